@@ -1,0 +1,392 @@
+"""The storage contract: `backend-api.md` in Python, with what the system adds.
+
+`Backend` is the core every store implements. The other protocols are capabilities that
+only some stores have; code that needs one asks for it by type.
+
+Rules that hold for every method: a wrong argument raises InvalidArgument naming the field
+and writes nothing; a store that cannot be reached raises Unavailable; every transition is
+guarded by id, state and token, and follows the table in `domain.states`. `freed` maps
+count slots given back by assignee id.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from queue_operator.domain.job import (
+    DEFAULT_NAMESPACE,
+    Assignment,
+    Cancelled,
+    Demand,
+    Job,
+    JobStats,
+    Progress,
+    ResourceRef,
+    TypeDefaults,
+)
+from queue_operator.domain.lease import Held, LeaseAnswer, Lost
+from queue_operator.domain.outcome import Outcome, Settled
+
+Freed = Mapping[str, int]
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """The core contract. All methods are safe to call concurrently."""
+
+    # Submission
+
+    async def enqueue_job(self, job: Job) -> str:
+        """Stores one job in INITIAL_PENDING and gives its id (EnqueueJob).
+
+        Raises DuplicateJob when the id exists in the namespace.
+        """
+        ...
+
+    async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
+        """Stores all jobs or none and gives their ids in order (EnqueueJobs)."""
+        ...
+
+    # Assignment
+
+    async def dequeue_jobs(
+        self,
+        assignee_id: str,
+        tags: Collection[str],
+        limit: int,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        lease_ttl_s: float | None = None,
+    ) -> list[Job]:
+        """Claims up to `limit` eligible jobs, oldest first (DequeueJobs).
+
+        Without a TTL the lease never expires.
+        """
+        ...
+
+    async def claim(
+        self,
+        demands: Sequence[Demand],
+        *,
+        lease_ttl_s: float,
+        defaults: Mapping[str, TypeDefaults] | None = None,
+    ) -> list[Assignment]:
+        """Claims for many streams at once, fairly among those with equal filters.
+
+        `defaults` by job type resolve what a submitter left out.
+        """
+        ...
+
+    # Outcomes
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Applies outcomes of mixed kinds in one transaction, answers in the same order.
+
+        One bad outcome does not disturb the others. Several for one job apply in order.
+        """
+        ...
+
+    async def complete_job(
+        self,
+        job_id: str,
+        result: bytes,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> Freed:
+        """COMPLETE (CompleteJob). Raises JobNotFound, StaleLease or InvalidTransition."""
+        ...
+
+    async def fail_job(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> Freed:
+        """FAIL, or EXHAUST when no attempt is left (FailJob). `error_msg` is not empty."""
+        ...
+
+    async def stop_job(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> Freed:
+        """STOP (StopJob)."""
+        ...
+
+    async def stop_job_with_retry(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> Freed:
+        """STOP_WITH_RETRY (StopJobWithRetry)."""
+        ...
+
+    async def mark_job_unknown_stopped(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> Freed:
+        """MARK_UNKNOWN_STOPPED (MarkJobUnknownStopped); a no-op where it already is so."""
+        ...
+
+    # Cancellation
+
+    async def cancel_jobs(
+        self,
+        tags: Collection[str],
+        job_ids: Collection[str],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        force: bool = False,
+        reason: str = "",
+    ) -> Cancelled:
+        """CANCEL for the union of both selections (CancelJobs). Both empty is an error."""
+        ...
+
+    async def acknowledge_cancellation(
+        self,
+        job_id: str,
+        was_executing: bool,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        """ACK_EXECUTING or ACK_UNKNOWN (AcknowledgeCancellation)."""
+        ...
+
+    # Workers and leases
+
+    async def mark_worker_unresponsive(self, assignee_id: str) -> Freed:
+        """LOSE for every job of the assignee (MarkWorkerUnresponsive)."""
+        ...
+
+    async def extend_leases(self, held: Sequence[Held], *, lease_ttl_s: float) -> list[LeaseAnswer]:
+        """Renews what is still current and says what became of the rest, in one statement."""
+        ...
+
+    async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
+        """LOSE for jobs whose lease ran out, execution timeouts, overdue forced cancels and
+        lost jobs with no attempt left. Safe on every replica at once. After a gap without
+        sweeps (an outage) it waits one TTL first.
+        """
+        ...
+
+    # Queries
+
+    async def get_job(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Job:
+        """The whole record (GetJob). Raises JobNotFound."""
+        ...
+
+    async def get_job_stats(
+        self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> JobStats:
+        """Counts of the jobs that carry all `tags` (GetJobStats)."""
+        ...
+
+    # Maintenance
+
+    async def reset_running_jobs(self, *, namespace: str | None = None) -> Freed:
+        """LOSE for every RUNNING and CANCELLING job (ResetRunningJobs). Administrators only."""
+        ...
+
+    async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
+        """Deletes COMPLETED jobs finalized more than `ttl_s` ago (CleanupExpiredJobs)."""
+        ...
+
+    async def delete_jobs(
+        self,
+        tags: Collection[str],
+        job_ids: Collection[str],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> int:
+        """Deletes terminal jobs, all or none (DeleteJobs). InvalidTransition if one is live."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises Unavailable when the store does not answer."""
+        ...
+
+    async def close(self) -> None:
+        """Gives back every connection; the backend is unusable afterwards (Close)."""
+        ...
+
+
+class Topic(StrEnum):
+    """What changed, for those who wait: hints between processes, never the truth."""
+
+    READY = "ready"
+    """Jobs may be eligible."""
+    CANCEL = "cancel"
+    """Running jobs were asked to stop."""
+    MIRROR = "mirror"
+    """Jobs that came from custom resources moved."""
+    SESSION = "session"
+    """Worker sessions came or went."""
+
+
+@runtime_checkable
+class Signals(Protocol):
+    """Wake-ups between processes over the store's own tables (seen within 250 ms), with a
+    notification as a faster hint. Announcements are made by the methods that write; `listen`
+    never needs polling by the caller.
+    """
+
+    def listen(self) -> AsyncIterator[frozenset[Topic]]:
+        """Yields the topics announced since the last yield; reconnects by itself, and then
+        yields all topics once.
+        """
+        ...
+
+
+@runtime_checkable
+class CancelInbox(Protocol):
+    """Cancel requests for assignees, whichever process asked for them."""
+
+    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+        """Jobs in CANCELLING of these assignees, as `requests`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorEntry:
+    """A job's newest state, to be written to the status of its resource. `sequence` is for
+    `acknowledge_mirrors`.
+    """
+
+    sequence: int
+    job: Job
+
+
+@runtime_checkable
+class ResourceMirror(Protocol):
+    """What the controller needs: intake of resources and a feed of their jobs' changes."""
+
+    async def take_in(self, jobs: Sequence[Job]) -> list[str]:
+        """Stores jobs whose id is their resource's uid; those already stored are left alone.
+
+        Gives the ids that were new. Rejected ones do not disturb the rest: see `rejected`
+        handling in the caller, which validates before.
+        """
+        ...
+
+    async def detach(self, uids: Collection[str]) -> None:
+        """The resources are gone: finished jobs stay, unfinished ones are cancelled (forced)."""
+        ...
+
+    async def attached(self, cluster_uid: str) -> list[tuple[str, str]]:
+        """(namespace, uid) of every attached job of this cluster that has not finished."""
+        ...
+
+    async def pending_mirrors(self, limit: int = 500) -> list[MirrorEntry]:
+        """The oldest unacknowledged changes, one per job, with the job's newest state."""
+        ...
+
+    async def acknowledge_mirrors(self, sequences: Collection[int]) -> None:
+        """These changes have reached their resource; later changes of the same job stay."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSession:
+    """A connected worker process. `session_id` is the assignee id of its jobs; `worker_name`
+    and `pod_uid` come from its proven identity, the rest from its hello.
+    """
+
+    session_id: str
+    namespace: str
+    worker_name: str
+    pod_uid: str = ""
+    host: str = ""
+    replica: str = ""
+    tags: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    capacity: int = 1
+    busy: int = 0
+    draining: bool = False
+    version: str = ""
+    connected_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+
+@runtime_checkable
+class Sessions(Protocol):
+    """Worker sessions in the store: written by the worker plane, read by the controller."""
+
+    async def open_session(self, session: WorkerSession) -> None: ...
+
+    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+        """Heartbeats of many sessions in one statement: busy, draining and heartbeat_at."""
+        ...
+
+    async def close_sessions(self, session_ids: Collection[str]) -> None: ...
+
+    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+        """Open sessions, those silent for longer than `max_age_s` left out."""
+        ...
+
+
+@runtime_checkable
+class ProgressSink(Protocol):
+    """Progress of running attempts; the newest per job wins."""
+
+    async def record_progress(self, reports: Sequence["ProgressReport"]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Ignored when `token` is not current. `progress.percent` is 0 to 100."""
+
+    job_id: str
+    token: str
+    namespace: str = DEFAULT_NAMESPACE
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDepth:
+    """One cached roll-up for metrics: jobs by namespace, type and state, and the age in
+    seconds of the oldest eligible job by namespace and type.
+    """
+
+    jobs: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    oldest_age_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Depths(Protocol):
+    """Counts for gauges, without scanning per job."""
+
+    async def queue_depth(self) -> QueueDepth: ...
+
+
+__all__ = [
+    "Backend",
+    "CancelInbox",
+    "Depths",
+    "Freed",
+    "MirrorEntry",
+    "ProgressReport",
+    "ProgressSink",
+    "QueueDepth",
+    "ResourceMirror",
+    "ResourceRef",
+    "Sessions",
+    "Signals",
+    "Topic",
+    "WorkerSession",
+]

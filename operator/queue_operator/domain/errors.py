@@ -1,0 +1,117 @@
+"""Every error the product raises on purpose.
+
+QueueError
+├── InvalidArgument     the caller's fault: a field is wrong; do not retry unchanged
+│   ├── PayloadTooLarge     a field is over its size limit
+│   └── DuplicateJob        the id, or an id of the batch, is taken
+├── JobNotFound         no such job in this namespace
+├── InvalidTransition   the job's state does not allow it
+├── StaleLease          the token is not the current one: somebody claimed since
+├── Unauthenticated     no credentials, or credentials nobody vouches for
+├── Forbidden           known, but not allowed
+├── QuotaExceeded       over a limit; retry after `retry_after_s`
+└── Unavailable         the store or the cluster cannot be reached; retry with backoff
+"""
+
+from typing import ClassVar
+
+
+class QueueError(Exception):
+    """Base of all. `code` is stable and machine-readable, `retryable` says whether the
+    same call may succeed later.
+    """
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    retryable: ClassVar[bool] = False
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class InvalidArgument(QueueError):
+    """A field failed validation; `field` names it as the caller wrote it."""
+
+    code = "INVALID_REQUEST"
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class PayloadTooLarge(InvalidArgument):
+    """A field holds more bytes than its limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+
+    def __init__(self, field: str, size: int, limit: int) -> None:
+        super().__init__(
+            field,
+            f"{size} bytes is over the limit of {limit}; store it elsewhere and pass a reference",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class DuplicateJob(InvalidArgument):
+    """One or more ids exist already. `indexes` are positions in the batch."""
+
+    code = "DUPLICATE"
+
+    def __init__(self, job_ids: tuple[str, ...], indexes: tuple[int, ...] = (0,)) -> None:
+        super().__init__("id", f"already exists: {', '.join(job_ids)}")
+        self.job_ids = job_ids
+        self.indexes = indexes
+
+
+class JobNotFound(QueueError):
+    code = "NOT_FOUND"
+
+    def __init__(self, job_id: str, namespace: str) -> None:
+        super().__init__(f"job {job_id!r} does not exist in namespace {namespace!r}")
+        self.job_id = job_id
+        self.namespace = namespace
+
+
+class InvalidTransition(QueueError):
+    code = "INVALID_TRANSITION"
+
+    def __init__(self, job_id: str, state: str, event: str) -> None:
+        super().__init__(f"job {job_id!r} is {state}: {event} is not possible from there")
+        self.job_id = job_id
+        self.state = state
+        self.event = event
+
+
+class StaleLease(QueueError):
+    code = "STALE_LEASE"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the lease token for job {job_id!r} is no longer current")
+        self.job_id = job_id
+
+
+class Unauthenticated(QueueError):
+    code = "UNAUTHORIZED"
+
+
+class Forbidden(QueueError):
+    code = "FORBIDDEN"
+
+
+class QuotaExceeded(QueueError):
+    code = "QUOTA_EXCEEDED"
+    retryable = True
+
+    def __init__(self, limit: str, current: int, maximum: int, retry_after_s: float) -> None:
+        super().__init__(f"{limit}: {current} of {maximum} used; retry in {retry_after_s:g} s")
+        self.limit = limit
+        self.current = current
+        self.maximum = maximum
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(QueueError):
+    code = "UNAVAILABLE"
+    retryable = True

@@ -1,0 +1,64 @@
+"""What a worker, a caller or the sweeper says became of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from queue_operator.domain.errors import QueueError
+from queue_operator.domain.states import Event, JobState
+
+
+class ErrorCategory(StrEnum):
+    """`ErrorInfo.category` of `external-api.md` section 2."""
+
+    TEMPORARY = "TEMPORARY"
+    PERMANENT = "PERMANENT"
+    TIMEOUT = "TIMEOUT"
+    SYSTEM = "SYSTEM"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """Why an attempt failed: `ErrorInfo` and the diagnostics of `FailureInfo`."""
+
+    message: str
+    category: ErrorCategory = ErrorCategory.TEMPORARY
+    code: str = ""
+    stack_trace: str = ""
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One thing that happened to one job; batches of these are settled in one transaction.
+
+    `token` None is allowed to administrators and to the library only. `retry_after_s`
+    overrides the backoff of a FAIL. `worker_plane` outcomes are bent by WHILE_CANCELLING
+    where the library's call would be an InvalidTransition.
+    """
+
+    job_id: str
+    event: Event
+    namespace: str = "default"
+    token: str | None = None
+    result: bytes | None = None
+    result_content_type: str = "application/octet-stream"
+    error: ErrorInfo | None = None
+    retry_after_s: float | None = None
+    worker_plane: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to one Outcome: exactly one of `state` and `error` is set.
+
+    `freed_assignee_id` is the assignee that got a slot back, if one did. `repeated` says
+    that this very outcome had been stored before and nothing was written.
+    """
+
+    job_id: str
+    namespace: str
+    state: JobState | None = None
+    error: QueueError | None = None
+    freed_assignee_id: str | None = None
+    repeated: bool = False

@@ -1,0 +1,73 @@
+"""When a failed job runs again, and when it does not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.states import Event
+
+DEFAULT_MAX_ATTEMPTS: Final = 4
+"""One attempt and three retries, for jobs that came through an outer door."""
+
+_MAX_EXPONENT: Final = 64.0
+
+
+class BackoffStrategy(StrEnum):
+    """`BackoffConfig.strategy` of `external-api.md` section 1."""
+
+    CONSTANT = "CONSTANT"
+    LINEAR = "LINEAR"
+    EXPONENTIAL = "EXPONENTIAL"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before retry n. Durations in seconds.
+
+    `delays_s` belongs to CUSTOM: the n-th entry before the n-th retry, the last repeats.
+    """
+
+    strategy: BackoffStrategy = BackoffStrategy.EXPONENTIAL
+    initial_delay_s: float = 0.5
+    max_delay_s: float = 30.0
+    multiplier: float = 2.0
+    delays_s: tuple[float, ...] = ()
+
+
+DEFAULT_BACKOFF: Final = Backoff()
+
+
+def delay_s(backoff: Backoff, failures: int, rng: Callable[[], float]) -> float:
+    """Seconds before the retry that follows failure number `failures` (1, 2, …).
+
+    `rng` gives a number in [0, 1); only EXPONENTIAL draws one (full jitter).
+    """
+    n = max(failures, 1)
+    match backoff.strategy:
+        case BackoffStrategy.CONSTANT:
+            return min(backoff.initial_delay_s, backoff.max_delay_s)
+        case BackoffStrategy.LINEAR:
+            return min(backoff.initial_delay_s * n, backoff.max_delay_s)
+        case BackoffStrategy.CUSTOM:
+            return backoff.delays_s[min(n, len(backoff.delays_s)) - 1] if backoff.delays_s else 0.0
+        case BackoffStrategy.EXPONENTIAL:
+            return rng() * _exponential_ceiling_s(backoff, n)
+
+
+def _exponential_ceiling_s(backoff: Backoff, n: int) -> float:
+    # The exponent is clamped before the power: a large n must not overflow a float.
+    exponent = min(float(n - 1), _MAX_EXPONENT)
+    growth: float = backoff.multiplier**exponent
+    return min(backoff.max_delay_s, backoff.initial_delay_s * growth)
+
+
+def failure_event(error: ErrorInfo, attempt: int, max_attempts: int | None) -> Event:
+    """FAIL while an attempt is left, EXHAUST otherwise or for a PERMANENT error."""
+    if error.category is ErrorCategory.PERMANENT:
+        return Event.EXHAUST
+    if max_attempts and attempt >= max_attempts:
+        return Event.EXHAUST
+    return Event.FAIL

@@ -1,0 +1,1 @@
+"""The push queue: streams, capacity, wake-ups."""

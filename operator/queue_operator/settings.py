@@ -1,0 +1,154 @@
+"""Every setting of the server, in one frozen tree, read once at the entry point.
+
+Each field can be set by an environment variable: `QUEUE_OPERATOR_` plus the path in
+capitals, levels joined by two underscores, as in `QUEUE_OPERATOR_QUEUE__LEASE_TTL_S=5`.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+Bytes = Annotated[int, Field(gt=0)]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DatabaseSettings(_Frozen):
+    """Where the jobs live."""
+
+    dsn: SecretStr = Field(
+        SecretStr("postgresql://localhost/queue_operator"),
+        description="Address of the Postgres database, as a URL or key=value pairs.",
+    )
+    pool_size: Count = Field(8, description="Connections for everything but LISTEN.")
+    connect_timeout_s: Seconds = Field(5.0, description="How long one connection attempt may take.")
+    statement_timeout_s: Seconds = Field(30.0, description="Limit of one statement.")
+
+
+class QueueSettings(_Frozen):
+    """Leases, batches and timing of the queue."""
+
+    lease_ttl_s: Seconds = Field(
+        DEFAULT_LEASE_TTL_S, description="How long a claim lasts without a heartbeat."
+    )
+    cancel_timeout_s: Seconds = Field(
+        30.0, description="After a forced cancel, how long a worker may take to stop."
+    )
+    claim_batch: Count = Field(500, description="Most jobs one claim statement takes.")
+    settle_batch: Count = Field(500, description="Most outcomes one statement settles.")
+    idle_poll_s: Seconds = Field(
+        1.0, description="How often free slots are offered again when nothing woke us."
+    )
+
+
+class LimitSettings(_Frozen):
+    """Sizes, the same at every door."""
+
+    payload_bytes: Bytes = Field(MIB, description="Largest payload.")
+    resource_payload_bytes: Bytes = Field(
+        256 * KIB, description="Largest payload in a custom resource."
+    )
+    result_bytes: Bytes = Field(MIB, description="Largest result.")
+    error_message_bytes: Bytes = Field(8 * KIB, description="Longer error messages are cut.")
+    stack_trace_bytes: Bytes = Field(64 * KIB, description="Longer stack traces are cut.")
+    progress_message_bytes: Bytes = Field(KIB, description="Longer progress messages are cut.")
+    json_depth: Count = Field(100, description="Deepest nesting of a JSON payload.")
+    tags: Count = Field(32, description="Most tags of one job or worker.")
+    tag_characters: Count = Field(128, description="Longest tag.")
+    id_characters: Count = Field(255, description="Longest id or key.")
+    batch_jobs: Count = Field(1000, description="Most jobs of one batch submission.")
+
+
+class RestSettings(_Frozen):
+    """The REST door."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    port: Port = Field(8080, description="Port; 0 picks a free one.")
+    body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
+
+
+class GrpcSettings(_Frozen):
+    """The worker plane."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    port: Port = Field(50051, description="Port; 0 picks a free one.")
+    message_bytes: Bytes = Field(16 * MIB, description="Largest message either way.")
+
+
+class MetricsSettings(_Frozen):
+    """The Prometheus endpoint."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    port: Port = Field(9090, description="Port; 0 picks a free one.")
+    depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
+
+
+class HealthSettings(_Frozen):
+    """Probes."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    port: Port = Field(8081, description="Port; 0 picks a free one.")
+
+
+class AuthMode(StrEnum):
+    KUBERNETES = "kubernetes"
+    STATIC = "static"
+    NONE = "none"
+
+
+class AuthSettings(_Frozen):
+    """Who may call."""
+
+    mode: AuthMode = Field(
+        AuthMode.KUBERNETES,
+        description="kubernetes: TokenReview and SubjectAccessReview; static: the tokens "
+        "below; none: everybody (development only).",
+    )
+    audience: str = Field("queue-operator", description="Audience a token must be made for.")
+    tokens: dict[str, SecretStr] = Field(
+        default_factory=dict, description="Static mode: token by caller name."
+    )
+
+
+class ControllerSettings(_Frozen):
+    """The kopf operator."""
+
+    enabled: bool = Field(True, description="Whether custom resources are served.")
+    namespaces: tuple[str, ...] = Field(
+        (), description="Namespaces to watch; empty: the whole cluster."
+    )
+    status_writes_per_s: Seconds = Field(300.0, description="Most status writes a second.")
+    intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
+    intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
+    resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+
+
+class Settings(BaseSettings):
+    """The whole tree. Raises pydantic.ValidationError naming every faulty field at once."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="QUEUE_OPERATOR_", env_nested_delimiter="__", frozen=True, extra="ignore"
+    )
+
+    database: DatabaseSettings = DatabaseSettings()
+    queue: QueueSettings = QueueSettings()
+    limits: LimitSettings = LimitSettings()
+    rest: RestSettings = RestSettings()
+    grpc: GrpcSettings = GrpcSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    health: HealthSettings = HealthSettings()
+    auth: AuthSettings = AuthSettings()
+    controller: ControllerSettings = ControllerSettings()
+    replica: str = Field("", description="Name of this replica; default: host name and pid.")

@@ -1,0 +1,1 @@
+"""What travels between the operator and its workers."""

@@ -1,0 +1,1 @@
+"""Generated from proto/queueoperator/v1: do not edit."""
