@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import exp, log
 from typing import Final
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
@@ -10,8 +11,6 @@ from queue_operator.domain.states import Event
 
 DEFAULT_MAX_ATTEMPTS: Final = 4
 """One attempt and three retries, for jobs that came through an outer door."""
-
-_MAX_EXPONENT: Final = 64.0
 
 
 class BackoffStrategy(StrEnum):
@@ -58,10 +57,13 @@ def delay_s(backoff: Backoff, failures: int, rng: Callable[[], float]) -> float:
 
 
 def _exponential_ceiling_s(backoff: Backoff, n: int) -> float:
-    # The exponent is clamped before the power: a large n must not overflow a float.
-    exponent = min(float(n - 1), _MAX_EXPONENT)
-    growth: float = backoff.multiplier**exponent
-    return min(backoff.max_delay_s, backoff.initial_delay_s * growth)
+    if backoff.initial_delay_s <= 0 or backoff.max_delay_s <= 0:
+        return 0.0
+    # Compared as logarithms, because the power of a large n overflows a float.
+    growth = (n - 1) * log(backoff.multiplier)
+    if growth >= log(backoff.max_delay_s) - log(backoff.initial_delay_s):
+        return backoff.max_delay_s
+    return min(backoff.initial_delay_s * exp(growth), backoff.max_delay_s)
 
 
 def failure_event(error: ErrorInfo, attempt: int, max_attempts: int | None) -> Event:

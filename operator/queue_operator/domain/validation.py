@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
+from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
@@ -74,13 +76,33 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     check_bytes("payload", job.payload, limits.payload_bytes)
     check_tags("tags", job.tags, limits)
     _check_timing(job)
+    if job.backoff is not None:
+        check_backoff(job.backoff)
     _check_untouched(job)
+
+
+def check_backoff(backoff: Backoff) -> None:
+    """Raises InvalidArgument for a negative or infinite delay, a multiplier below 1, or a
+    CUSTOM strategy without delays (or delays without CUSTOM).
+    """
+    named = {
+        "backoff.initial_delay": backoff.initial_delay_s,
+        "backoff.max_delay": backoff.max_delay_s,
+        **{f"backoff.delays[{n}]": delay for n, delay in enumerate(backoff.delays_s)},
+    }
+    for field, delay in named.items():
+        if not 0 <= delay < inf:
+            raise InvalidArgument(field, "must be 0 or more seconds")
+    if not 1 <= backoff.multiplier < inf:
+        raise InvalidArgument("backoff.multiplier", "must be 1 or more")
+    if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
+        raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
 
 
 def _check_timing(job: Job) -> None:
     if job.delay_s is not None and job.scheduled_at is not None:
         raise InvalidArgument("delay", "give either delay or scheduled_at, not both")
-    if job.delay_s is not None and not 0 <= job.delay_s < float("inf"):
+    if job.delay_s is not None and not 0 <= job.delay_s < inf:
         raise InvalidArgument("delay", "must be 0 or more seconds")
     for field in ("created_at", "scheduled_at"):
         at = getattr(job, field)

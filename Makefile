@@ -1,0 +1,53 @@
+# One command each. `make demo` and `make test` need nothing but Linux, Python 3.11 and
+# make; the rest they fetch themselves and keep in the user's cache folder.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.installed
+SOURCES := operator tools tests examples bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full check generate verify bench format lock clean
+
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): requirements-dev.lock pyproject.toml
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## A real cluster, the operator, workers, and jobs of every fate.
+	PYTHONPATH=tools $(PYTHON) -m demo
+
+test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
+	$(PYTHON) -m pytest
+
+test-full: $(READY) ## The same with long property runs.
+	HYPOTHESIS_PROFILE=full $(PYTHON) -m pytest
+
+check: $(READY) ## Format, lint, types, import contracts, generated files.
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(MAKE) --no-print-directory verify
+
+generate: $(READY) ## Write every generated file.
+	$(PYTHON) tools/generate.py
+
+verify: $(READY) ## Fail if a generated file is stale.
+	$(PYTHON) tools/generate.py --check
+
+bench: $(READY) ## Measure the storage and the whole path.
+	$(PYTHON) -m bench
+
+format: $(READY) ## Format the sources.
+	$(VENV)/bin/ruff check --fix $(SOURCES)
+	$(VENV)/bin/ruff format $(SOURCES)
+
+lock: $(READY) ## Resolve the dependencies anew.
+	$(PYTHON) tools/lock.py
+
+clean: ## Remove the virtual environment and what the tools left in the tree.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

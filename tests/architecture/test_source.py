@@ -1,0 +1,89 @@
+"""Rules of the source tree that no other tool keeps."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_operator.domain.states import JobState
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "operator" / "queue_operator"
+GENERATED = PACKAGE / "wire" / "v1"
+STATE_TABLE = PACKAGE / "domain" / "states.py"
+# Views of a job have words of their own that happen to be the same.
+OWN_WORDS = {PACKAGE / "domain" / "views.py"}
+
+
+def sources(*folders: Path) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            if GENERATED not in path.parents:
+                yield path
+
+
+def strings(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def test_the_source_root_is_no_package() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_state_names_are_written_in_the_state_table_only() -> None:
+    states = {state.value for state in JobState}
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {text}"
+        for path in sources(PACKAGE)
+        if path != STATE_TABLE and path not in OWN_WORDS
+        for line, text in strings(path)
+        if text in states
+    ]
+    assert found == []
+
+
+def test_sql_statements_do_not_spell_state_names() -> None:
+    found = [
+        f"{path.relative_to(ROOT)} {state}"
+        for path in sorted((PACKAGE / "backends").rglob("queries/*.sql"))
+        for state in JobState
+        if f"'{state.value}'" in path.read_text()
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples"])
+def test_files_stay_small(folder: str) -> None:
+    long = [
+        f"{path.relative_to(ROOT)} ({count} lines)"
+        for path in sources(ROOT / folder)
+        if (count := len(path.read_text().splitlines())) > 600
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples"])
+def test_functions_stay_small(folder: str) -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sources(ROOT / folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno > 70
+    ]
+    assert long == []
+
+
+def test_tests_never_sleep_or_skip() -> None:
+    banned = {"sleep", "skip", "skipif", "xfail", "importorskip"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in sources(ROOT / "tests")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and (name := node.attr) in banned
+        if not (isinstance(node.value, ast.Name) and node.value.id == "clock")
+    ]
+    assert [hit for hit in found if "architecture" not in hit] == []

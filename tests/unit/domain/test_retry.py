@@ -1,0 +1,70 @@
+"""Backoff and the bound on attempts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.retry import (
+    DEFAULT_BACKOFF,
+    Backoff,
+    BackoffStrategy,
+    delay_s,
+    failure_event,
+)
+from queue_operator.domain.states import Event
+
+
+def almost_one() -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(("failures", "ceiling_s"), [(1, 0.5), (2, 1), (3, 2), (7, 30), (99, 30)])
+def test_default_backoff_doubles_from_half_a_second_to_thirty(
+    failures: int, ceiling_s: float
+) -> None:
+    assert delay_s(DEFAULT_BACKOFF, failures, almost_one) == pytest.approx(ceiling_s)
+    assert delay_s(DEFAULT_BACKOFF, failures, lambda: 0.0) == 0
+
+
+@given(
+    failures=st.integers(1, 10**9),
+    multiplier=st.floats(1, 1e6),
+    initial=st.floats(0, 1e6),
+    jitter=st.floats(0, 1, exclude_max=True),
+)
+def test_a_delay_never_overflows_or_passes_the_maximum(
+    failures: int, multiplier: float, initial: float, jitter: float
+) -> None:
+    backoff = Backoff(initial_delay_s=initial, max_delay_s=60.0, multiplier=multiplier)
+    assert 0 <= delay_s(backoff, failures, lambda: jitter) <= 60.0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "delays"),
+    [
+        (BackoffStrategy.CONSTANT, [2, 2, 2, 2]),
+        (BackoffStrategy.LINEAR, [2, 4, 5, 5]),
+        (BackoffStrategy.CUSTOM, [7, 8, 8, 8]),
+    ],
+)
+def test_other_strategies_are_exact(strategy: BackoffStrategy, delays: list[float]) -> None:
+    backoff = Backoff(strategy, initial_delay_s=2, max_delay_s=5, delays_s=(7, 8))
+    assert [delay_s(backoff, n, almost_one) for n in (1, 2, 3, 4)] == delays
+
+
+@pytest.mark.parametrize(
+    ("category", "attempt", "max_attempts", "event"),
+    [
+        (ErrorCategory.TEMPORARY, 3, 4, Event.FAIL),
+        (ErrorCategory.TEMPORARY, 4, 4, Event.EXHAUST),
+        (ErrorCategory.TIMEOUT, 4, 4, Event.EXHAUST),
+        (ErrorCategory.TEMPORARY, 1000, None, Event.FAIL),
+        (ErrorCategory.TEMPORARY, 1000, 0, Event.FAIL),
+        (ErrorCategory.PERMANENT, 1, 4, Event.EXHAUST),
+    ],
+)
+def test_failure_event(
+    category: ErrorCategory, attempt: int, max_attempts: int | None, event: Event
+) -> None:
+    assert failure_event(ErrorInfo("no", category), attempt, max_attempts) is event
