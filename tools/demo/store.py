@@ -1,0 +1,45 @@
+"""What Postgres says, read beside the operator and not through it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+
+@dataclass(frozen=True)
+class Store:
+    """Reads of the job tables, by the resource's uid."""
+
+    dsn: str
+
+    def query(self, statement: str, *parameters: object) -> list[dict[str, Any]]:
+        with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
+            connection.execute("SET search_path = queue_operator")
+            return connection.execute(statement, parameters).fetchall()  # type: ignore[arg-type]
+
+    def holder(self, uid: str) -> dict[str, Any] | None:
+        """The lease of a running job: worker, session, token."""
+        rows = self.query(
+            "SELECT l.worker_name, l.assignee_id, l.token::text AS token, l.state"
+            " FROM lease l JOIN job j USING (job_no) WHERE j.id = %s",
+            uid,
+        )
+        return rows[0] if rows else None
+
+    def ended(self, uid: str) -> dict[str, Any] | None:
+        """The final row of a job: state, worker, session, token, attempt, result."""
+        rows = self.query(
+            "SELECT f.*, f.token::text AS token FROM final f JOIN job j USING (job_no)"
+            " WHERE j.id = %s",
+            uid,
+        )
+        return rows[0] if rows else None
+
+    def attempts(self, uid: str) -> list[dict[str, Any]]:
+        """Every ended attempt, oldest first."""
+        return self.query(
+            "SELECT a.*, a.token::text AS token FROM attempt a JOIN job j USING (job_no)"
+            " WHERE j.id = %s ORDER BY a.version",
+            uid,
+        )

@@ -1,0 +1,76 @@
+"""What there is to look at: tables, metrics, the rollup."""
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from demo.install import ROOT, SYSTEM
+from demo.kube import Kube
+from demo.narrator import DemoFailed, check, say
+from demo.store import Store
+from queue_operator.devcluster import ClusterInfo
+from queue_operator.domain.states import JobState
+
+SHOWN = (
+    "queue_jobs{",
+    "queue_jobs_enqueued_total",
+    "queue_job_attempts_total",
+    "queue_worker_slots",
+    "queue_lease_expired_total",
+    "queue_oldest_job_age_seconds",
+)
+
+
+def show_tables(kube: Kube) -> None:
+    say(kube.run("get", "qj,qw"))
+
+
+def show_metrics(cluster: ClusterInfo) -> None:
+    with (
+        Kube(cluster, SYSTEM).forwarded("svc/queue-operator", 9090) as address,
+        urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer,
+    ):
+        lines = answer.read().decode().splitlines()
+    shown = [line for line in lines if line.startswith(SHOWN) and not line.endswith(" 0.0")]
+    check("the metrics endpoint tells of the jobs", any("queue_jobs" in line for line in shown))
+    say("\n".join(shown[:24]))
+
+
+class Rollup:
+    """The Spark job, started early because a session takes seconds to begin."""
+
+    def __init__(self, cluster: ClusterInfo, lake: Path) -> None:
+        self._store = Store(cluster.postgres_dsn)
+        self._lake = lake
+        self._dsn = cluster.postgres_dsn
+
+    def run(self) -> None:
+        command = [sys.executable, "-m", "queue_operator.cli.main", "pipeline", "run"]
+        finished = subprocess.run(
+            [*command, "--dsn", self._dsn, "--lake", str(self._lake)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=300,
+            check=False,
+        )
+        if finished.returncode:
+            raise DemoFailed(f"the pipeline failed:\n{finished.stderr[-4000:]}")
+        say(finished.stdout.strip())
+        self._check()
+
+    def _check(self) -> None:
+        """The rollup in Postgres must count just what the final rows of the demo say."""
+        rolled = self._store.query(
+            "SELECT coalesce(sum(transitions), 0)::bigint AS n FROM rollup_hour"
+            " WHERE type = 'noop' AND state = %s",
+            JobState.COMPLETED.value,
+        )[0]["n"]
+        stored = self._store.query(
+            "SELECT count(*) AS n FROM final JOIN job USING (job_no)"
+            " JOIN lane ON lane.id = job.lane_id JOIN job_type t ON t.id = lane.type_id"
+            " WHERE t.name = 'noop' AND final.state = %s",
+            JobState.COMPLETED.value,
+        )[0]["n"]
+        check("the rollup in Postgres counts every completed job", rolled == stored, stored)
