@@ -1,0 +1,264 @@
+-- The state of a job is where its row is: `ready` while it waits, `lease` while it is
+-- assigned, `final` when it has ended. A transition deletes from one and inserts into the
+-- next; `job` holds what was submitted and is never updated.
+
+CREATE TABLE namespace (
+    id   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE
+);
+
+CREATE TABLE job_type (
+    id   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE
+);
+
+-- A lane is the interned identity of what a claim filters on. Claims match lanes, never jobs.
+CREATE TABLE lane (
+    id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace_id integer NOT NULL REFERENCES namespace,
+    type_id      integer NOT NULL REFERENCES job_type,
+    priority     text    NOT NULL,
+    tags         text[]  NOT NULL,  -- sorted
+    UNIQUE (namespace_id, type_id, priority, tags)
+);
+
+CREATE TABLE job (
+    job_no         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace_id   integer     NOT NULL,
+    id             text        NOT NULL,
+    lane_id        integer     NOT NULL,
+    payload        bytea       NOT NULL,
+    content_type   text        NOT NULL,
+    created_at     timestamptz NOT NULL,
+    correlation_id text        NOT NULL,
+    -- Only for jobs that came from a custom resource, whose uid is then the id.
+    cluster_uid    text,
+    resource_name  text,
+    generation     bigint,
+    UNIQUE (namespace_id, id)
+);
+CREATE INDEX job_by_resource ON job (cluster_uid, id) WHERE cluster_uid IS NOT NULL;
+
+-- What moves with a job from table to table is the same set of columns in all three.
+CREATE TABLE ready (
+    job_no        bigint  PRIMARY KEY,
+    lane_id       integer NOT NULL,
+    state         text    NOT NULL CHECK (state IN ({{eligible}})),
+    order_time    timestamptz NOT NULL,
+    -- Not due: a delay or a backoff that still runs, or a lost job without attempts left
+    -- that waits for a late outcome. The stage step makes rows due.
+    due           boolean NOT NULL,
+    eligible_at   timestamptz NOT NULL,
+    attempt       integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition    integer NOT NULL,
+    retry_count   integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts  integer,           -- NULL: no bound, 0: not resolved yet
+    timeout_s     double precision,
+    backoff       jsonb,
+    last_retry_at timestamptz,
+    token         uuid,
+    assignee_id   text NOT NULL,
+    worker_name   text NOT NULL,
+    host          text NOT NULL,
+    assigned_at   timestamptz,
+    started_at    timestamptz,
+    error         jsonb,
+    changed_at    timestamptz NOT NULL,
+    mirrored      boolean NOT NULL
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
+CREATE INDEX ready_claim ON ready (lane_id, order_time, job_no) WHERE due;
+CREATE INDEX ready_stage ON ready (eligible_at) WHERE NOT due;
+
+-- No index on expires_at: heartbeats stay within the page, and the sweeper reads a table
+-- that is as long as there are jobs running.
+CREATE TABLE lease (
+    job_no        bigint  PRIMARY KEY,
+    lane_id       integer NOT NULL,
+    state         text    NOT NULL CHECK (state IN ({{slot_holding}})),
+    order_time    timestamptz NOT NULL,
+    eligible_at   timestamptz NOT NULL,
+    attempt       integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition    integer NOT NULL,
+    retry_count   integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts  integer,
+    timeout_s     double precision,
+    backoff       jsonb,
+    last_retry_at timestamptz,
+    token         uuid NOT NULL,
+    assignee_id   text NOT NULL,
+    worker_name   text NOT NULL,
+    host          text NOT NULL,
+    assigned_at   timestamptz NOT NULL,
+    started_at    timestamptz NOT NULL,
+    error         jsonb,
+    changed_at    timestamptz NOT NULL,
+    mirrored      boolean NOT NULL,
+    expires_at    timestamptz,       -- NULL: never
+    deadline      timestamptz,       -- end of the execution timeout
+    cancel_requested_at timestamptz,
+    cancel_forced boolean NOT NULL DEFAULT false,
+    cancel_reason text NOT NULL DEFAULT '',
+    progress_percent    integer,
+    progress_message    text,
+    progress_at   timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 1);
+CREATE INDEX lease_by_assignee ON lease (assignee_id);
+
+CREATE TABLE final (
+    job_no        bigint  PRIMARY KEY,
+    lane_id       integer NOT NULL,
+    state         text    NOT NULL CHECK (state IN ({{terminal}})),
+    order_time    timestamptz NOT NULL,
+    eligible_at   timestamptz NOT NULL,
+    attempt       integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition    integer NOT NULL,
+    retry_count   integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts  integer,
+    timeout_s     double precision,
+    backoff       jsonb,
+    last_retry_at timestamptz,
+    token         uuid,
+    assignee_id   text NOT NULL,
+    worker_name   text NOT NULL,
+    host          text NOT NULL,
+    assigned_at   timestamptz,
+    started_at    timestamptz,
+    error         jsonb,
+    changed_at    timestamptz NOT NULL,
+    mirrored      boolean NOT NULL,
+    finalized_at  timestamptz NOT NULL,
+    reason        text  NOT NULL,
+    result        bytea,
+    result_content_type text NOT NULL
+);
+CREATE INDEX final_completed ON final (finalized_at) WHERE state IN ({{completed}});
+
+-- One row per ended attempt; a lost one is rewritten when a late outcome counts after all.
+CREATE TABLE attempt (
+    job_no      bigint  NOT NULL,
+    version     integer NOT NULL,
+    token       uuid    NOT NULL,
+    number      integer NOT NULL,
+    event       text    NOT NULL,
+    state       text    NOT NULL,
+    assigned_at timestamptz NOT NULL,
+    ended_at    timestamptz NOT NULL,
+    assignee_id text    NOT NULL,
+    worker_name text    NOT NULL,
+    host        text    NOT NULL,
+    error       jsonb,
+    PRIMARY KEY (job_no, version)
+);
+
+-- The log for the lake: one row per statement and event, arrays aligned by position.
+CREATE TABLE job_event (
+    seq            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid            xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    at             timestamptz NOT NULL DEFAULT now(),
+    schema_version smallint    NOT NULL DEFAULT 1,
+    event          text        NOT NULL,  -- SUBMIT, or an event of the state table
+    job_nos        bigint[]    NOT NULL,
+    from_states    text[]      NOT NULL,  -- empty for SUBMIT
+    to_states      text[]      NOT NULL,
+    attempts       integer[]   NOT NULL,
+    wait_us        bigint[],              -- CLAIM: eligible to assigned
+    run_us         bigint[],              -- outcomes: assigned to outcome
+    workers        text[],                -- CLAIM
+    submitted      jsonb,                 -- SUBMIT: [{id, namespace, type, tags, priority, correlation_id}]
+    failed         jsonb                  -- failures: [{category, code} | null]
+);
+CREATE INDEX job_event_by_xid ON job_event (xid);
+
+-- Counts without counting: each statement appends what it changed, the sweeper folds.
+CREATE TABLE lane_count (
+    lane_id integer NOT NULL,
+    state   text    NOT NULL,
+    jobs    bigint  NOT NULL,
+    retries bigint  NOT NULL,
+    PRIMARY KEY (lane_id, state)
+);
+CREATE TABLE count_delta (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    lane_id integer NOT NULL,
+    state   text    NOT NULL,
+    jobs    bigint  NOT NULL,
+    retries bigint  NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- Jobs of custom resources whose status is to be written.
+CREATE TABLE mirror_outbox (
+    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_no   bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- Resources that are gone while their job is still stored.
+CREATE TABLE detached (
+    job_no bigint PRIMARY KEY
+);
+
+CREATE TABLE worker_session (
+    session_id   text PRIMARY KEY,
+    namespace    text        NOT NULL,
+    worker_name  text        NOT NULL,
+    pod_uid      text        NOT NULL,
+    host         text        NOT NULL,
+    replica      text        NOT NULL,
+    tags         text[]      NOT NULL,
+    types        text[]      NOT NULL,
+    capacity     integer     NOT NULL,
+    busy         integer     NOT NULL,
+    draining     boolean     NOT NULL,
+    version      text        NOT NULL,
+    connected_at timestamptz NOT NULL DEFAULT now(),
+    heartbeat_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
+-- Wake-ups between processes: a topic's version rises with every announcement.
+CREATE TABLE signal (
+    topic   text   PRIMARY KEY,
+    version bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- When the sweeper last finished, so that an outage does not hand out every job at once.
+CREATE TABLE sweep (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    swept_at timestamptz NOT NULL,
+    resumed_at timestamptz
+);
+INSERT INTO sweep (swept_at) VALUES (now());
+
+-- Written by the pipeline.
+CREATE TABLE rollup_hour (
+    hour                    timestamptz NOT NULL,
+    namespace               text        NOT NULL,
+    type                    text        NOT NULL,
+    state                   text        NOT NULL,
+    transitions             bigint      NOT NULL,
+    rate_per_s              double precision NOT NULL,
+    queue_latency_p50_us    bigint,
+    queue_latency_p90_us    bigint,
+    queue_latency_p99_us    bigint,
+    queue_latency_max_us    bigint,
+    execution_p50_us        bigint,
+    execution_p90_us        bigint,
+    execution_p99_us        bigint,
+    execution_max_us        bigint,
+    queue_latency_histogram jsonb,
+    execution_histogram     jsonb,
+    written_at              timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (hour, namespace, type, state)
+);
+CREATE TABLE pipeline_checkpoint (
+    name              text PRIMARY KEY,
+    generation        integer     NOT NULL,
+    system_identifier text        NOT NULL,
+    snapshot          text        NOT NULL,
+    updated_at        timestamptz NOT NULL DEFAULT now()
+);

@@ -1,0 +1,41 @@
+"""Loads SQL statements from files and writes the state names into them.
+
+A statement says `{{eligible}}` where it means the states of `domain.states.ELIGIBLE`, and
+`{{RUNNING}}` where it means one state. They are written as literals, once, because with a
+bound parameter the planner cannot use a partial index on the state.
+"""
+
+import re
+from importlib.resources import files
+from typing import Final, LiteralString, cast
+
+from queue_operator.domain.states import (
+    ELIGIBLE,
+    SLOT_HOLDING,
+    TERMINAL,
+    Event,
+    JobState,
+    sources,
+    sql_literals,
+)
+
+_WORDS: Final[dict[str, str]] = {
+    "eligible": sql_literals(ELIGIBLE),
+    "slot_holding": sql_literals(SLOT_HOLDING),
+    "terminal": sql_literals(TERMINAL),
+    "completed": sql_literals((JobState.COMPLETED,)),
+    **{state.value: sql_literals((state,)) for state in JobState},
+    **{f"sources.{event.value}": sql_literals(sources(event)) for event in Event},
+}
+
+
+def render(text: str) -> LiteralString:
+    """`text` with every `{{word}}` replaced. Raises KeyError for a word without meaning."""
+    rendered = re.sub(r"\{\{([\w.]+)\}\}", lambda match: _WORDS[match[1]], text)
+    # Nothing but words of the state table was put in: it is as literal as the file.
+    return cast(LiteralString, rendered)
+
+
+def load(package: str, name: str) -> LiteralString:
+    """The statement `queries/<name>.sql` of a backend's package."""
+    return render((files(package) / "queries" / f"{name}.sql").read_text())
