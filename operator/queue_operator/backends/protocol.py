@@ -261,6 +261,12 @@ class CancelInbox(Protocol):
         """Jobs in CANCELLING of these assignees, as `requests`."""
         ...
 
+    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+        """The workers have seen these cancel requests; one that is not forced then waits for
+        the handler instead of timing out.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorEntry:

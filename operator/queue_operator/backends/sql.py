@@ -7,7 +7,7 @@ bound parameter the planner cannot use a partial index on the state.
 
 import re
 from importlib.resources import files
-from typing import Final, LiteralString, cast
+from typing import Final, LiteralString
 
 from queue_operator.domain.states import (
     ELIGIBLE,
@@ -33,7 +33,7 @@ def render(text: str) -> LiteralString:
     """`text` with every `{{word}}` replaced. Raises KeyError for a word without meaning."""
     rendered = re.sub(r"\{\{([\w.]+)\}\}", lambda match: _WORDS[match[1]], text)
     # Nothing but words of the state table was put in: it is as literal as the file.
-    return cast(LiteralString, rendered)
+    return rendered
 
 
 def load(package: str, name: str) -> LiteralString:

@@ -22,8 +22,11 @@ CREATE TABLE lane (
     UNIQUE (namespace_id, type_id, priority, tags)
 );
 
+-- Processes reserve numbers in blocks, so that a batch can be written without being read back.
+CREATE SEQUENCE job_no_block;
+
 CREATE TABLE job (
-    job_no         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_no         bigint      PRIMARY KEY,
     namespace_id   integer     NOT NULL,
     id             text        NOT NULL,
     lane_id        integer     NOT NULL,
@@ -37,7 +40,9 @@ CREATE TABLE job (
     generation     bigint,
     UNIQUE (namespace_id, id)
 );
+CREATE INDEX job_by_lane ON job (lane_id, job_no);
 CREATE INDEX job_by_resource ON job (cluster_uid, id) WHERE cluster_uid IS NOT NULL;
+CREATE INDEX job_by_uid ON job (id) WHERE cluster_uid IS NOT NULL;
 
 -- What moves with a job from table to table is the same set of columns in all three.
 CREATE TABLE ready (
@@ -70,6 +75,7 @@ CREATE TABLE ready (
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX ready_claim ON ready (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_stage ON ready (eligible_at) WHERE NOT due;
+CREATE INDEX ready_mirrored ON ready (job_no) WHERE mirrored;
 
 -- No index on expires_at: heartbeats stay within the page, and the sweeper reads a table
 -- that is as long as there are jobs running.
@@ -101,6 +107,7 @@ CREATE TABLE lease (
     deadline      timestamptz,       -- end of the execution timeout
     cancel_requested_at timestamptz,
     cancel_forced boolean NOT NULL DEFAULT false,
+    cancel_received boolean NOT NULL DEFAULT false,
     cancel_reason text NOT NULL DEFAULT '',
     progress_percent    integer,
     progress_message    text,

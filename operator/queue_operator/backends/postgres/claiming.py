@@ -1,0 +1,174 @@
+"""Claims: one statement for all streams that ask for the same."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.lanes import Lane, Lanes
+from queue_operator.backends.sql import load
+from queue_operator.domain.job import Assignment, Demand, TypeDefaults
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
+
+_CLAIM: Final = load(__package__, "claim")
+_START: Final = datetime(1, 1, 1, tzinfo=UTC)
+_FULL_SCAN_S: Final = 1.0
+_SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
+
+
+class Marks:
+    """Where the last claim of each lane ended: a hint that saves walking dead entries.
+
+    A job may come to lie before the mark (a late commit, an urgent priority), so at least
+    once a second, and whenever a claim comes back short, one claim starts at the beginning.
+    """
+
+    def __init__(self) -> None:
+        self._by_lane: dict[int, datetime] = {}
+        self._full_scan_at: dict[frozenset[int], float] = {}
+
+    def of(self, lanes: Sequence[Lane]) -> list[datetime]:
+        return [self._by_lane.get(lane.id, _START) for lane in lanes]
+
+    def full_scan_is_due(self, lanes: Sequence[Lane]) -> bool:
+        key = frozenset(lane.id for lane in lanes)
+        due = time.monotonic() - self._full_scan_at.get(key, float("-inf")) >= _FULL_SCAN_S
+        if due:
+            self._full_scan_at[key] = time.monotonic()
+        return due
+
+    def advance(self, lane_id: int, order_time: datetime) -> None:
+        self._by_lane[lane_id] = max(self._by_lane.get(lane_id, _START), order_time)
+
+    def forget(self, lane_ids: Sequence[int]) -> None:
+        """Jobs were added that may lie before the mark."""
+        for lane_id in lane_ids:
+            self._by_lane.pop(lane_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    namespace: str
+    tags: frozenset[str]
+    types: frozenset[str]
+
+
+class Claims:
+    """Gives jobs to streams."""
+
+    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks) -> None:
+        self._pool = pool
+        self._lanes = lanes
+        self._marks = marks
+
+    async def claim(
+        self,
+        demands: Sequence[Demand],
+        lease_ttl_s: float | None,
+        defaults: Mapping[str, TypeDefaults],
+    ) -> list[Assignment]:
+        groups: dict[_Filter, list[Demand]] = defaultdict(list)
+        for demand in demands:
+            groups[_Filter(demand.namespace, demand.tags, demand.types)].append(demand)
+        assignments: list[Assignment] = []
+        for group in groups.values():
+            assignments += await self._claim_group(group, lease_ttl_s, defaults)
+        return assignments
+
+    async def _claim_group(
+        self,
+        group: list[Demand],
+        lease_ttl_s: float | None,
+        defaults: Mapping[str, TypeDefaults],
+    ) -> list[Assignment]:
+        lanes = await self._lanes.matching(group[0])
+        slots = list(_round_robin(group))
+        if not lanes or not slots:
+            return []
+        full = self._marks.full_scan_is_due(lanes)
+        found = await self._take(lanes, slots, lease_ttl_s, defaults, from_start=full)
+        if len(found) < len(slots) and not full:
+            rest = slots[len(found) :]
+            if self._marks.full_scan_is_due(lanes):
+                found += await self._take(lanes, rest, lease_ttl_s, defaults, from_start=True)
+        return found
+
+    async def _take(
+        self,
+        lanes: Sequence[Lane],
+        slots: Sequence[Demand],
+        lease_ttl_s: float | None,
+        defaults: Mapping[str, TypeDefaults],
+        *,
+        from_start: bool,
+    ) -> list[Assignment]:
+        marks = [_START] * len(lanes) if from_start else self._marks.of(lanes)
+        parameters = _parameters(lanes, marks, slots, lease_ttl_s, defaults)
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_CLAIM, parameters, binary=True)
+            rows = await cursor.fetchall()
+        by_id = {lane.id: lane for lane in lanes}
+        for row in rows:
+            self._marks.advance(row[1], row[2])
+        return [_assignment(row, by_id[row[1]]) for row in rows]
+
+
+def _round_robin(demands: Sequence[Demand]) -> Iterator[Demand]:
+    """One slot of each demand in turn, so that equal streams get equal shares."""
+    for turn in range(max(demand.limit for demand in demands)):
+        for demand in demands:
+            if turn < demand.limit:
+                yield demand
+
+
+def _parameters(
+    lanes: Sequence[Lane],
+    marks: Sequence[datetime],
+    slots: Sequence[Demand],
+    lease_ttl_s: float | None,
+    defaults: Mapping[str, TypeDefaults],
+) -> dict[str, Any]:
+    of_type = [defaults.get(lane.key.type, TypeDefaults()) for lane in lanes]
+    streams = list(dict.fromkeys(slots))
+    number = {stream: n for n, stream in enumerate(streams, start=1)}
+    return {
+        "lanes": [lane.id for lane in lanes],
+        "marks": list(marks),
+        "default_attempts": [d.max_attempts for d in of_type],
+        "default_timeouts": [d.timeout_s for d in of_type],
+        "per_lane": len(slots),
+        "slots": len(slots),
+        "slot_of": [number[slot] for slot in slots],
+        "assignees": [stream.assignee_id for stream in streams],
+        "workers": [stream.worker_name for stream in streams],
+        "hosts": [stream.host for stream in streams],
+        "ttl_s": lease_ttl_s,
+        "system_attempts": DEFAULT_MAX_ATTEMPTS,
+        "system_backoff": _SYSTEM_BACKOFF,
+    }
+
+
+def _assignment(row: TupleRow, lane: Lane) -> Assignment:
+    (_, _, _, attempt, token, assignee_id, timeout_s, job_id, payload, content_type) = row[:10]
+    return Assignment(
+        job_id=job_id,
+        namespace=lane.key.namespace,
+        type=lane.key.type,
+        payload=payload,
+        content_type=content_type,
+        tags=lane.key.tags,
+        attempt=attempt,
+        token=token,
+        assignee_id=assignee_id,
+        created_at=row[10],
+        correlation_id=row[11],
+        priority=Priority(lane.key.priority),
+        timeout_s=timeout_s,
+    )

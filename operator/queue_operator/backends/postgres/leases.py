@@ -1,0 +1,200 @@
+"""Leases: renewed by batches, swept when they run out."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.claiming import Marks
+from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
+from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.rows import LockedRow, carry_out, lock_rows
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.domain.transition import REASON_WORKER_LOST, Move, decide
+
+_EXTEND: Final = load(__package__, "lease_extend")
+_FATE: Final = load(__package__, "lease_fate")
+_BEGIN: Final = load(__package__, "sweep_begin")
+_FIND: Final = load(__package__, "sweep_find")
+_EXHAUSTED: Final = load(__package__, "sweep_exhausted")
+_LEASED: Final = load(__package__, "find_leased")
+_STAGE: Final = load(__package__, "stage")
+_STAGE_NEXT: Final = load(__package__, "stage_next")
+_STAGE_BATCH: Final = 1000
+_STAGE_POLL_S: Final = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class Leases:
+    """Renewal, expiry and loss."""
+
+    def __init__(
+        self, pool: Pool, lanes: Lanes, marks: Marks, rng: Callable[[], float], cancel_s: float
+    ) -> None:
+        self._pool = pool
+        self._lanes = lanes
+        self._marks = marks
+        self._rng = rng
+        self._cancel_timeout_s = cancel_s
+
+    async def extend(self, held: Sequence[Held], ttl_s: float) -> list[LeaseAnswer]:
+        namespaces = [await self._lanes.namespace_id(h.namespace) for h in held]
+        parameters = {
+            "namespaces": namespaces,
+            "ids": [h.job_id for h in held],
+            "tokens": [h.token for h in held],
+            "ttl_s": ttl_s,
+        }
+        answers: dict[int, LeaseAnswer] = {}
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_EXTEND, parameters)
+            for place, state, forced in await cursor.fetchall():
+                cancelling = state == JobState.CANCELLING
+                answers[place - 1] = _answer(
+                    held[place - 1], LeaseStatus.CURRENT, cancelling, cancelling and forced
+                )
+            if len(answers) < len(held):
+                cursor = await connection.execute(_FATE, parameters)
+                for place, state, is_newest in await cursor.fetchall():
+                    status = _fate(JobState(state), is_newest)
+                    answers.setdefault(place - 1, _answer(held[place - 1], status))
+        ended = LeaseStatus.ENDED
+        return [answers.get(n) or _answer(h, ended) for n, h in enumerate(held)]
+
+    async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
+        """One sweep; see `Backend.expire_leases`."""
+        async with transaction(self._pool) as connection:
+            cursor = await connection.execute(_BEGIN, {"ttl_s": ttl_s})
+            row = await cursor.fetchone()
+            parameters = {
+                "may_expire": bool(row and row[0]),
+                "ttl_s": ttl_s,
+                "cancel_timeout_s": self._cancel_timeout_s,
+                "max_rows": limit,
+            }
+            cursor = await connection.execute(_FIND, parameters)
+            found = {number: (token, why) for number, token, why in await cursor.fetchall()}
+            rows = await lock_rows(connection, {n: token for n, (token, _) in found.items()})
+            decided = [
+                (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
+            ]
+            await carry_out(connection, decided)
+            await self._exhaust_lost(connection, limit)
+        self._marks.forget([row.lane_id for row, _ in decided])
+        return [
+            Lost(row.current.job_id, row.namespace, row.assignee_id)
+            for row, move in decided
+            if move.frees_slot
+        ]
+
+    async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
+        """LOSE for every running job that matches, caused by a caller: no attempt counts."""
+        freed: dict[str, int] = {}
+        async with transaction(self._pool) as connection:
+            cursor = await connection.execute(
+                _LEASED, {"assignee_id": assignee_id, "namespace_id": namespace_id}
+            )
+            tokens = {number: token for number, token in await cursor.fetchall()}
+            decided = []
+            for row in (await lock_rows(connection, tokens)).values():
+                move = self._lose(row)
+                if move is not None:
+                    decided.append((row, move))
+                    freed[row.assignee_id] = freed.get(row.assignee_id, 0) + 1
+            await carry_out(connection, decided)
+        self._marks.forget([row.lane_id for row, _ in decided])
+        return freed
+
+    async def stage(self) -> int:
+        """Makes jobs due whose time has come, and says how many."""
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_STAGE, {"max_rows": _STAGE_BATCH})
+            lanes = [lane_id for (lane_id,) in await cursor.fetchall()]
+        self._marks.forget(lanes)
+        return len(lanes)
+
+    async def next_due_s(self) -> float | None:
+        """Seconds until the next job becomes due, None when none waits for a time."""
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_STAGE_NEXT)
+            row = await cursor.fetchone()
+        return row[0] if row else None
+
+    async def keep_staging(self, announce: Callable[[], None]) -> None:
+        """Stages for ever, just in time, and calls `announce` when jobs became due."""
+        while True:
+            try:
+                if await self.stage():
+                    announce()
+                    continue
+                due_s = await self.next_due_s()
+            except Unavailable as error:
+                logger.warning("staging waits: %s", error)
+                due_s = None
+            await asyncio.sleep(_STAGE_POLL_S if due_s is None else min(due_s, _STAGE_POLL_S))
+
+    def _overdue(self, row: LockedRow, token: str, why: str, ttl_s: float) -> Move:
+        cancelling = row.current.state is JobState.CANCELLING
+        if why == "cancel" or (why == "timeout" and cancelling):
+            return self._decide(row, token, Event.MARK_UNKNOWN_STOPPED, None)
+        if why == "timeout":
+            error = ErrorInfo("the execution timeout passed", ErrorCategory.TIMEOUT, "TIMEOUT")
+            return self._decide(row, token, Event.FAIL, error)
+        move = self._decide(row, token, Event.LOSE, None)
+        # A job lost on its last attempt waits one TTL for a late outcome before it is given up.
+        last = bool(row.current.max_attempts) and row.current.attempt >= (
+            row.current.max_attempts or 0
+        )
+        return replace(move, delay_s=ttl_s) if last and move.waits else move
+
+    def _decide(self, row: LockedRow, token: str, event: Event, error: ErrorInfo | None) -> Move:
+        outcome = Outcome(
+            row.current.job_id, event, namespace=row.namespace, token=token, error=error
+        )
+        move = decide(replace(row.current, recorded=None), outcome, self._rng)
+        if move is None:
+            raise InvalidTransition(row.current.job_id, row.current.state, event)
+        return move
+
+    def _lose(self, row: LockedRow) -> Move | None:
+        try:
+            move = self._decide(row, row.current.token or "", Event.LOSE, None)
+        except QueueError:
+            return None  # it ended while we waited for its lock
+        return replace(move, returns_attempt=True)
+
+    async def _exhaust_lost(self, connection: AsyncConnection[TupleRow], limit: int) -> None:
+        cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
+        tokens = {number: token for number, token in await cursor.fetchall()}
+        if not tokens:
+            return
+        error = ErrorInfo(
+            "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
+        )
+        rows = await lock_rows(connection, tokens)
+        decided = [
+            (row, self._decide(row, row.current.token or "", Event.EXHAUST, error))
+            for row in rows.values()
+        ]
+        await carry_out(connection, decided)
+
+
+def _answer(
+    held: Held, status: LeaseStatus, requested: bool = False, forced: bool = False
+) -> LeaseAnswer:
+    return LeaseAnswer(held.job_id, held.token, held.namespace, status, requested, forced)
+
+
+def _fate(state: JobState, is_newest: bool) -> LeaseStatus:
+    if not is_newest and state not in TERMINAL:
+        return LeaseStatus.TAKEN_OVER
+    return LeaseStatus.LOST if state is JobState.UNKNOWN_RETRY else LeaseStatus.ENDED

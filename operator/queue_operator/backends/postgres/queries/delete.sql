@@ -1,0 +1,20 @@
+-- Deletes jobs that have ended, with their history; the log keeps its events and gets one more.
+-- Parameters: job_nos (bigint[]). Index: the primary keys. Locks: the rows deleted.
+WITH gone AS (
+    DELETE FROM final WHERE job_no = ANY (%(job_nos)s::bigint[])
+    RETURNING job_no, lane_id, state, attempt, retry_count
+), jobs AS (
+    DELETE FROM job WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), attempts AS (
+    DELETE FROM attempt WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), detachments AS (
+    DELETE FROM detached WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), logged AS (
+    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts)
+    SELECT 'DELETE', array_agg(job_no), array_agg(state), array_agg(''::text), array_agg(attempt)
+    FROM gone HAVING count(*) > 0
+), counted AS (
+    INSERT INTO count_delta (lane_id, state, jobs, retries)
+    SELECT lane_id, state, -count(*), -sum(retry_count) FROM gone GROUP BY lane_id, state
+)
+SELECT count(*)::int FROM gone

@@ -1,0 +1,35 @@
+-- Locks the moving rows of some jobs and tells what is needed to decide about them.
+-- Parameters: job_nos (bigint[]), tokens (uuid[], of the outcomes; NULL where none was given).
+-- Index: the primary keys. Locks: the rows found, table by table in order of number.
+-- Traps: a row that moves while we wait for it is found in none of the tables; the caller
+--   asks again, and then sees where it went.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(job_nos)s::bigint[], %(tokens)s::uuid[]) AS g(job_no, given_token)
+    ORDER BY job_no
+), in_lease AS MATERIALIZED (
+    SELECT given.given_token, lease.job_no, lease.lane_id, lease.state, lease.token,
+           lease.attempt, lease.max_attempts, lease.failure_count, lease.backoff,
+           lease.assignee_id, lease.mirrored, lease.cancel_forced, ''::text AS reason
+    FROM given JOIN lease USING (job_no) FOR UPDATE OF lease
+), in_ready AS MATERIALIZED (
+    SELECT given.given_token, ready.job_no, ready.lane_id, ready.state, ready.token,
+           ready.attempt, ready.max_attempts, ready.failure_count, ready.backoff,
+           ready.assignee_id, ready.mirrored, false AS cancel_forced, ''::text AS reason
+    FROM given JOIN ready USING (job_no) FOR UPDATE OF ready
+), in_final AS MATERIALIZED (
+    SELECT given.given_token, final.job_no, final.lane_id, final.state, final.token,
+           final.attempt, final.max_attempts, final.failure_count, final.backoff,
+           final.assignee_id, final.mirrored, false AS cancel_forced, final.reason
+    FROM given JOIN final USING (job_no) FOR UPDATE OF final
+), found AS (
+    SELECT * FROM in_lease UNION ALL SELECT * FROM in_ready UNION ALL SELECT * FROM in_final
+)
+SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attempt,
+       found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
+       found.cancel_forced, found.reason, job.id, namespace.name AS namespace, lane.priority,
+       (SELECT event FROM attempt
+        WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token) AS recorded
+FROM found
+JOIN job ON job.job_no = found.job_no
+JOIN namespace ON namespace.id = job.namespace_id
+JOIN lane ON lane.id = found.lane_id

@@ -1,0 +1,66 @@
+-- Ends jobs: from waiting or running to a terminal state.
+-- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
+--   the old one), reasons, results, content_types, retries (int: 1 counts a retry), records
+--   (bool: the event ends an attempt).
+-- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
+                         %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
+                         %(content_types)s::text[], %(retries)s::int[], %(records)s::bool[])
+        AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, records)
+), from_lease AS (
+    DELETE FROM lease USING given WHERE lease.job_no = given.job_no
+    RETURNING lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
+              lease.transition, lease.retry_count, lease.failure_count,
+              lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
+              lease.token, lease.assignee_id, lease.worker_name, lease.host,
+              lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
+              lease.state, given.*
+), from_ready AS (
+    DELETE FROM ready USING given WHERE ready.job_no = given.job_no
+    RETURNING ready.lane_id, ready.order_time, ready.eligible_at, ready.attempt, ready.lease_version,
+              ready.transition, ready.retry_count, ready.failure_count,
+              ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
+              ready.token, ready.assignee_id, ready.worker_name, ready.host,
+              ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
+              ready.state, given.*
+), gone AS MATERIALIZED (
+    SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
+), finished AS (
+    INSERT INTO final (job_no, lane_id, state, order_time, eligible_at, attempt, lease_version,
+                       transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
+                       last_retry_at, token, assignee_id, worker_name, host, assigned_at,
+                       started_at, error, changed_at, mirrored, finalized_at, reason, result,
+                       result_content_type)
+    SELECT job_no, lane_id, new_state, order_time, eligible_at, attempt, lease_version,
+           transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
+           CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
+           worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error), now(),
+           mirrored, now(), reason, result, content_type
+    FROM gone
+), history AS (
+    INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,
+                         assignee_id, worker_name, host, error)
+    SELECT job_no, lease_version, token, attempt, event, new_state, assigned_at, now(),
+           assignee_id, worker_name, host, new_error::jsonb
+    FROM gone WHERE records AND token IS NOT NULL
+    ON CONFLICT (job_no, version) DO UPDATE
+    SET event = excluded.event, state = excluded.state, ended_at = excluded.ended_at,
+        error = excluded.error
+), logged AS (
+    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us, failed)
+    SELECT event, array_agg(job_no), array_agg(state), array_agg(new_state), array_agg(attempt),
+           array_agg(CASE WHEN records THEN
+               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END),
+           jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
+               'category', new_error::jsonb -> 'category', 'code', new_error::jsonb -> 'code') END)
+    FROM gone GROUP BY event
+), counted AS (
+    INSERT INTO count_delta (lane_id, state, jobs, retries)
+    SELECT lane_id, state, -count(*), 0 FROM gone GROUP BY lane_id, state
+    UNION ALL
+    SELECT lane_id, new_state, count(*), sum(retries) FROM gone GROUP BY lane_id, new_state
+), told AS (
+    INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
+)
+SELECT count(*) FROM gone

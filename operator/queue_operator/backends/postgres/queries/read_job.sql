@@ -1,0 +1,38 @@
+-- Whole records, wherever the moving row is.
+-- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]).
+-- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, final.
+-- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
+WITH wanted AS MATERIALIZED (
+    SELECT job.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no) JOIN job USING (job_no)
+    UNION ALL
+    SELECT job.* FROM unnest(%(ids)s::text[]) AS w(id)
+    JOIN job ON job.namespace_id = %(namespace_id)s AND job.id = w.id
+)
+SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.priority,
+       lane.tags, w.payload, w.content_type, w.created_at, w.correlation_id, w.cluster_uid,
+       w.resource_name, w.generation, m.*
+FROM wanted w
+JOIN lane ON lane.id = w.lane_id
+JOIN namespace ON namespace.id = lane.namespace_id
+JOIN job_type ON job_type.id = lane.type_id
+CROSS JOIN LATERAL (
+    SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
+           failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
+           worker_name, assigned_at, started_at, error, changed_at,
+           NULL::timestamptz AS finalized_at, ''::text AS reason, NULL::bytea AS result,
+           ''::text AS result_content_type, NULL::int AS progress_percent,
+           NULL::text AS progress_message, NULL::timestamptz AS progress_at
+    FROM ready WHERE ready.job_no = w.job_no
+    UNION ALL
+    SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
+           failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
+           worker_name, assigned_at, started_at, error, changed_at,
+           NULL, cancel_reason, NULL, '', progress_percent, progress_message, progress_at
+    FROM lease WHERE lease.job_no = w.job_no
+    UNION ALL
+    SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
+           failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
+           worker_name, assigned_at, started_at, error, changed_at,
+           finalized_at, reason, result, result_content_type, NULL, NULL, NULL
+    FROM final WHERE final.job_no = w.job_no
+) m

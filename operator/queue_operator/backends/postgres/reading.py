@@ -1,0 +1,104 @@
+"""Reads whole job records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from psycopg.rows import dict_row
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.sql import load
+from queue_operator.domain.job import Job, Progress, ResourceRef
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.states import JobState
+
+_READ: Final = load(__package__, "read_job")
+
+
+class Reader:
+    """Job records by id or by number."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def by_id(self, namespace_id: int, job_ids: Sequence[str]) -> dict[str, Job]:
+        rows = await self._read(job_nos=None, namespace_id=namespace_id, ids=list(job_ids))
+        return {job.id: job for job in map(job_from_row, rows)}
+
+    async def by_number(self, job_nos: Sequence[int]) -> dict[int, Job]:
+        rows = await self._read(job_nos=list(job_nos), namespace_id=None, ids=None)
+        return {row["job_no"]: job_from_row(row) for row in rows}
+
+    async def _read(self, **parameters: object) -> list[dict[str, Any]]:
+        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
+            await c.execute(_READ, parameters)
+            return await c.fetchall()
+
+
+def job_from_row(row: Mapping[str, Any]) -> Job:
+    """The record of a row of `read_job.sql`."""
+    return Job(
+        id=row["id"],
+        type=row["type"],
+        payload=row["payload"],
+        content_type=row["content_type"],
+        namespace=row["namespace"],
+        tags=frozenset(row["tags"]),
+        priority=Priority(row["priority"]),
+        created_at=row["created_at"],
+        max_attempts=row["max_attempts"],
+        timeout_s=row["timeout_s"],
+        backoff=load_backoff(row["backoff"]),
+        correlation_id=row["correlation_id"],
+        resource=_resource(row),
+        state=JobState(row["state"]),
+        eligible_at=row["eligible_at"],
+        started_at=row["started_at"],
+        finalized_at=row["finalized_at"],
+        updated_at=row["changed_at"],
+        error=load_error(row["error"]),
+        result=row["result"],
+        result_content_type=row["result_content_type"],
+        retry_count=row["retry_count"],
+        failure_count=row["failure_count"],
+        last_retry_at=row["last_retry_at"],
+        attempt=row["attempt"],
+        lease_version=row["lease_version"],
+        transition=row["transition"],
+        assignee_id=row["assignee_id"],
+        worker_name=row["worker_name"],
+        assigned_at=row["assigned_at"],
+        reason=row["reason"],
+        progress=_progress(row),
+    )
+
+
+def _resource(row: Mapping[str, Any]) -> ResourceRef | None:
+    if row["cluster_uid"] is None:
+        return None
+    return ResourceRef(row["cluster_uid"], row["id"], row["resource_name"], row["generation"])
+
+
+def _progress(row: Mapping[str, Any]) -> Progress | None:
+    if row["progress_percent"] is None:
+        return None
+    return Progress(row["progress_percent"], row["progress_message"], row["progress_at"])
+
+
+def load_error(stored: Mapping[str, Any] | None) -> ErrorInfo | None:
+    if stored is None:
+        return None
+    return ErrorInfo(**{**stored, "category": ErrorCategory(stored["category"])})
+
+
+def load_backoff(stored: Mapping[str, Any] | None) -> Backoff | None:
+    if stored is None:
+        return None
+    return Backoff(
+        **{
+            **stored,
+            "strategy": BackoffStrategy(stored["strategy"]),
+            "delays_s": tuple(stored["delays_s"]),
+        }
+    )

@@ -1,0 +1,157 @@
+"""Calls that select jobs by ids or tags: cancel, detach, delete, clean up."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.connection import Pool, transaction
+from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.rows import LockedRow, ask_to_stop, carry_out, lock_rows
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import InvalidTransition
+from queue_operator.domain.job import Cancelled, CancelRequest, Demand
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event
+from queue_operator.domain.transition import Move, decide
+
+_BY_ID: Final = load(__package__, "find_numbers")
+_BY_LANE: Final = load(__package__, "find_by_lanes")
+_BY_UID: Final = load(__package__, "find_by_uid")
+_EXPIRED: Final = load(__package__, "find_expired_final")
+_DELETE: Final = load(__package__, "delete")
+_DETACH: Final = (
+    "INSERT INTO detached (job_no) SELECT unnest(%(job_nos)s::bigint[]) ON CONFLICT DO NOTHING"
+)
+_BATCH: Final = 1000
+
+
+class Selection:
+    """Acts on sets of jobs."""
+
+    def __init__(self, pool: Pool, lanes: Lanes, rng: Callable[[], float]) -> None:
+        self._pool = pool
+        self._lanes = lanes
+        self._rng = rng
+
+    async def cancel(
+        self,
+        namespace: str,
+        tags: Collection[str],
+        job_ids: Collection[str],
+        force: bool,
+        reason: str,
+    ) -> Cancelled:
+        async with transaction(self._pool) as connection:
+            ids = await self._select(connection, namespace, tags, job_ids)
+            cancelled = await self._cancel(connection, ids, force, reason)
+        missing = [job_id for job_id in job_ids if job_id not in set(ids.values())]
+        return Cancelled(
+            cancelled.cancelled_job_ids,
+            (*cancelled.unknown_job_ids, *dict.fromkeys(missing)),
+            cancelled.requests,
+        )
+
+    async def detach(self, uids: Collection[str]) -> Cancelled:
+        """Their resources are gone: a forced cancel of what has not finished."""
+        async with transaction(self._pool) as connection:
+            cursor = await connection.execute(_BY_UID, {"uids": list(uids)})
+            ids = {number: job_id for number, job_id in await cursor.fetchall()}
+            await connection.execute(_DETACH, {"job_nos": list(ids)})
+            return await self._cancel(connection, ids, True, "the resource was deleted")
+
+    async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
+        async with transaction(self._pool) as connection:
+            ids = await self._select(connection, namespace, tags, job_ids)
+            for row in (await lock_rows(connection, dict.fromkeys(ids))).values():
+                if row.current.state not in TERMINAL:
+                    raise InvalidTransition(row.current.job_id, row.current.state, "DELETE")
+            return await _delete(connection, list(ids))
+
+    async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
+        deleted = 0
+        parameters = {"ttl_s": ttl_s, "namespace_id": namespace_id, "max_rows": _BATCH}
+        while True:
+            async with transaction(self._pool) as connection:
+                cursor = await connection.execute(_EXPIRED, parameters)
+                numbers = [number for (number,) in await cursor.fetchall()]
+                deleted += await _delete(connection, numbers)
+            if len(numbers) < _BATCH:
+                return deleted
+
+    async def _select(
+        self,
+        connection: AsyncConnection[TupleRow],
+        namespace: str,
+        tags: Collection[str],
+        job_ids: Collection[str],
+    ) -> dict[int, str]:
+        """The union of both selections, number to id, in order of number."""
+        found: dict[int, str] = {}
+        if tags:
+            demand = Demand(assignee_id="", limit=0, namespace=namespace, tags=frozenset(tags))
+            lanes = [lane.id for lane in await self._lanes.matching(demand)]
+            cursor = await connection.execute(_BY_LANE, {"lanes": lanes})
+            found |= {number: job_id for number, job_id in await cursor.fetchall()}
+        if job_ids:
+            wanted = list(dict.fromkeys(job_ids))
+            namespace_id = await self._lanes.namespace_id(namespace)
+            cursor = await connection.execute(
+                _BY_ID, {"namespaces": [namespace_id] * len(wanted), "ids": wanted}
+            )
+            found |= {number: wanted[place - 1] for place, number in await cursor.fetchall()}
+        return dict(sorted(found.items()))
+
+    async def _cancel(
+        self,
+        connection: AsyncConnection[TupleRow],
+        ids: dict[int, str],
+        force: bool,
+        reason: str,
+    ) -> Cancelled:
+        rows = await lock_rows(connection, dict.fromkeys(ids))
+        ended: list[tuple[LockedRow, Move]] = []
+        running: list[LockedRow] = []
+        unknown = [job_id for number, job_id in ids.items() if number not in rows]
+        for row in rows.values():
+            if row.current.state in SLOT_HOLDING:
+                running.append(row)
+            elif (move := self._cancel_waiting(row)) is not None:
+                ended.append((row, move))
+            else:
+                unknown.append(row.current.job_id)
+        await carry_out(connection, ended)
+        await ask_to_stop(connection, running, force, reason)
+        return Cancelled(
+            tuple(row.current.job_id for row in [*(row for row, _ in ended), *running]),
+            tuple(unknown),
+            _requests(running, force, reason),
+        )
+
+    def _cancel_waiting(self, row: LockedRow) -> Move | None:
+        outcome = Outcome(row.current.job_id, Event.CANCEL, namespace=row.namespace)
+        try:
+            return decide(row.current, outcome, self._rng)
+        except InvalidTransition:
+            return None
+
+
+def _requests(rows: Sequence[LockedRow], force: bool, reason: str) -> tuple[CancelRequest, ...]:
+    return tuple(
+        CancelRequest(
+            row.current.job_id,
+            row.namespace,
+            row.assignee_id,
+            row.current.token or "",
+            force or row.cancel_forced,
+            reason,
+        )
+        for row in rows
+    )
+
+
+async def _delete(connection: AsyncConnection[TupleRow], numbers: list[int]) -> int:
+    cursor = await connection.execute(_DELETE, {"job_nos": numbers})
+    row = await cursor.fetchone()
+    return row[0] if row else 0

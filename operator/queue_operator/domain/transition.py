@@ -1,0 +1,146 @@
+"""Decides what an outcome does to a job. Stores only carry out what is decided here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from queue_operator.domain.errors import InvalidTransition, StaleLease
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.retry import Backoff, delay_s, failure_event
+from queue_operator.domain.states import (
+    COUNTS_AS_RETRY,
+    ELIGIBLE,
+    RETURNS_ATTEMPT,
+    TERMINAL,
+    WHILE_CANCELLING,
+    Event,
+    Fence,
+    JobState,
+    frees_slot,
+    target,
+)
+from queue_operator.domain.states import TRANSITIONS as _TRANSITIONS
+
+REASON_WORKER_LOST: Final = "WORKER_LOST"
+RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
+
+FENCED: Final = frozenset(
+    row.event for row in _TRANSITIONS if row.fence in (Fence.TOKEN, Fence.SEEN_TOKEN)
+)
+# An outcome that was applied may have been recorded as something else than was asked for.
+_RECORDED_AS: Final[dict[Event, frozenset[Event]]] = {
+    Event.COMPLETE: frozenset({Event.COMPLETE}),
+    Event.FAIL: frozenset({Event.FAIL, Event.EXHAUST, Event.STOP_WITH_RETRY}),
+    Event.HAND_BACK: frozenset({Event.HAND_BACK, Event.STOP}),
+    Event.RELEASE: frozenset({Event.RELEASE, Event.STOP}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """What a store knows of a job at the moment it decides, under a lock.
+
+    `recorded` is the event in the attempt row of the outcome's token, if there is one.
+    `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED.
+    """
+
+    job_id: str
+    state: JobState
+    token: str | None
+    attempt: int
+    max_attempts: int | None
+    failure_count: int
+    backoff: Backoff | None
+    recorded: Event | None = None
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A decided transition. `delay_s` is the time until the job may be claimed again."""
+
+    event: Event
+    before: JobState
+    after: JobState
+    counts_retry: bool
+    counts_failure: bool
+    returns_attempt: bool
+    frees_slot: bool
+    delay_s: float = 0.0
+    error: ErrorInfo | None = None
+    result: bytes | None = None
+    result_content_type: str = ""
+    reason: str = ""
+
+    @property
+    def ends(self) -> bool:
+        return self.after in TERMINAL
+
+    @property
+    def waits(self) -> bool:
+        return self.after in ELIGIBLE
+
+
+def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move | None:
+    """The move that `outcome` makes, or None when it is a repeat of one already stored.
+
+    Raises StaleLease when somebody claimed since, InvalidTransition when the state does not
+    allow the event; in this order, after the repeat.
+    """
+    if _is_repeat(current, outcome):
+        return None
+    if outcome.event in FENCED and outcome.token not in (None, current.token):
+        raise StaleLease(current.job_id)
+    event = _applied_event(current, outcome)
+    after = target(event, current.state)
+    if after is None or (
+        event is Event.RETRY_NOW and current.state is JobState.UNSCHEDULED and not current.skipped
+    ):
+        raise InvalidTransition(current.job_id, current.state, event)
+    counts_failure = event is Event.FAIL
+    return Move(
+        event=event,
+        before=current.state,
+        after=after,
+        counts_retry=event in COUNTS_AS_RETRY,
+        counts_failure=counts_failure,
+        returns_attempt=event in RETURNS_ATTEMPT,
+        frees_slot=frees_slot(event, current.state),
+        delay_s=_delay_s(current, outcome, rng) if counts_failure else 0.0,
+        error=outcome.error,
+        result=outcome.result if event is Event.COMPLETE else None,
+        result_content_type=outcome.result_content_type,
+        reason=_reason(event, outcome),
+    )
+
+
+def _is_repeat(current: Current, outcome: Outcome) -> bool:
+    # Without a token nobody can say which attempt is meant, so it is never a repeat.
+    if outcome.token is None or current.recorded is None:
+        return False
+    return current.recorded in _RECORDED_AS.get(outcome.event, frozenset({outcome.event}))
+
+
+def _applied_event(current: Current, outcome: Outcome) -> Event:
+    event = outcome.event
+    if outcome.worker_plane and current.state is JobState.CANCELLING:
+        return WHILE_CANCELLING.get(event, event)
+    if event is Event.FAIL and outcome.error is not None:
+        return failure_event(outcome.error, current.attempt, current.max_attempts)
+    return event
+
+
+def _delay_s(current: Current, outcome: Outcome, rng: Callable[[], float]) -> float:
+    if outcome.retry_after_s is not None:
+        return max(outcome.retry_after_s, 0.0)
+    if current.backoff is None:
+        return 0.0
+    return delay_s(current.backoff, current.failure_count + 1, rng)
+
+
+def _reason(event: Event, outcome: Outcome) -> str:
+    """Stored with a finalisation, so that views and searches need no guess."""
+    if event is Event.EXHAUST and outcome.error is not None:
+        permanent = outcome.error.category is ErrorCategory.PERMANENT
+        return "PERMANENT_FAILURE" if permanent else "ATTEMPTS_EXHAUSTED"
+    return event.value

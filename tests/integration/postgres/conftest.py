@@ -1,0 +1,60 @@
+"""The parts of the Postgres store, each on a database made for the test module."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres.connection import Pool, open_pool
+
+Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    name = f"store_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(postgres_admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+async def pool(dsn: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(dsn, size=8, connect_timeout_s=5.0, statement_timeout_s=30.0)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
+    backend = await PostgresBackend.open(dsn)
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"team-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def ask(dsn: str) -> AsyncIterator[Ask]:
+    """Runs a statement on a connection of the test's own and gives its rows."""
+    connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+    await connection.execute("SET search_path = queue_operator")
+
+    async def run(statement: LiteralString, *parameters: object) -> list[tuple[Any, ...]]:
+        cursor = await connection.execute(statement, parameters)
+        return await cursor.fetchall() if cursor.description else []
+
+    yield run
+    await connection.close()

@@ -1,0 +1,168 @@
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.depth import DepthStore
+from queue_operator.backends.sql import load
+from queue_operator.domain.job import Job
+from queue_operator.domain.states import JobState
+
+Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+ROWS = """
+    SELECT count(*) FROM (SELECT lane_id, state FROM ready UNION ALL
+        SELECT lane_id, state FROM lease UNION ALL SELECT lane_id, state FROM final) AS moving
+    JOIN lane ON lane.id = lane_id JOIN namespace ON namespace.id = namespace_id
+    WHERE namespace.name = %s AND state = %s
+"""
+
+
+@pytest.fixture
+def depth(pool: Pool) -> DepthStore:
+    return DepthStore(pool)
+
+
+def jobs(namespace: str, count: int, *tags: str, **fields: Any) -> list[Job]:
+    return [
+        Job(
+            id=uuid.uuid4().hex,
+            namespace=namespace,
+            tags=frozenset(tags),
+            **{"type": "mail", **fields},
+        )
+        for _ in range(count)
+    ]
+
+
+async def work_through(backend: PostgresBackend, namespace: str) -> None:
+    """Brings twelve jobs into five states."""
+    await backend.enqueue_jobs(jobs(namespace, 6, "eu"))
+    await backend.enqueue_jobs(jobs(namespace, 4, "eu", "gpu"))
+    await backend.enqueue_jobs(jobs(namespace, 2, type="sms"))
+    taken = await backend.dequeue_jobs("worker", ["eu", "gpu"], 4, namespace=namespace)
+    await backend.complete_job(taken[0].id, b"", namespace=namespace)
+    await backend.fail_job(taken[1].id, "no route", namespace=namespace)
+    await backend.cancel_jobs([], [taken[2].id], namespace=namespace)
+
+
+async def test_depth_agrees_with_the_rows(
+    depth: DepthStore, backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    await work_through(backend, namespace)
+    counted = (await depth.queue_depth()).jobs
+    for state in JobState:
+        [[rows]] = await ask(ROWS, namespace, state)
+        assert sum(counted.get((namespace, kind, state), 0) for kind in ("mail", "sms")) == rows
+    assert counted[namespace, "sms", JobState.INITIAL_PENDING] == 2
+    assert counted[namespace, "mail", JobState.CANCELLING] == 1
+
+
+async def test_folding_changes_no_count(
+    depth: DepthStore, backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    await work_through(backend, namespace)
+    before = await depth.queue_depth(), await depth.stats([], namespace=namespace)
+    [[changes]] = await ask("SELECT count(*) FROM count_delta")
+    assert changes > 3
+    assert await depth.fold(limit=3) == 3
+    assert (await depth.queue_depth()).jobs == before[0].jobs
+    assert await depth.fold() == changes - 3
+    assert await depth.fold() == 0
+    assert (await depth.queue_depth()).jobs == before[0].jobs
+    assert await depth.stats([], namespace=namespace) == before[1]
+
+
+async def test_folding_on_many_replicas_while_jobs_arrive(
+    depth: DepthStore, backend: PostgresBackend, namespace: str
+) -> None:
+    totals = []
+
+    async def submit() -> None:
+        for _ in range(20):
+            await backend.enqueue_jobs(jobs(namespace, 5, uuid.uuid4().hex[0]))
+
+    async def fold() -> None:
+        for _ in range(20):
+            await depth.fold(limit=4)
+            totals.append((await depth.stats([], namespace=namespace)).total_jobs)
+
+    await asyncio.gather(submit(), submit(), fold(), fold(), fold())
+    while await depth.fold():
+        pass
+    assert (await depth.stats([], namespace=namespace)).total_jobs == 200
+    assert all(total % 5 == 0 for total in totals)
+
+
+async def test_stats_count_jobs_that_carry_all_tags(
+    depth: DepthStore, backend: PostgresBackend, namespace: str
+) -> None:
+    await work_through(backend, namespace)
+
+    async def total(*tags: str) -> int:
+        return (await depth.stats(tags, namespace=namespace)).total_jobs
+
+    for _ in ("before the fold", "after it"):
+        assert (await total(), await total("eu"), await total("eu", "gpu")) == (12, 10, 4)
+        assert (await total("gpu"), await total("gpu", "us")) == (4, 0)
+        gpu = await depth.stats(["gpu"], namespace=namespace)
+        assert gpu.tags == {"gpu"}
+        assert (gpu.running_jobs, gpu.completed_jobs, gpu.failed_jobs) == (1, 1, 1)
+        assert gpu.by_state[JobState.CANCELLING] == 1
+        assert gpu.total_retries == 1
+        assert await depth.fold() >= 0
+
+
+async def test_stats_of_a_namespace_nobody_used_are_zero(depth: DepthStore) -> None:
+    stats = await depth.stats([], namespace="nobody")
+    assert stats.total_jobs == stats.total_retries == 0
+    assert set(stats.by_state.values()) == {0}
+
+
+async def test_oldest_age_counts_from_when_the_job_could_run(
+    depth: DepthStore, backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    old, young = jobs(namespace, 2)
+    await backend.enqueue_jobs([old, young])
+    await backend.enqueue_jobs(jobs(namespace, 1, type="later", delay_s=3600.0))
+    await ask(
+        "UPDATE ready SET eligible_at = now() - interval '1 hour' FROM job"
+        " WHERE job.job_no = ready.job_no AND job.id = %s",
+        old.id,
+    )
+    ages = (await depth.queue_depth()).oldest_age_s
+    assert 3600 <= ages[namespace, "mail"] < 3700
+    assert (namespace, "later") not in ages
+
+
+async def test_no_age_without_waiting_jobs(
+    depth: DepthStore, backend: PostgresBackend, namespace: str
+) -> None:
+    await backend.enqueue_jobs(jobs(namespace, 1))
+    await backend.dequeue_jobs("worker", [], 1, namespace=namespace)
+    assert (namespace, "mail") not in (await depth.queue_depth()).oldest_age_s
+
+
+@pytest.mark.parametrize("rows", [0, 20_000])
+async def test_oldest_age_looks_at_heads_only(pool: Pool, ask: Ask, rows: int) -> None:
+    await ask(
+        """
+        INSERT INTO ready (job_no, lane_id, state, order_time, due, eligible_at, attempt,
+            lease_version, transition, retry_count, failure_count, assignee_id, worker_name,
+            host, changed_at, mirrored)
+        SELECT -n, -1, %s, now(), true, now(), 0, 0, 1, 0, 0, '', '', '', now(), false
+        FROM generate_series(1, %s) AS n
+        """,
+        JobState.INITIAL_PENDING,
+        rows,
+    )
+    await ask("ANALYZE ready")
+    statement = "EXPLAIN (FORMAT JSON) " + load("queue_operator.backends.postgres", "depth_oldest")
+    async with borrowed(pool) as connection:
+        [[plan]] = await (await connection.execute(statement)).fetchall()
+    assert '"Index Name": "ready_claim"' in json.dumps(plan)
+    await ask("DELETE FROM ready WHERE job_no < 0")

@@ -1,0 +1,183 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import psycopg
+import pytest
+
+from queue_operator.backends.postgres.connection import Pool, open_pool
+from queue_operator.backends.postgres.signals import Announcer, Listener
+from queue_operator.backends.protocol import Topic
+
+Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+EVERYTHING = frozenset(Topic)
+NOBODY_LISTENS_THERE = "host=127.0.0.1 port=1 dbname=none"
+END_LISTENING = """
+    SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    WHERE application_name = 'queue-operator-listen' AND datname = current_database()
+"""
+
+
+@pytest.fixture
+async def announcer(pool: Pool) -> AsyncIterator[Announcer]:
+    announcer = Announcer(pool)
+    yield announcer
+    await announcer.aclose()
+
+
+async def heard(topics: AsyncIterator[frozenset[Topic]]) -> frozenset[Topic]:
+    """The next news; a signal that never comes fails instead of hanging the run."""
+    async with asyncio.timeout(20):
+        return await anext(topics)
+
+
+async def version(ask: Ask, topic: Topic) -> int:
+    rows = await ask("SELECT version FROM signal WHERE topic = %s", topic)
+    return rows[0][0] if rows else 0
+
+
+async def test_first_news_is_everything_then_what_was_announced(
+    dsn: str, pool: Pool, announcer: Announcer
+) -> None:
+    async with aclosing(Listener(dsn, pool).listen()) as topics:
+        assert await heard(topics) == EVERYTHING
+        announcer.announce(Topic.READY)
+        assert await heard(topics) == {Topic.READY}
+        announcer.announce(Topic.CANCEL, Topic.MIRROR)
+        assert await heard(topics) == {Topic.CANCEL, Topic.MIRROR}
+
+
+async def test_every_listener_hears_of_it(dsn: str, pool: Pool, announcer: Announcer) -> None:
+    other_pool = await open_pool(dsn, size=1, connect_timeout_s=5.0, statement_timeout_s=30.0)
+    async with (
+        other_pool,
+        aclosing(Listener(dsn, pool).listen()) as here,
+        aclosing(Listener(dsn, other_pool).listen()) as there,
+    ):
+        assert [await heard(here), await heard(there)] == [EVERYTHING, EVERYTHING]
+        announcer.announce(Topic.SESSION)
+        assert [await heard(here), await heard(there)] == [{Topic.SESSION}, {Topic.SESSION}]
+
+
+async def test_announcements_close_together_share_one_commit(
+    pool: Pool, announcer: Announcer, ask: Ask
+) -> None:
+    before = await version(ask, Topic.READY)
+    for _ in range(1000):
+        announcer.announce(Topic.READY)
+    await announcer.aclose()
+    assert await version(ask, Topic.READY) == before + 1
+
+
+async def test_what_comes_while_one_is_sent_goes_with_the_next(
+    pool: Pool, announcer: Announcer, ask: Ask
+) -> None:
+    before = await version(ask, Topic.READY)
+    announcer.announce(Topic.READY)
+    while await version(ask, Topic.READY) == before:
+        pass
+    announcer.announce(Topic.READY)
+    await announcer.aclose()
+    assert await version(ask, Topic.READY) == before + 2
+
+
+async def test_notification_carries_the_versions(dsn: str, announcer: Announcer, ask: Ask) -> None:
+    before = await version(ask, Topic.CANCEL)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("LISTEN queue_operator")
+        announcer.announce(Topic.CANCEL)
+        notices = [n async for n in connection.notifies(timeout=20, stop_after=1)]
+    assert [n.payload.replace(" ", "") for n in notices] == [f'{{"cancel":{before + 1}}}']
+
+
+async def test_polling_alone_is_enough(pool: Pool, announcer: Announcer) -> None:
+    async with aclosing(Listener(NOBODY_LISTENS_THERE, pool).listen()) as topics:
+        assert await heard(topics) == EVERYTHING
+        announcer.announce(Topic.READY)
+        assert await heard(topics) == {Topic.READY}
+
+
+async def test_everything_is_news_after_the_connection_was_lost(
+    dsn: str, pool: Pool, announcer: Announcer, ask: Ask
+) -> None:
+    async with aclosing(Listener(dsn, pool).listen()) as topics:
+        assert await heard(topics) == EVERYTHING
+        assert await ask(END_LISTENING) == [(True,)]
+        assert await heard(topics) == EVERYTHING
+        announcer.announce(Topic.MIRROR)
+        assert await heard(topics) == {Topic.MIRROR}
+
+
+async def test_versions_that_a_crash_set_back_are_followed(
+    dsn: str, pool: Pool, announcer: Announcer, ask: Ask
+) -> None:
+    await ask(
+        "INSERT INTO signal VALUES ('ready', 1000) ON CONFLICT (topic) DO UPDATE SET version = 1000"
+    )
+    async with aclosing(Listener(dsn, pool).listen()) as topics:
+        assert await heard(topics) == EVERYTHING
+        await ask("UPDATE signal SET version = 1 WHERE topic = 'ready'")
+        await ask(END_LISTENING)
+        assert await heard(topics) == EVERYTHING
+        announcer.announce(Topic.READY)
+        assert await heard(topics) == {Topic.READY}
+
+
+async def test_listening_ends_with_its_connection(dsn: str, pool: Pool, ask: Ask) -> None:
+    async with aclosing(Listener(dsn, pool).listen()) as topics:
+        await heard(topics)
+    async with asyncio.timeout(20):
+        while await ask(END_LISTENING.replace("pg_terminate_backend(pid, 10000)", "pid")):
+            pass
+
+
+async def test_failed_announcement_is_sent_when_the_store_works_again(
+    dsn: str, pool: Pool, ask: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = 0
+    failed_twice = asyncio.Event()
+
+    def drawn_after_each_failure() -> float:
+        nonlocal failures
+        failures += 1
+        if failures == 2:
+            failed_twice.set()
+        return 0.0
+
+    before = await version(ask, Topic.READY)
+    announcer = Announcer(pool, rng=drawn_after_each_failure)
+    async with aclosing(Listener(dsn, pool).listen()) as topics:
+        await heard(topics)
+        await ask("ALTER TABLE signal RENAME TO signal_away")
+        try:
+            announcer.announce(Topic.READY)
+            async with asyncio.timeout(20):
+                await failed_twice.wait()
+        finally:
+            await ask("ALTER TABLE signal_away RENAME TO signal")
+        assert Topic.READY in await heard(topics)
+    await announcer.aclose()
+    assert await version(ask, Topic.READY) == before + 1
+    warnings = [r for r in caplog.records if r.message.startswith("announcing ['ready'] failed")]
+    assert len(warnings) == 1
+
+
+async def test_closing_does_not_wait_for_a_store_that_fails(pool: Pool, ask: Ask) -> None:
+    announcer = Announcer(pool)
+    await ask("ALTER TABLE signal RENAME TO signal_away")
+    try:
+        announcer.announce(Topic.READY)
+        async with asyncio.timeout(20):
+            await announcer.aclose()
+    finally:
+        await ask("ALTER TABLE signal_away RENAME TO signal")
+
+
+async def test_nothing_is_announced_after_closing(pool: Pool, ask: Ask) -> None:
+    announcer = Announcer(pool)
+    before = await version(ask, Topic.READY)
+    await announcer.aclose()
+    announcer.announce(Topic.READY)
+    await announcer.aclose()
+    assert await version(ask, Topic.READY) == before
