@@ -5,11 +5,27 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import chart_crds
+import manifests
+import metrics_docs
+import openapi
 import protobuf
+import settings_docs
+import state_docs
+import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 
-GENERATORS: tuple[Callable[[], dict[Path, str]], ...] = (protobuf.stubs,)
+GENERATORS: tuple[Callable[[], dict[Path, str]], ...] = (
+    protobuf.stubs,
+    manifests.manifests,
+    chart_crds.copies,
+    openapi.documents,
+    metrics_docs.documents,
+    settings_docs.documents,
+    state_docs.documents,
+    vectors.vectors,
+)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from demo.kube import Kube
 from demo.narrator import DemoFailed, chapter, console, say
 from demo.windows import Rollup, show_metrics, show_tables
 from queue_operator.devcluster.errors import DevClusterError
-from queue_operator.pipeline import prefetch_jars
+from queue_operator.pipeline.session import prefetch_jars
 
 GOODBYE = """The cluster stays up for you:
   export KUBECONFIG={kubeconfig}

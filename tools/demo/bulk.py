@@ -9,6 +9,7 @@ from demo.kube import Kube
 from demo.narrator import check, console, say
 from demo.store import Store
 from queue_operator.client import QueueClient
+from queue_operator.client.models import Submission
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.domain.states import JobState
 
@@ -21,10 +22,10 @@ def run_bulk(cluster: ClusterInfo, kube: Kube) -> None:
     token = submitter_token(kube)
     run = str(time.time_ns())
     with Kube(cluster, SYSTEM).forwarded("svc/queue-operator", 8080) as address:
-        client = QueueClient(f"http://{address}", token=token, namespace=kube.namespace)
+        client = QueueClient(f"http://{address}", token)
         with client, _bar() as bar:
             started = time.monotonic()
-            _submit(client, bar, run)
+            _submit(client, bar, run, kube.namespace)
             submitted_s = time.monotonic() - started
             _await_all(Store(cluster.postgres_dsn), bar, run)
             finished_s = time.monotonic() - started
@@ -52,15 +53,14 @@ def submitter_token(kube: Kube) -> str:
     return kube.run("create", "token", "submitter", "--audience=queue-operator").strip()
 
 
-def _submit(client: QueueClient, bar: Progress, run: str) -> None:
+def _submit(client: QueueClient, bar: Progress, run: str, namespace: str) -> None:
     task = bar.add_task("submitted", total=JOBS)
     for first in range(0, JOBS, BATCH):
-        result = client.submit_batch(
-            [
-                {"type": "noop", "payload": {"n": n}, "tags": {"pool": "a"}, "correlation_id": run}
-                for n in range(first, first + BATCH)
-            ]
-        )
+        batch = [
+            Submission(type="noop", payload={"n": n}, tags={"pool": "a"}, correlation_id=run)
+            for n in range(first, first + BATCH)
+        ]
+        result = client.submit_batch(batch, namespace=namespace)
         bar.advance(task, result.accepted)
 
 

@@ -33,7 +33,7 @@ def load_images(cluster: ClusterInfo) -> None:
         build_image(WORKER_IMAGE, context=HELLO, progress=progress),
     ]
     for archive in archives:
-        load_image(cluster.name, archive, progress=progress)
+        load_image(archive, cluster.name, progress=progress)
 
 
 def install_operator(cluster: ClusterInfo) -> None:
@@ -98,6 +98,9 @@ def release(
         f"--namespace={namespace}",
         "--wait",
         "--timeout=2m",
+        # The definitions may have been applied by kubectl before, as the guides say.
+        "--take-ownership",
+        "--force-conflicts",
         *(f"--set-string={key}={value}" for key, value in values.items() if key not in NUMBERS),
         *(f"--set={key}={value}" for key, value in values.items() if key in NUMBERS),
     )

@@ -1,9 +1,11 @@
 """The queue as its callers see it: `queue-api.md` in Python, plus the worker's stream."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
+from queue_operator.backends.protocol import ProgressReport
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -49,6 +51,14 @@ class Push:
     cancels: tuple[CancelRequest, ...] = ()
 
 
+class EndReason(StrEnum):
+    """Why a stream ended, for whoever has to tell the worker."""
+
+    CLOSED = "closed by its owner"
+    REPLACED = "replaced by a newer connection of the same session"
+    QUEUE_CLOSED = "the queue is shutting down"
+
+
 class Stream(Protocol):
     """One worker's open stream. Capacity is taken when a job is assigned and given back on
     each freeing transition, wherever it happened.
@@ -56,6 +66,16 @@ class Stream(Protocol):
 
     @property
     def spec(self) -> StreamSpec: ...
+
+    @property
+    def adopted(self) -> tuple[LeaseAnswer, ...]:
+        """What became of the jobs the worker brought along when the stream was opened."""
+        ...
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        """None while the stream is open."""
+        ...
 
     async def next(self) -> Push | None:
         """Waits for something to push; None when the stream or the queue is closed."""
@@ -66,26 +86,41 @@ class Stream(Protocol):
         ...
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Settles outcomes in the same statement as those of other streams, after commit."""
+        """Settles outcomes in the same statement as those of other streams, after commit.
+
+        Waits while the store is away; raises Unavailable when the queue stops before.
+        """
         ...
 
     async def heartbeat(self, held: Sequence[Held]) -> list[LeaseAnswer]:
         """Renews the leases of the jobs the worker says it holds."""
         ...
 
-    async def adopt(self, held: Sequence[Held]) -> list[LeaseAnswer]:
-        """After a reconnect: keeps the slots of what the worker still holds, renews those
-        leases, releases jobs of the session the worker does not present.
-        """
+    def confirm_cancels(self, received: Sequence[Held]) -> None:
+        """The worker has seen the cancel requests for these jobs."""
+        ...
+
+    def report_progress(self, reports: Sequence[ProgressReport]) -> None:
+        """Stores progress, soon and in batches; ignored where the store keeps none."""
         ...
 
     def drain(self) -> None:
-        """No more jobs for this stream."""
+        """No more jobs for this stream; those not handed out yet go back to the queue."""
         ...
 
     async def close(self) -> None:
         """Ends the stream; jobs never written to the transport are RELEASEd."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamUsage:
+    """Slots of one open stream, for metrics and QueueWorker status."""
+
+    spec: StreamSpec
+    busy: int
+    draining: bool
+    defaults: Mapping[str, TypeDefaults] = field(default_factory=dict)
 
 
 class Queue(Protocol):
@@ -102,12 +137,18 @@ class Queue(Protocol):
         max_assigned_jobs: int,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-    ) -> AsyncIterator[list[Job]]:
+    ) -> AsyncGenerator[list[Job], None]:
         """Batches of jobs as they are assigned (StreamJobs); ends when the queue closes."""
         ...
 
-    async def open_stream(self, spec: StreamSpec) -> Stream:
-        """The worker plane's stream; raises InvalidArgument for a bad spec."""
+    async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> Stream:
+        """The worker plane's stream. An open one of the same assignee ends: the newer wins.
+
+        `held` is what the worker still runs or has an unacknowledged outcome of, after a
+        reconnect: those keep their slots and their leases are renewed; other jobs that the
+        earlier connection had delivered are RELEASEd. Raises InvalidArgument for a bad
+        spec, Forbidden when the assignee id belongs to another worker.
+        """
         ...
 
     async def complete_job(
@@ -194,6 +235,10 @@ class Queue(Protocol):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> int: ...
 
+    def usage(self) -> list[StreamUsage]:
+        """Slots of every open stream of this process."""
+        ...
+
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
         ...
@@ -201,13 +246,3 @@ class Queue(Protocol):
     async def close(self) -> None:
         """Ends all streams, then the backend (Close)."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamUsage:
-    """Slots of one open stream, for metrics and QueueWorker status."""
-
-    spec: StreamSpec
-    busy: int
-    draining: bool
-    defaults: Mapping[str, TypeDefaults] = field(default_factory=dict)

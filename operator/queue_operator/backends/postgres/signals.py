@@ -97,7 +97,8 @@ class Announcer:
             self._waiting |= topics
             self._failures += 1
             if self._failures == 1:
-                logger.warning("announcing %s failed, trying again: %s", sorted(topics), error)
+                named = ", ".join(sorted(topics))
+                logger.warning("announcing %s failed, trying again: %s", named, error)
         else:
             self._failures = 0
 

@@ -1,0 +1,157 @@
+{{- define "queue-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "queue-operator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains (include "queue-operator.name" .) .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "queue-operator.name" .) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Cluster-scoped names carry the namespace, so that two releases of one name can live side by side. */}}
+{{- define "queue-operator.clusterName" -}}
+{{- if eq .Release.Namespace (include "queue-operator.fullname" .) }}
+{{- .Release.Namespace }}
+{{- else }}
+{{- printf "%s:%s" .Release.Namespace (include "queue-operator.fullname" .) }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "queue-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: server
+{{- end }}
+
+{{- define "queue-operator.labels" -}}
+{{ include "queue-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: queue-operator
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "queue-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "queue-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+
+{{/* The served namespaces as a JSON list; empty means the whole cluster. */}}
+{{- define "queue-operator.namespaces" -}}
+{{- if .Values.watchNamespaces }}
+{{- .Values.watchNamespaces | uniq | toJson }}
+{{- else if .Values.rbac.clusterWide }}
+{{- list | toJson }}
+{{- else }}
+{{- list .Release.Namespace | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* Percent-encoding for every part of a URL: urlquery writes a space as a plus sign, which libpq does not undo. */}}
+{{- define "queue-operator.escaped" -}}
+{{- . | toString | urlquery | replace "+" "%20" }}
+{{- end }}
+
+{{- define "queue-operator.dsn" -}}
+{{- $db := .Values.database }}
+{{- if $db.dsn }}
+{{- $db.dsn }}
+{{- else }}
+{{- $login := include "queue-operator.escaped" $db.user }}
+{{- if $db.password }}
+{{- $login = printf "%s:%s" $login (include "queue-operator.escaped" $db.password) }}
+{{- end }}
+{{- $host := $db.host }}
+{{- if contains ":" $host }}
+{{- $host = printf "[%s]" (trimAll "[]" $host) }}
+{{- end }}
+{{- $parameters := list }}
+{{- range $name, $value := $db.parameters }}
+{{- $parameters = append $parameters (printf "%s=%s" (include "queue-operator.escaped" $name) (include "queue-operator.escaped" $value)) }}
+{{- end }}
+{{- printf "postgresql://%s@%s:%d/%s" $login $host (int $db.port) (include "queue-operator.escaped" $db.name) }}
+{{- if $parameters }}?{{ join "&" $parameters }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.dsnSecretName" -}}
+{{- default (printf "%s-database" (include "queue-operator.fullname" .)) .Values.database.existingSecret }}
+{{- end }}
+
+{{- define "queue-operator.tokensSecretName" -}}
+{{- default (printf "%s-tokens" (include "queue-operator.fullname" .)) .Values.auth.existingSecret }}
+{{- end }}
+
+{{/* Refuses values that the schema cannot judge, because they depend on each other. */}}
+{{- define "queue-operator.checkValues" -}}
+{{- $db := .Values.database }}
+{{- $ways := compact (list $db.existingSecret $db.dsn $db.host) | len }}
+{{- if eq $ways 0 }}
+{{- fail "No database is named. Set one of database.existingSecret, database.dsn and database.host." }}
+{{- else if gt $ways 1 }}
+{{- fail "The database is named more than once. Keep one of database.existingSecret, database.dsn and database.host." }}
+{{- end }}
+{{- if and (eq .Values.auth.mode "static") (not .Values.auth.tokens) (not .Values.auth.existingSecret) }}
+{{- fail "auth.mode is static, but there are no tokens. Set auth.tokens or auth.existingSecret." }}
+{{- end }}
+{{- if and .Values.auth.tokens .Values.auth.existingSecret }}
+{{- fail "Static tokens are given twice. Keep one of auth.tokens and auth.existingSecret." }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* Values keep their JSON spelling, because Helm would print 1048576 as 1.048576e+06. */}}
+{{- define "queue-operator.settingValue" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{- define "queue-operator.databaseEnv" -}}
+- name: QUEUE_OPERATOR_DATABASE__DSN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "queue-operator.dsnSecretName" . }}
+      key: {{ if .Values.database.existingSecret }}{{ .Values.database.existingSecretKey }}{{ else }}dsn{{ end }}
+{{- end }}
+
+{{- define "queue-operator.authEnv" -}}
+- name: QUEUE_OPERATOR_AUTH__MODE
+  value: {{ .Values.auth.mode }}
+- name: QUEUE_OPERATOR_AUTH__AUDIENCE
+  value: {{ .Values.auth.audience | quote }}
+{{- if eq .Values.auth.mode "static" }}
+- name: QUEUE_OPERATOR_AUTH__TOKENS
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "queue-operator.tokensSecretName" . }}
+      key: {{ if .Values.auth.existingSecret }}{{ .Values.auth.existingSecretKey }}{{ else }}tokens{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.settingsEnv" -}}
+{{- range $section, $fields := .Values.settings }}
+{{- range $field, $value := $fields }}
+- name: {{ printf "QUEUE_OPERATOR_%s__%s" $section $field | upper }}
+  value: {{ include "queue-operator.settingValue" $value | quote }}
+{{- end }}
+{{- end }}
+{{- end }}

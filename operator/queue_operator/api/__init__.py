@@ -1,0 +1,1 @@
+"""The REST door: parse, ask who is calling, one Queue call, render."""

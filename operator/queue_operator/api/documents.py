@@ -1,0 +1,54 @@
+"""JSON values of callers and handlers as bytes, and back."""
+
+import json
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from queue_operator.domain.errors import InvalidArgument
+
+JSON_TYPE: Final = "application/json"
+BYTES_TYPE: Final = "application/octet-stream"
+
+
+def encode(field: str, value: Any, max_depth: int) -> bytes:
+    """The value as compact UTF-8 JSON.
+
+    Raises InvalidArgument for nesting deeper than `max_depth` and for numbers and
+    characters that JSON or UTF-8 cannot carry.
+    """
+    if _deeper_than(value, max_depth):
+        raise InvalidArgument(field, f"is nested deeper than {max_depth} levels")
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(field, "must not contain lone surrogates") from error
+    except ValueError as error:
+        raise InvalidArgument(
+            field, "must not contain NaN, Infinity or numbers that no float can hold"
+        ) from error
+
+
+def decode(raw: bytes) -> Any:
+    """The value of stored JSON. Raises ValueError for what cannot be answered as JSON."""
+    value = from_json(raw, allow_inf_nan=False)
+    # A literal such as 1e400 parses to infinity; it can be passed on only as bytes.
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+def _deeper_than(value: Any, max_depth: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    depth = 0
+    while level:
+        depth += 1
+        if depth > max_depth:
+            return True
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+    return False

@@ -1,0 +1,199 @@
+"""The one table from errors to HTTP, and the one shape in which all of them are told."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from queue_operator.api.schemas import APIError, ErrorDetail, ItemError
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    Forbidden,
+    InvalidArgument,
+    InvalidTransition,
+    JobNotFound,
+    PayloadTooLarge,
+    QueueError,
+    QuotaExceeded,
+    StaleLease,
+    Unauthenticated,
+    Unavailable,
+)
+
+log = logging.getLogger(__name__)
+
+INVALID_REQUEST: Final = "INVALID_REQUEST"
+INTERNAL_ERROR: Final = "INTERNAL_ERROR"
+NOT_FOUND: Final = "NOT_FOUND"
+
+STATUS: Final[Mapping[type[QueueError], tuple[int, str]]] = {
+    PayloadTooLarge: (413, INVALID_REQUEST),
+    DuplicateJob: (409, "DUPLICATE"),
+    InvalidArgument: (400, INVALID_REQUEST),
+    JobNotFound: (404, NOT_FOUND),
+    InvalidTransition: (409, INVALID_REQUEST),
+    StaleLease: (409, INVALID_REQUEST),
+    Unauthenticated: (401, "UNAUTHORIZED"),
+    Forbidden: (403, "FORBIDDEN"),
+    QuotaExceeded: (429, "QUOTA_EXCEEDED"),
+    Unavailable: (503, INTERNAL_ERROR),
+    QueueError: (500, INTERNAL_ERROR),
+}
+"""Status and `external-api.md` code by error; a class not named here counts as its base."""
+
+RETRY_AFTER_S: Final = 1
+"""What a caller is told to wait when the store or the cluster does not answer."""
+
+_SUBMISSION_ID: Final = re.compile(r"(^|\.)id$")
+
+
+class InvalidBody(InvalidArgument):
+    """A body with one or more faults, each under the name the caller used."""
+
+    def __init__(self, details: Sequence[ErrorDetail]) -> None:
+        super().__init__(details[0].field, details[0].message)
+        self.details = tuple(details)
+
+
+class DuplicateInBatch(DuplicateJob):
+    """Ids of a batch that are taken; `indexes` say by which of its submissions."""
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the application answer in the shape of `APIError`."""
+    app.add_exception_handler(QueueError, _on_queue_error)
+    app.add_exception_handler(RequestValidationError, _on_bad_parameters)
+    app.add_exception_handler(StarletteHTTPException, _on_http_error)
+
+
+def status_of(error: QueueError) -> tuple[int, str]:
+    """HTTP status and code for `error`."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def item_error(error: QueueError) -> ItemError:
+    """`error` as the answer for one job of a batch."""
+    return ItemError(code=status_of(error)[1], message=_message(error), details=details_of(error))
+
+
+def details_of(error: QueueError) -> list[ErrorDetail]:
+    """The faults behind `error`, by field."""
+    if isinstance(error, InvalidBody):
+        return list(error.details)
+    if isinstance(error, DuplicateInBatch):
+        return [
+            ErrorDetail(field=f"jobs[{index}].job_id", code=error.code, message="already exists")
+            for index in error.indexes
+        ]
+    if isinstance(error, QuotaExceeded):
+        return [ErrorDetail(field=error.limit, code=error.code, message=error.message)]
+    if isinstance(error, InvalidArgument):
+        field = public_field(error.field)
+        return [ErrorDetail(field=field, code=error.code, message=error.reason)]
+    if status_of(error)[0] == HTTPStatus.CONFLICT:
+        return [ErrorDetail(field="job_id", code=error.code, message=error.message)]
+    return []
+
+
+def public_field(field: str) -> str:
+    """The name of a job's field in this API."""
+    return _SUBMISSION_ID.sub(r"\1job_id", field)
+
+
+def details_from(
+    error: ValidationError | RequestValidationError, prefix: str = ""
+) -> list[ErrorDetail]:
+    """Pydantic's findings; the faulty values themselves are not repeated."""
+    errors: Sequence[Mapping[str, Any]] = error.errors()
+    return [_detail(item, prefix) for item in errors]
+
+
+_PLAIN: Final = {
+    "extra_forbidden": ("UNKNOWN_FIELD", "is not a field of this request"),
+    "missing": ("REQUIRED", "is required"),
+}
+
+
+def _detail(item: Mapping[str, Any], prefix: str) -> ErrorDetail:
+    kind = str(item["type"])
+    code, message = _PLAIN.get(kind, (kind.upper(), str(item["msg"])))
+    field = prefix
+    for part in item["loc"]:
+        if isinstance(part, int):
+            field += f"[{part}]"
+        else:
+            field += f".{part}" if field else part
+    return ErrorDetail(field=field, code=code, message=message.removeprefix("Value error, "))
+
+
+def respond(
+    request: Request,
+    status: int,
+    code: str,
+    message: str,
+    details: Sequence[ErrorDetail] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """An error answer."""
+    request_id = str(request.scope.get("request_id", ""))
+    body = APIError(code=code, message=message, details=list(details), request_id=request_id)
+    return Response(
+        body.model_dump_json(), status, dict(headers or {}), media_type="application/json"
+    )
+
+
+async def _on_queue_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueError)  # noqa: S101  (the table of handlers says so)
+    status, code = status_of(error)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("request %s: %s", request.scope.get("request_id"), error)
+    return respond(request, status, code, _message(error), details_of(error), _headers(error))
+
+
+async def _on_bad_parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  (likewise)
+    # The first part of a location says "query" or "path"; callers know it by its name.
+    found = [{**item, "loc": tuple(item["loc"][1:])} for item in error.errors()]
+    details = [_detail(item, "") for item in found]
+    return respond(request, 400, INVALID_REQUEST, _summary(details), details)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)  # noqa: S101  (likewise)
+    status = error.status_code
+    code = NOT_FOUND if status == HTTPStatus.NOT_FOUND else INVALID_REQUEST
+    message = error.detail
+    if not isinstance(error, HTTPException):
+        # Raised by the router, in words that do not say what to do.
+        message = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
+    return respond(request, status, code, message, headers=error.headers)
+
+
+def _message(error: QueueError) -> str:
+    if isinstance(error, InvalidBody):
+        return _summary(error.details)
+    if isinstance(error, InvalidArgument):
+        return f"{public_field(error.field)}: {error.reason}"
+    return error.message
+
+
+def _summary(details: Sequence[ErrorDetail]) -> str:
+    first = details[0]
+    told = f"{first.field}: {first.message}" if first.field else first.message
+    return told if len(details) == 1 else f"{told} (and {len(details) - 1} more)"
+
+
+def _headers(error: QueueError) -> dict[str, str]:
+    if isinstance(error, QuotaExceeded):
+        return {"Retry-After": str(max(1, round(error.retry_after_s)))}
+    if isinstance(error, Unavailable):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": "Bearer"}
+    return {}

@@ -1,0 +1,88 @@
+"""Serves an application inside a running event loop."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import uvicorn
+from fastapi import FastAPI
+
+_BACKLOG: Final = 2048
+_SHUTDOWN_S: Final = 10
+"""How long open requests may take to end when the server stops."""
+
+
+class Address(Protocol):
+    """Where to listen; port 0 picks a free one."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+class _Embedded(uvicorn.Server):
+    """Leaves the process' signals to the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class RestServer:
+    """One listening server. `start` once, then `stop` once."""
+
+    def __init__(self, app: FastAPI, address: Address) -> None:
+        self._address = address
+        self._server = _Embedded(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=_SHUTDOWN_S,
+            )
+        )
+        self._socket: socket.socket | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port. Raises RuntimeError before `start`."""
+        if self._socket is None:
+            raise RuntimeError("the server has not been started")
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where callers on this machine reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listens from here on. Raises OSError when the address is taken."""
+        self._socket = _listen(self._address.host, self._address.port)
+        self._serving = asyncio.create_task(
+            self._server.serve([self._socket]), name=f"http server on port {self.port}"
+        )
+
+    async def stop(self) -> None:
+        """Takes no new requests and waits for those under way, at most ten seconds."""
+        if self._serving is None:
+            return
+        self._server.should_exit = True
+        await self._serving
+        if self._socket is not None:
+            self._socket.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    listening.setblocking(False)
+    return listening

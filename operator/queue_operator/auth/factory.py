@@ -1,0 +1,33 @@
+"""Chooses who vouches for callers."""
+
+from typing import assert_never
+
+from queue_operator.auth.kubernetes import KubernetesAuthenticator, KubernetesAuthorizer, connect
+from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
+from queue_operator.auth.protocol import Authenticator, Authorizer
+from queue_operator.auth.static import StaticAuthenticator
+from queue_operator.settings import AuthMode, AuthSettings
+
+
+def build(
+    settings: AuthSettings, kubeconfig: str | None = None
+) -> tuple[Authenticator, Authorizer]:
+    """The pair for `settings.mode`.
+
+    In Kubernetes mode the cluster is that of `kubeconfig`, else the pod's, else the
+    default kubeconfig's. Raises Unavailable when there is none, InvalidArgument for
+    unusable static tokens.
+    """
+    match settings.mode:
+        case AuthMode.KUBERNETES:
+            reviews = connect(kubeconfig)
+            return (
+                KubernetesAuthenticator(reviews, settings.audience),
+                KubernetesAuthorizer(reviews),
+            )
+        case AuthMode.STATIC:
+            return StaticAuthenticator(settings.tokens), AdministratorsOnly()
+        case AuthMode.NONE:
+            return OpenAuthenticator(), AdministratorsOnly()
+        case _:
+            assert_never(settings.mode)

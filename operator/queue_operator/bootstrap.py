@@ -1,0 +1,218 @@
+"""Puts the server together: the one place that knows every part.
+
+The parent process runs the servers and the queue in one event loop. The kopf controller runs
+in a child process, because kopf cancels every task of its loop when it ends. Either of them
+ending ends both.
+"""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+from queue_operator.api.app import create_app
+from queue_operator.api.health import create_health_app
+from queue_operator.api.server import RestServer
+from queue_operator.auth.factory import build as build_auth
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.controller.startup import run_controller
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.validation import Limits
+from queue_operator.metrics.exporter import Exporter, Metrics
+from queue_operator.metrics.instrumented import instrument
+from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.service import QueueService
+from queue_operator.rpc.server import WorkerPlaneServer
+from queue_operator.settings import LimitSettings, Settings
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_STOP_S: Final = 8.0
+_FIRST_RETRY_S: Final = 0.5
+_LAST_RETRY_S: Final = 10.0
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """One line per record on standard error."""
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
+    )
+    # Libraries tell of every reconnect; what matters of it is logged by us, once.
+    for noisy in ("psycopg.pool", "uvicorn.error", "kubernetes", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def limits_of(settings: LimitSettings) -> Limits:
+    """The limits of the pure core, from the settings."""
+    return Limits(
+        payload_bytes=settings.payload_bytes,
+        result_bytes=settings.result_bytes,
+        tags=settings.tags,
+        tag_characters=settings.tag_characters,
+        id_characters=settings.id_characters,
+    )
+
+
+async def open_store(settings: Settings) -> PostgresBackend:
+    """The backend of the settings. Raises Unavailable when it cannot be reached."""
+    database = settings.database
+    return await PostgresBackend.open(
+        database.dsn.get_secret_value(),
+        pool_size=database.pool_size,
+        limits=limits_of(settings.limits),
+        cancel_timeout_s=settings.queue.cancel_timeout_s,
+        connect_timeout_s=database.connect_timeout_s,
+        statement_timeout_s=database.statement_timeout_s,
+    )
+
+
+class StoreGate:
+    """Stands for the store in the readiness probe, also before it could be reached."""
+
+    def __init__(self) -> None:
+        self._store: PostgresBackend | None = None
+        self._last_error = Unavailable("the database has not been reached yet")
+
+    async def ping(self) -> None:
+        if self._store is None:
+            raise self._last_error
+        await self._store.ping()
+
+    async def open(self, settings: Settings) -> PostgresBackend:
+        """Tries until the store is there; says so at the first failure and at each new one."""
+        delay_s, said = _FIRST_RETRY_S, ""
+        while self._store is None:
+            try:
+                self._store = await open_store(settings)
+            except Unavailable as error:
+                self._last_error = error
+                if str(error) != said:
+                    said = str(error)
+                    logger.warning("%s; trying again until it is there", error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _LAST_RETRY_S)
+        return self._store
+
+
+async def serve(settings: Settings) -> int:
+    """Runs everything until SIGTERM, SIGINT or the end of the controller; gives an exit code."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        gate = StoreGate()
+        await stack.enter_async_context(_health(settings, gate))
+        opened = await _unless(stop, gate.open(settings))
+        if opened is None:
+            return 0
+        await stack.enter_async_context(_servers(settings, opened))
+        if not settings.controller.enabled:
+            await stop.wait()
+            return 0
+        controller = await stack.enter_async_context(_controller(settings))
+        ended = asyncio.create_task(_sentinel(controller))
+        await _first(asyncio.create_task(stop.wait()), ended)
+        if not stop.is_set():
+            logger.error("the controller ended with exit code %s", controller.exitcode)
+            return controller.exitcode or 1
+    return 0
+
+
+@asynccontextmanager
+async def _health(settings: Settings, gate: StoreGate) -> AsyncIterator[None]:
+    server = RestServer(create_health_app(gate), settings.health)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[None]:
+    """The queue and its doors; stopped in reverse, so that workers hear of it first."""
+    replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
+    metrics = Metrics(replica)
+    backend = instrument(store, metrics.recorder)
+    authenticator, authorizer = build_auth(settings.auth)
+    queue = QueueService(backend, settings.queue, replica=replica)
+    exporter = Exporter(metrics, settings.metrics, SystemClock(), depths=store, streams=queue)
+    rest = RestServer(create_app(queue, authenticator, authorizer, settings), settings.rest)
+    plane = WorkerPlaneServer(queue, authenticator, settings)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(queue.close)
+        await queue.start()
+        await exporter.start()
+        stack.push_async_callback(exporter.stop)
+        await rest.start()
+        stack.push_async_callback(rest.stop)
+        await plane.start()
+        stack.push_async_callback(plane.stop)
+        logger.info("serving: REST %s, gRPC %s", settings.rest.port, settings.grpc.port)
+        yield
+
+
+@asynccontextmanager
+async def _controller(settings: Settings) -> AsyncIterator[BaseProcess]:
+    # Spawned, not forked: gRPC does not survive a fork.
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run_controller, args=(settings,), name="controller"
+    )
+    process.start()
+    try:
+        yield process
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.join, CONTROLLER_STOP_S)
+        if process.is_alive():
+            logger.warning("the controller did not end in time and is killed")
+            process.kill()
+            await asyncio.to_thread(process.join)
+
+
+def _run_controller(settings: Settings) -> None:
+    configure_logging()
+
+    async def open_backend() -> PostgresBackend:
+        return await open_store(settings)
+
+    raise SystemExit(run_controller(settings, open_backend))
+
+
+async def _sentinel(process: BaseProcess) -> None:
+    """Returns when the process has ended."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process.sentinel, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(process.sentinel)
+    process.join()
+
+
+async def _unless(
+    stop: asyncio.Event, opening: Coroutine[None, None, PostgresBackend]
+) -> PostgresBackend | None:
+    """What `opening` gives, or None when `stop` is set before."""
+    work, stopped = asyncio.create_task(opening), asyncio.create_task(stop.wait())
+    await _first(work, stopped)
+    return None if work.cancelled() else work.result()
+
+
+async def _first(*tasks: asyncio.Task[Any]) -> None:
+    """Waits for one of the tasks, then ends the others."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

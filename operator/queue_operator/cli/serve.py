@@ -1,0 +1,65 @@
+"""`queue-operator serve` and `queue-operator migrate`."""
+
+import asyncio
+import sys
+from typing import NoReturn
+
+import click
+import uvloop
+from pydantic import ValidationError
+
+from queue_operator.backends.postgres import migrate as apply_migrations
+from queue_operator.bootstrap import configure_logging
+from queue_operator.bootstrap import serve as serve_until_stopped
+from queue_operator.domain.errors import QueueError
+from queue_operator.settings import Settings
+
+
+@click.command()
+def serve() -> None:
+    """Run the operator: the controller, the REST door, the gRPC worker plane, metrics, probes.
+
+    Settings are read from the environment, see docs/reference/settings.md; the one that is
+    always needed is QUEUE_OPERATOR_DATABASE__DSN. Stops on SIGTERM and SIGINT.
+    """
+    settings = read_settings()
+    configure_logging()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(_run(runner, settings))
+
+
+def _run(runner: asyncio.Runner, settings: Settings) -> int:
+    try:
+        return runner.run(serve_until_stopped(settings))
+    except (QueueError, OSError) as error:
+        fail(str(error))
+
+
+@click.command()
+@click.option("--dsn", help="Address of the database; default: QUEUE_OPERATOR_DATABASE__DSN.")
+def migrate(dsn: str | None) -> None:
+    """Bring the database schema up to date. Safe to run from several replicas at once."""
+    address = dsn or read_settings().database.dsn.get_secret_value()
+    try:
+        applied = asyncio.run(apply_migrations(address))
+    except QueueError as error:
+        fail(str(error))
+    click.echo(f"applied: {', '.join(applied)}" if applied else "the schema is up to date")
+
+
+def read_settings() -> Settings:
+    """The settings of the environment; every fault is told at once, and ends the process."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        faults = [
+            f"  QUEUE_OPERATOR_{'__'.join(str(part).upper() for part in fault['loc'])}: "
+            f"{fault['msg']}"
+            for fault in error.errors()
+        ]
+        fail("\n".join(["the settings are wrong:", *faults]))
+
+
+def fail(message: str) -> NoReturn:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)

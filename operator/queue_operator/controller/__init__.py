@@ -1,0 +1,1 @@
+"""The Kubernetes side: resources in, statuses out."""

@@ -1,0 +1,181 @@
+"""Which status to write next: the newest per resource, the finished first, the fleeting late."""
+
+import heapq
+import itertools
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from queue_operator.backends.protocol import MirrorEntry
+from queue_operator.crd.v1alpha1 import QueueJobStatus
+from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.states import JobState, is_terminal
+
+HOLD_S: Final = 2.0
+"""A job that ends sooner than this after it was taken in needs no other status but the last."""
+
+REMEMBERED: Final = 20_000
+"""Resources whose last written transition is kept: the feed may show a change whose state
+was written already, because an earlier change showed the job's newest state.
+"""
+
+HELD: Final = frozenset({JobState.INITIAL_PENDING, JobState.RUNNING})
+
+
+@dataclass(slots=True)
+class Write:
+    """A status on its way to its resource: of `job`, or the given `status` of a resource
+    that has no job. `sequences` are acknowledged when it has arrived.
+    """
+
+    namespace: str
+    resource: ResourceRef
+    job: Job | None = None
+    status: QueueJobStatus | None = None
+    sequences: set[int] = field(default_factory=set)
+    failures: int = 0
+
+    @property
+    def uid(self) -> str:
+        return self.resource.uid
+
+    @property
+    def transition(self) -> int:
+        return self.job.transition if self.job else -1
+
+    @property
+    def final(self) -> bool:
+        return self.job is None or is_terminal(self.job.state)
+
+
+class Backlog:
+    """Coalesces by uid. Times are seconds of one monotonic clock, given by the caller.
+
+    A resource is never in flight twice: what changes meanwhile waits for the answer.
+    """
+
+    def __init__(self, hold_s: float = HOLD_S) -> None:
+        self._hold_s = hold_s
+        self._waiting: dict[str, tuple[float, Write]] = {}
+        self._in_flight: dict[str, Write] = {}
+        self._written: OrderedDict[str, int] = OrderedDict()
+        self._delivered: set[int] = set()
+        # One heap for final statuses, one for the rest; entries that no longer agree with
+        # `_waiting` are stale and dropped when they come up.
+        self._final: list[tuple[float, int, str]] = []
+        self._other: list[tuple[float, int, str]] = []
+        self._ticket = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    def offer(self, entry: MirrorEntry, now: float) -> bool:
+        """Takes a change from the feed; False when it is known already."""
+        job = entry.job
+        if job.resource is None or self._is_written(job.resource.uid, job.transition):
+            self._delivered.add(entry.sequence)
+            return False
+        uid = job.resource.uid
+        if self._is_in_flight(uid, job.transition):
+            self._in_flight[uid].sequences.add(entry.sequence)
+            return False
+        return self._merge(
+            Write(job.namespace, job.resource, job=job, sequences={entry.sequence}), now
+        )
+
+    def _is_written(self, uid: str, transition: int) -> bool:
+        return self._written.get(uid, -1) >= transition
+
+    def _is_in_flight(self, uid: str, transition: int) -> bool:
+        flying = self._in_flight.get(uid)
+        return flying is not None and flying.transition >= transition
+
+    def put(self, write: Write, now: float) -> None:
+        """Takes a status that comes from no feed."""
+        self._merge(write, now)
+
+    def _merge(self, write: Write, now: float) -> bool:
+        known = self._waiting.get(write.uid)
+        if known is not None:
+            older = known[1]
+            older.sequences |= write.sequences
+            if older.transition >= write.transition:
+                return False
+            write.sequences = older.sequences
+            write.failures = older.failures
+        self._schedule(write, now + (self._hold_s if self._is_held(write) else 0.0))
+        return True
+
+    @staticmethod
+    def _is_held(write: Write) -> bool:
+        return write.job is not None and write.job.state in HELD
+
+    def _schedule(self, write: Write, due: float) -> None:
+        self._waiting[write.uid] = (due, write)
+        heap = self._final if write.final else self._other
+        heapq.heappush(heap, (due, next(self._ticket), write.uid))
+
+    def next_due(self) -> float | None:
+        """When something can be taken, None while nothing waits."""
+        dues = [heap[0][0] for heap in (self._final, self._other) if self._trim(heap)]
+        return min(dues, default=None)
+
+    def _trim(self, heap: list[tuple[float, int, str]]) -> bool:
+        while heap and not self._is_live(heap[0]):
+            heapq.heappop(heap)
+        return bool(heap)
+
+    def _is_live(self, item: tuple[float, int, str]) -> bool:
+        due, _, uid = item
+        known = self._waiting.get(uid)
+        return known is not None and known[0] == due and uid not in self._in_flight
+
+    def take(self, now: float) -> Write | None:
+        """The next status to write; it counts as in flight until `done` or `failed`."""
+        for heap in (self._final, self._other):
+            if self._trim(heap) and heap[0][0] <= now:
+                uid = heapq.heappop(heap)[2]
+                _, write = self._waiting.pop(uid)
+                self._in_flight[uid] = write
+                return write
+        return None
+
+    def done(self, write: Write) -> None:
+        """It arrived, or never will: its changes can be acknowledged."""
+        self._land(write)
+        if write.sequences:
+            self._remember(write.uid, write.transition)
+        self._delivered |= write.sequences
+
+    def _remember(self, uid: str, transition: int) -> None:
+        self._written[uid] = max(transition, self._written.get(uid, -1))
+        self._written.move_to_end(uid)
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+
+    def failed(self, write: Write, retry_at: float) -> None:
+        """It is tried again at `retry_at`, unless something newer has come."""
+        write.failures += 1
+        self._land(write)
+        newer = self._waiting.get(write.uid)
+        if newer is None:
+            self._schedule(write, retry_at)
+            return
+        newer[1].sequences |= write.sequences
+        newer[1].failures = write.failures
+        self._schedule(newer[1], max(newer[0], retry_at))
+
+    def _land(self, write: Write) -> None:
+        self._in_flight.pop(write.uid, None)
+        newer = self._waiting.get(write.uid)
+        if newer is not None:
+            # Its heap entry may have been dropped as stale while this one was in flight.
+            self._schedule(newer[1], newer[0])
+
+    def delivered(self) -> frozenset[int]:
+        """What to acknowledge now."""
+        return frozenset(self._delivered)
+
+    def acknowledged(self, sequences: frozenset[int]) -> None:
+        """The feed has forgotten these."""
+        self._delivered -= sequences

@@ -1,0 +1,91 @@
+"""What kopf is told: one handler, no storage, no finalizer, no write of its own."""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import kopf
+
+from queue_operator.controller.credentials import Credentials
+from queue_operator.controller.intake import Intake
+from queue_operator.crd.names import GROUP, QUEUE_JOB, UNFINISHED_SELECTOR, VERSION
+
+LIST_PAGE: Final = 500
+"""Objects per page of the initial list: it must end within etcd's five minutes."""
+
+IDLE_S: Final = 0.5
+"""How long kopf keeps what it holds of a quiet object."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Nothing is written to the objects: no handler of ours has progress."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """No handler of ours compares; this also saves a deep copy of every object."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = NoDiffBase()
+    settings.persistence.progress_storage = NoProgress()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.watching.chunk_size = LIST_PAGE
+    # As a tuple: the documented spelling "group/plural" matches nothing, silently.
+    settings.watching.field_selectors[(GROUP, QUEUE_JOB.plural)] = UNFINISHED_SELECTOR
+    settings.queueing.idle_timeout = IDLE_S
+    settings.queueing.worker_limit = None
+    return settings
+
+
+def registry(intake: Intake, credentials: Credentials) -> kopf.OperatorRegistry:
+    """The handlers, bound to what they need."""
+    handlers = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=handlers)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return credentials.for_kopf()
+
+    @kopf.on.event(GROUP, VERSION, QUEUE_JOB.plural, registry=handlers)
+    async def queue_job(event: Any, **_: Any) -> None:
+        await intake.see(event["object"], gone=event["type"] == "DELETED")
+
+    return handlers
+
+
+async def watch(
+    intake: Intake, credentials: Credentials, namespaces: Collection[str], ready: Any
+) -> None:
+    """Runs kopf until it is cancelled or fails; sets `ready` when it has started."""
+    await kopf.operator(
+        registry=registry(intake, credentials),
+        settings=kopf_settings(),
+        clusterwide=not namespaces,
+        namespaces=list(namespaces),
+        ready_flag=ready,
+    )

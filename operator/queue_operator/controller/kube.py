@@ -1,0 +1,181 @@
+"""A small asynchronous client of the API server: what kopf and the official client lack.
+
+The official client is synchronous and kopf's is private; both are wrappers of few lines
+around HTTP, as is this one, on the aiohttp that kopf brings along.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Self
+
+import aiohttp
+
+from queue_operator.controller.credentials import Credentials
+from queue_operator.crd.names import API_VERSION, FIELD_MANAGER
+from queue_operator.domain.errors import Unavailable
+
+API: Final = f"/apis/{API_VERSION}"
+JSON_PATCH: Final = "application/json-patch+json"
+METADATA_ONLY: Final = "application/json;as={};g=meta.k8s.io;v=v1"
+PAGE: Final = 500
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
+_WRITE: Final = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """The API server said no. `causes` are the messages of its details; `retry_after_s` is
+    what a 429 or 503 asked for.
+    """
+
+    status: int
+    message: str
+    causes: tuple[str, ...] = ()
+    retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        return f"the API server answered {self.status}: {self.message}"
+
+    @property
+    def retryable(self) -> bool:
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS or self.status >= 500
+
+
+class KubeClient:
+    """Use as a context manager, in one event loop. Raises ApiError for a refusal, and
+    Unavailable when the API server cannot be reached.
+    """
+
+    def __init__(self, credentials: Credentials, *, connections: int = 64) -> None:
+        self._credentials = credentials
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(
+            ssl=self._credentials.ssl_context(), limit=self._connections
+        )
+        self._session = aiohttp.ClientSession(
+            base_url=self._credentials.server, connector=connector, timeout=_TIMEOUT
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(
+        self, path: str, *, params: Mapping[str, str] | None = None, accept: str | None = None
+    ) -> Any:
+        return await self.request("GET", path, params=params, accept=accept)
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Any:
+        return await self.request("POST", path, params=_WRITE, body=body)
+
+    async def replace_status(self, path: str, uid: str, status: Mapping[str, Any]) -> Any:
+        """Writes the whole status, if the object still has this uid.
+
+        A JSON patch, because its `test` is the one way to name the uid: the API server
+        silently drops a uid from merge and apply patches of a status.
+        """
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        return await self.request(
+            "PATCH", f"{path}/status", params=_WRITE, body=patch, content_type=JSON_PATCH
+        )
+
+    async def delete(self, path: str, uid: str) -> None:
+        """Deletes the object with this uid; one that is gone or replaced is none of ours."""
+        try:
+            await self.request("DELETE", path, body={"preconditions": {"uid": uid}})
+        except ApiError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+
+    async def pages(
+        self, path: str, *, field_selector: str = "", metadata_only: bool = False
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """The objects of a collection in pages of 500. Raises ApiError 410 when the list took
+        too long to stay consistent.
+        """
+        accept = METADATA_ONLY.format("PartialObjectMetadataList") if metadata_only else None
+        params = {"limit": str(PAGE)}
+        if field_selector:
+            params["fieldSelector"] = field_selector
+        while True:
+            page = await self.get(path, params=params, accept=accept)
+            yield page["items"]
+            token = page["metadata"].get("continue")
+            if not token:
+                return
+            params["continue"] = token
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str | None = None,
+    ) -> Any:
+        if self._session is None:
+            raise Unavailable("the client of the API server is closed")
+        headers = {"Accept": accept or "application/json"}
+        if authorization := self._credentials.authorization():
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._session.request(
+                method,
+                path,
+                params=params,
+                headers=headers,
+                data=None if body is None else json.dumps(body),
+            ) as response:
+                if response.status >= HTTPStatus.BAD_REQUEST:
+                    raise await _refusal(response)
+                return await response.json()
+        except (aiohttp.ClientError, OSError) as error:
+            where = self._credentials.server
+            why = str(error) or type(error).__name__
+            raise Unavailable(f"the API server at {where} cannot be reached: {why}") from error
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
+    text = await response.text()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        status = {}
+    if not isinstance(status, dict):
+        status = {}
+    details = status.get("details") or {}
+    return ApiError(
+        status=response.status,
+        message=str(status.get("message") or text[:200]),
+        causes=tuple(str(cause.get("message")) for cause in details.get("causes") or ()),
+        retry_after_s=_retry_after_s(response.headers.get("Retry-After"), details),
+    )
+
+
+def _retry_after_s(header: str | None, details: Mapping[str, Any]) -> float | None:
+    if header is not None and header.isdecimal():
+        return float(header)
+    seconds = details.get("retryAfterSeconds")
+    return float(seconds) if seconds else None
+
+
+def object_path(plural: str, namespace: str, name: str) -> str:
+    return f"{collection_path(plural, namespace)}/{name}"
+
+
+def collection_path(plural: str, namespace: str | None = None) -> str:
+    """The path of all objects of a kind, in one namespace or in all."""
+    return f"{API}/namespaces/{namespace}/{plural}" if namespace else f"{API}/{plural}"

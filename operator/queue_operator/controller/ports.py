@@ -1,0 +1,42 @@
+"""What the controller needs of a store, and what it counts."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from queue_operator.backends.protocol import Backend, ResourceMirror, Sessions, Signals
+
+
+class ControllerBackend(Backend, ResourceMirror, Sessions, Signals, Protocol):
+    """A store that can carry custom resources."""
+
+
+BackendFactory = Callable[[], Awaitable[ControllerBackend]]
+
+
+@dataclass(slots=True)
+class ControllerStats:
+    """Counters since the start, but for `status_backlog` and `intake_backlog`, which are
+    current. Read by whoever exports metrics.
+    """
+
+    events: int = 0
+    events_skipped: int = 0
+    intake_backlog: int = 0
+    taken_in: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    detached: int = 0
+    store_retries: int = 0
+    status_backlog: int = 0
+    status_written: int = 0
+    status_superseded: int = 0
+    status_gone: int = 0
+    status_rejected: int = 0
+    status_retried: int = 0
+    status_throttled: int = 0
+    workers_created: int = 0
+    workers_deleted: int = 0
+    worker_status_written: int = 0
+    resyncs: int = 0
+    resync_repairs: int = 0

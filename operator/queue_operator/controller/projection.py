@@ -1,0 +1,219 @@
+"""From the database's feed of changes to the status of the resources."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
+
+from queue_operator.backends.protocol import MirrorEntry
+from queue_operator.controller.backlog import Backlog, Write
+from queue_operator.controller.kube import ApiError, KubeClient, object_path
+from queue_operator.controller.pacing import TokenBucket, backoff_s
+from queue_operator.controller.ports import ControllerBackend, ControllerStats
+from queue_operator.controller.sightings import Sightings
+from queue_operator.controller.waiting import wait_for_event
+from queue_operator.crd.conditions import status_of
+from queue_operator.crd.manifest import TRANSITION_MESSAGE
+from queue_operator.crd.names import QUEUE_JOB
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+CONCURRENT_WRITES: Final = 32
+PULL_BATCH: Final = 500
+FULL_BACKLOG: Final = 5_000
+"""With so many statuses waiting here the rest can wait in the database, where they coalesce."""
+_POLL_S: Final = 1.0
+_PULL_PAUSE_S: Final = 0.05
+_THROTTLE_S: Final = 1.0
+_SETTLED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+
+class StatusWriter:
+    """Reads the feed, writes statuses at a bounded rate, acknowledges what has arrived.
+
+    Nothing is lost when it dies: what was not acknowledged is read again.
+    """
+
+    def __init__(
+        self,
+        backend: ControllerBackend,
+        kube: KubeClient,
+        sightings: Sightings,
+        *,
+        cluster_uid: str,
+        namespaces: Collection[str],
+        rate_per_s: float,
+        clock: Clock,
+        stats: ControllerStats,
+    ) -> None:
+        self._backend = backend
+        self._kube = kube
+        self._sightings = sightings
+        self._cluster_uid = cluster_uid
+        self._namespaces = frozenset(namespaces)
+        self._clock = clock
+        self._stats = stats
+        self._backlog = Backlog()
+        self._bucket = TokenBucket(rate_per_s, clock)
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._changed = asyncio.Event()
+        self._news = asyncio.Event()
+        self._feed_wake = asyncio.Event()
+        self._others = 0
+        self._poll_at = 0.0
+
+    def notice(self) -> None:
+        """The feed has something new."""
+        self._news.set()
+        self._feed_wake.set()
+
+    def put(self, write: Write) -> None:
+        """Writes a status that comes from no feed, such as a refusal."""
+        self._backlog.put(write, self._clock.monotonic())
+        self._changed.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._feed(), name="status feed")
+            group.create_task(self._dispatch(group), name="status dispatch")
+
+    # From the database
+
+    async def _feed(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._acknowledge()
+                if self._is_pull_due():
+                    await self._pull()
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                self._stats.store_retries += 1
+                if failures == 1:
+                    logger.warning("statuses wait for the database: %s", error)
+                await self._clock.sleep(backoff_s(failures))
+                continue
+            await self._clock.sleep(_PULL_PAUSE_S)
+            await wait_for_event(self._feed_wake, _POLL_S)
+
+    async def _acknowledge(self) -> None:
+        delivered = self._backlog.delivered()
+        if delivered:
+            await self._backend.acknowledge_mirrors(delivered)
+            self._backlog.acknowledged(delivered)
+
+    def _is_pull_due(self) -> bool:
+        # Also woken to acknowledge, which is no reason to read the feed again.
+        return self._news.is_set() or self._clock.monotonic() >= self._poll_at
+
+    async def _pull(self) -> None:
+        self._poll_at = self._clock.monotonic() + _POLL_S
+        if len(self._backlog) >= FULL_BACKLOG:
+            return
+        self._news.clear()
+        # What waits here is still in the feed, ahead of what is new.
+        limit = len(self._backlog) + self._others + PULL_BATCH
+        entries = await self._backend.pending_mirrors(limit)
+        now = self._clock.monotonic()
+        ours = [entry for entry in entries if self._is_ours(entry)]
+        self._others = len(entries) - len(ours)
+        news = sum([self._backlog.offer(entry, now) for entry in ours])
+        if news:
+            self._changed.set()
+        if news >= PULL_BATCH // 4 or len(self._backlog.delivered()) >= PULL_BATCH:
+            self.notice()
+        self._stats.status_backlog = len(self._backlog)
+
+    def _is_ours(self, entry: MirrorEntry) -> bool:
+        resource = entry.job.resource
+        if resource is None:
+            return True
+        if resource.cluster_uid != self._cluster_uid:
+            return False
+        return not self._namespaces or entry.job.namespace in self._namespaces
+
+    # To the API server
+
+    async def _dispatch(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._slots.acquire()
+            group.create_task(self._send_and_release(await self._next()))
+
+    async def _next(self) -> Write:
+        while True:
+            due, now = self._backlog.next_due(), self._clock.monotonic()
+            if due is not None and due <= now:
+                await self._bucket.take()
+                # Chosen after the wait, so that it is the newest and the most urgent.
+                if write := self._backlog.take(self._clock.monotonic()):
+                    return write
+            else:
+                await wait_for_event(self._changed, None if due is None else due - now)
+
+    async def _send_and_release(self, write: Write) -> None:
+        try:
+            await self._send(write)
+        finally:
+            self._slots.release()
+            self._changed.set()
+            self._feed_wake.set()
+            self._stats.status_backlog = len(self._backlog)
+
+    async def _send(self, write: Write) -> None:
+        path = object_path(QUEUE_JOB.plural, write.namespace, write.resource.name)
+        try:
+            await self._kube.replace_status(path, write.uid, self._document(write))
+        except ApiError as error:
+            self._refused(write, error)
+        except Unavailable as error:
+            self._retry(write, backoff_s(write.failures + 1), error)
+        else:
+            self._stats.status_written += 1
+            self._bucket.succeeded()
+            if write.final:
+                self._sightings.finished(write.uid)
+            self._backlog.done(write)
+
+    def _document(self, write: Write) -> dict[str, object]:
+        status = write.status
+        if write.job is not None:
+            generation = self._sightings.generation(write.uid)
+            status = status_of(write.job, datetime.now(UTC), generation)
+        assert status is not None  # noqa: S101  (a write has a job or a status)
+        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def _refused(self, write: Write, error: ApiError) -> None:
+        if error.status in _SETTLED:
+            self._settle(write, error)
+        elif error.retryable:
+            self._stats.status_throttled += 1
+            wait_s = error.retry_after_s or _THROTTLE_S
+            self._bucket.throttled(wait_s)
+            self._retry(write, wait_s, error)
+        else:
+            self._retry(write, backoff_s(write.failures + 1), error)
+
+    def _settle(self, write: Write, error: ApiError) -> None:
+        """The resource will never show this status: there is nothing left to do."""
+        if TRANSITION_MESSAGE in error.message:
+            self._stats.status_superseded += 1
+        elif error.status == HTTPStatus.NOT_FOUND or not error.causes:
+            # No causes: the patch's test of the uid failed, another object has the name.
+            self._stats.status_gone += 1
+        else:
+            self._stats.status_rejected += 1
+            logger.error("status of %s/%s: %s", write.namespace, write.resource.name, error)
+        self._backlog.done(write)
+
+    def _retry(self, write: Write, wait_s: float, error: Exception) -> None:
+        self._stats.status_retried += 1
+        if write.failures == 0:
+            logger.warning(
+                "status of %s/%s is tried again: %s", write.namespace, write.resource.name, error
+            )
+        self._backlog.failed(write, self._clock.monotonic() + wait_s)

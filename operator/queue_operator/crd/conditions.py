@@ -1,0 +1,177 @@
+"""How a job looks in the status of its QueueJob. Pure: a job and a time in, a status out."""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from queue_operator.crd.v1alpha1 import (
+    MAX_MESSAGE,
+    MAX_SUMMARY_BYTES,
+    MAX_TAG,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    QueueJobStatus,
+)
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.states import TERMINAL, JobState, is_terminal
+from queue_operator.domain.views import phase
+
+FINAL_CONDITION: Final[dict[JobState, ConditionType]] = {
+    state: ConditionType.CANCELLED for state in TERMINAL
+} | {
+    JobState.COMPLETED: ConditionType.COMPLETE,
+    JobState.DEAD_LETTER: ConditionType.FAILED,
+}
+"""What a finished job's resource is true of: every way of being stopped is a cancellation."""
+
+STALLED: Final = frozenset({JobState.DEAD_LETTER})
+"""States in which somebody has to look; tools that wait then report a failure."""
+
+_REASONS: Final[dict[JobState, str]] = {
+    JobState.INITIAL_PENDING: "Waiting",
+    JobState.RUNNING: "Running",
+    JobState.CANCELLING: "CancelRequested",
+    JobState.FAILED_RETRY: "Retrying",
+    JobState.UNKNOWN_RETRY: "WorkerLost",
+    JobState.COMPLETED: "Completed",
+    JobState.DEAD_LETTER: "AttemptsExhausted",
+    JobState.STOPPED: "Stopped",
+    JobState.UNSCHEDULED: "CancelledBeforeStart",
+    JobState.UNKNOWN_STOPPED: "StopUnconfirmed",
+}
+_ACCEPTED: Final = "Accepted"
+_REFUSED: Final = "Refused"
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def status_of(job: Job, now: datetime, generation: int = 0) -> QueueJobStatus:
+    """The status for `job` as seen at `now`; `generation` is the newest spec seen, if newer
+    than the one taken in.
+    """
+    observed = max(generation, job.resource.generation if job.resource else 0) or None
+    finished = is_terminal(job.state)
+    return QueueJobStatus(
+        state=job.state,
+        phase=phase(job, now),
+        finished=finished,
+        observed_generation=observed,
+        transition=job.transition,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts or None,
+        worker=(job.worker_name or job.assignee_id) or None,
+        job_id=job.id,
+        assigned_at=job.assigned_at,
+        started_at=job.started_at,
+        finalized_at=job.finalized_at,
+        reason=reason_of(job),
+        message=_cut(job.error_message or job.reason) or None,
+        result_summary=result_summary(job),
+        gc_bucket=gc_bucket(job.finalized_at) if finished and job.finalized_at else None,
+        conditions=_conditions(job, now, observed),
+    )
+
+
+def refused(error: InvalidArgument, now: datetime, generation: int) -> QueueJobStatus:
+    """The status of a resource whose spec no retry will make acceptable."""
+    reason = _as_word(error.code) or _REFUSED
+    message = _cut(error.message)
+
+    def condition(kind: ConditionType, status: ConditionStatus) -> Condition:
+        return Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=now,
+            observed_generation=generation,
+        )
+
+    return QueueJobStatus(
+        finished=True,
+        observed_generation=generation,
+        reason=reason,
+        message=message,
+        gc_bucket=gc_bucket(now),
+        conditions=[
+            condition(ConditionType.ACCEPTED, ConditionStatus.FALSE),
+            condition(ConditionType.STALLED, ConditionStatus.TRUE),
+        ],
+    )
+
+
+def _conditions(job: Job, now: datetime, observed: int | None) -> list[Condition]:
+    # The times come from the job, so that writing a status again changes nothing.
+    since = job.created_at or now
+    found = [
+        Condition(
+            type=ConditionType.ACCEPTED,
+            status=ConditionStatus.TRUE,
+            reason=_ACCEPTED,
+            message="Stored as a job",
+            last_transition_time=since,
+            observed_generation=observed,
+        )
+    ]
+    final = [FINAL_CONDITION[job.state]] if is_terminal(job.state) else []
+    stalled = [ConditionType.STALLED] if job.state in STALLED else []
+    return found + [
+        Condition(
+            type=kind,
+            status=ConditionStatus.TRUE,
+            reason=reason_of(job),
+            message=_cut(job.error_message or job.reason),
+            last_transition_time=job.finalized_at or since,
+            observed_generation=observed,
+        )
+        for kind in final + stalled
+    ]
+
+
+def reason_of(job: Job) -> str:
+    """One word for why the job is where it is."""
+    if job.state is JobState.DEAD_LETTER and job.error is not None:
+        if job.error.category is ErrorCategory.PERMANENT:
+            return _as_word(job.error.code) or "PermanentFailure"
+        if job.error.category is ErrorCategory.TIMEOUT:
+            return "TimedOut"
+    return _REASONS[job.state]
+
+
+def result_summary(job: Job) -> str | None:
+    """The first KiB of a readable result, or what kind of bytes it is; None without one."""
+    if job.result is None:
+        return None
+    text = _readable(job.result, job.result_content_type)
+    if text is None:
+        return f"{len(job.result)} bytes of {job.result_content_type}"[:MAX_SUMMARY_BYTES]
+    return text
+
+
+def _readable(result: bytes, content_type: str) -> str | None:
+    if not (content_type.startswith("text/") or "json" in content_type):
+        return None
+    cut = result[:MAX_SUMMARY_BYTES].decode("utf-8", "ignore")
+    return None if "\x00" in cut else cut
+
+
+def gc_bucket(finalized_at: datetime) -> str:
+    """The hour (UTC), a value that a field selector can hold."""
+    return finalized_at.astimezone(UTC).strftime("%Y%m%dT%H")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def _as_word(code: str) -> str | None:
+    """`RESULT_NOT_STORABLE` as `ResultNotStorable`; None when it is no identifier."""
+    if len(code) > MAX_TAG or not _WORD.fullmatch(code):
+        return None
+    return (
+        "".join(part[:1].upper() + part[1:].lower() for part in code.split("_"))
+        if (code.isupper())
+        else code.rstrip("_")
+    )

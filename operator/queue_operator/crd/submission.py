@@ -1,0 +1,157 @@
+"""A QueueJob object as a job to submit."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from queue_operator.crd.duration import MAX_DURATION_S
+from queue_operator.crd.v1alpha1 import BackoffSpec, QueueJobSpec
+from queue_operator.domain import tags as tag_map
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
+from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_job
+
+JSON: Final = "application/json"
+UNRESOLVED_ATTEMPTS: Final = 0
+"""The first claim resolves what the submitter left out."""
+
+
+def to_job(
+    body: Mapping[str, Any],
+    cluster_uid: str,
+    limits: Limits = DEFAULT_LIMITS,
+    json_depth: int = 100,
+) -> Job:
+    """The job of a QueueJob object; its id is the object's uid.
+
+    Raises InvalidArgument naming the field as the manifest spells it.
+    """
+    metadata = body["metadata"]
+    spec = _parse(body.get("spec") or {})
+    job = Job(
+        id=metadata["uid"],
+        namespace=metadata["namespace"],
+        type=spec.type,
+        payload=_payload(spec, json_depth),
+        content_type=JSON,
+        tags=_tags(spec),
+        priority=spec.priority or Priority.NORMAL,
+        delay_s=spec.delay,
+        scheduled_at=spec.scheduled_at.astimezone(UTC) if spec.scheduled_at else None,
+        max_attempts=spec.max_attempts or UNRESOLVED_ATTEMPTS,
+        timeout_s=spec.timeout,
+        backoff=_backoff(spec.backoff),
+        correlation_id=spec.correlation_id or "",
+        resource=ResourceRef(
+            cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
+        ),
+    )
+    _check(job, limits)
+    return job
+
+
+def cancel_requested(body: Mapping[str, Any]) -> bool:
+    return bool((body.get("spec") or {}).get("cancel"))
+
+
+def _parse(spec: Mapping[str, Any]) -> QueueJobSpec:
+    try:
+        return QueueJobSpec.model_validate(spec)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in ("spec", *first["loc"]))
+        raise InvalidArgument(field, first["msg"].removeprefix("Value error, ")) from None
+
+
+def _payload(spec: QueueJobSpec, json_depth: int) -> bytes:
+    has_value, has_text = spec.payload is not None, spec.payload_text is not None
+    if has_value == has_text:
+        raise InvalidArgument("spec.payload", "give exactly one of payload and payloadText")
+    if spec.payload_text is not None:
+        return _text_payload(spec.payload_text, json_depth)
+    _check_depth("spec.payload", spec.payload, json_depth)
+    text = json.dumps(spec.payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def _text_payload(text: str, json_depth: int) -> bytes:
+    field = "spec.payloadText"
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidArgument(field, f"is nested deeper than {json_depth} levels") from None
+    except ValueError as error:
+        raise InvalidArgument(field, f"is not a JSON document: {error}") from None
+    _check_depth(field, value, json_depth)
+    return text.encode()
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _check_depth(field: str, value: Any, limit: int) -> None:
+    level = [value]
+    for _ in range(limit):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return
+    raise InvalidArgument(field, f"is nested deeper than {limit} levels")
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, Mapping):
+        return list(node.values())
+    return node if isinstance(node, list) else []
+
+
+def _tags(spec: QueueJobSpec) -> frozenset[str]:
+    try:
+        return tag_map.from_map(spec.tags or {})
+    except InvalidArgument as error:
+        raise InvalidArgument(f"spec.{error.field}", error.reason) from None
+
+
+def _backoff(spec: BackoffSpec | None) -> Backoff:
+    if spec is None:
+        return DEFAULT_BACKOFF
+    strategy = spec.strategy or BackoffStrategy.EXPONENTIAL
+    if (strategy is BackoffStrategy.CUSTOM) != (spec.delays is not None):
+        raise InvalidArgument(
+            "spec.backoff.delays", f"belongs to the strategy {BackoffStrategy.CUSTOM}, needs it"
+        )
+    # The exact strategies have no bound unless one was asked for.
+    bounded = strategy is BackoffStrategy.EXPONENTIAL
+    default = DEFAULT_BACKOFF if bounded else replace(DEFAULT_BACKOFF, max_delay_s=MAX_DURATION_S)
+    return Backoff(
+        strategy=strategy,
+        initial_delay_s=_or(spec.initial_delay, default.initial_delay_s),
+        max_delay_s=_or(spec.max_delay, default.max_delay_s),
+        multiplier=_or(spec.multiplier, default.multiplier),
+        delays_s=tuple(spec.delays or ()),
+    )
+
+
+def _or(given: float | None, default: float) -> float:
+    return default if given is None else given
+
+
+def _check(job: Job, limits: Limits) -> None:
+    """The checks of every door, with the field as the manifest spells it."""
+    try:
+        check_job(job, limits)
+    except PayloadTooLarge as error:
+        raise PayloadTooLarge(_spelled(error.field), error.size, error.limit) from None
+    except InvalidArgument as error:
+        raise InvalidArgument(_spelled(error.field), error.reason) from None
+
+
+def _spelled(field: str) -> str:
+    return f"spec.{to_camel(field)}"

@@ -1,0 +1,241 @@
+"""QueueJob and QueueWorker, version v1alpha1. The manifests in `crds/` are made from these."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from queue_operator.crd.duration import Duration
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.retry import BackoffStrategy
+from queue_operator.domain.states import JobState
+from queue_operator.domain.validation import MAX_ATTEMPTS_BOUND
+from queue_operator.domain.views import Phase
+
+MAX_NAME = 255
+MAX_TAGS = 32
+MAX_TAG = 128
+MAX_PAYLOAD_TEXT = 256 * 1024
+MAX_DELAYS = 100
+MAX_MESSAGE = 1024
+MAX_SUMMARY_BYTES = 1024
+
+AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
+Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
+TagValue = Annotated[str, Field(max_length=MAX_TAG)]
+Seen = Annotated[str, Field(max_length=MAX_NAME)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
+    )
+
+
+class BackoffSpec(_Model):
+    """How long to wait before a retry."""
+
+    strategy: BackoffStrategy | None = Field(
+        None, description="EXPONENTIAL (the default, with full jitter) and the exact others."
+    )
+    initial_delay: Duration | None = Field(
+        None, description="Before the first retry. Default PT0.5S."
+    )
+    max_delay: Duration | None = Field(
+        None, description="No wait is longer. Default PT30S for EXPONENTIAL, else none."
+    )
+    multiplier: float | None = Field(
+        None, ge=1, le=1000, description="Growth per retry, for EXPONENTIAL. Default 2."
+    )
+    delays: list[Duration] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_DELAYS,
+        description="For CUSTOM: the wait before each retry; the last one repeats.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class QueueJobSpec(_Model):
+    """What to run, and how. Only `cancel` may change after creation."""
+
+    type: str = Field(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Job type: selects the handler in the worker.",
+    )
+    payload: AnyJson = Field(
+        None,
+        description="Any JSON value for the handler. Give this or payloadText. Integers beyond "
+        "64 bits, the spelling of numbers and a bare null survive only in payloadText.",
+    )
+    payload_text: str | None = Field(
+        None,
+        max_length=MAX_PAYLOAD_TEXT,
+        description="A JSON document as text; the handler gets exactly these bytes.",
+    )
+    priority: Priority | None = Field(None, description="Default NORMAL.")
+    delay: Duration | None = Field(
+        None,
+        description='Wait before the first run: ISO 8601 ("PT5M") or whole seconds. '
+        "Not together with scheduledAt.",
+    )
+    scheduled_at: AwareDatetime | None = Field(
+        None, description="Earliest time of the first run. Not together with delay."
+    )
+    timeout: Duration | None = Field(
+        None, description="Longest run of one attempt. Default: the handler's, else none."
+    )
+    max_attempts: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_ATTEMPTS_BOUND,
+        description="Runs before it counts as failed. Default: the handler's, else 4.",
+    )
+    backoff: BackoffSpec | None = Field(None, description="Waits between attempts.")
+    correlation_id: str | None = Field(
+        None, max_length=MAX_NAME, description="Passed through for tracing."
+    )
+    tags: dict[str, TagValue] | None = Field(
+        None,
+        max_length=MAX_TAGS,
+        description="Labels of the job. A worker with tags takes only jobs that carry them all "
+        "as `key=value`; a key with an empty value is the bare key.",
+    )
+    cancel: bool | None = Field(
+        None,
+        description="Set to true to cancel. A running handler sees it at its next checkpoint; "
+        "deleting the object interrupts it.",
+    )
+
+
+class ConditionType(StrEnum):
+    ACCEPTED = "Accepted"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+    STALLED = "Stalled"
+    READY = "Ready"
+    SPEC_APPLIED = "SpecApplied"
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(_Model):
+    """A `metav1.Condition`."""
+
+    type: str = Field(max_length=316, description="Kind of condition.")
+    status: ConditionStatus = Field(description="Whether it holds.")
+    reason: str = Field(
+        min_length=1,
+        max_length=MAX_TAG,
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        description="One word for why.",
+    )
+    message: str = Field("", max_length=MAX_MESSAGE, description="The same for people.")
+    last_transition_time: datetime = Field(description="Since when it has been so.")
+    observed_generation: int | None = Field(
+        None, ge=0, description="Generation of the spec it speaks of."
+    )
+
+
+ConditionList = Annotated[
+    list[Condition],
+    Field(
+        max_length=8,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    ),
+]
+
+
+class QueueJobStatus(_Model):
+    """A mirror of the job in the database, written by the operator only."""
+
+    state: JobState | None = Field(None, description="The job's state.")
+    phase: Phase | None = Field(None, description="The same as the REST API shows it.")
+    finished: bool | None = Field(None, description="True when nothing more will happen.")
+    observed_generation: int | None = Field(
+        None, ge=0, description="Generation of the spec that was taken in."
+    )
+    transition: int | None = Field(
+        None, ge=0, description="Number of the job's transition; never goes down."
+    )
+    attempt: int | None = Field(None, ge=0, description="Attempts so far.")
+    max_attempts: int | None = Field(
+        None, ge=0, description="Their bound; absent until known, or when there is none."
+    )
+    worker: Seen | None = Field(None, description="Worker of the newest attempt.")
+    job_id: Seen | None = Field(None, description="The job's id at the other doors.")
+    assigned_at: datetime | None = Field(None, description="When a worker last got it.")
+    started_at: datetime | None = Field(None, description="When it first ran.")
+    finalized_at: datetime | None = Field(None, description="When it ended.")
+    reason: str | None = Field(None, max_length=MAX_TAG, description="One word for why.")
+    message: str | None = Field(None, max_length=MAX_MESSAGE, description="The newest error.")
+    result_summary: str | None = Field(
+        None,
+        max_length=MAX_SUMMARY_BYTES,
+        description="Beginning of the result; the whole is at the REST API.",
+    )
+    gc_bucket: str | None = Field(
+        None, max_length=32, description="Hour in which it ended (UTC), for collective deletion."
+    )
+    conditions: ConditionList | None = Field(None, description="What tools wait for.")
+
+
+class QueueWorkerSpec(_Model):
+    """What an administrator asks of a worker beyond what it declares. Usually empty."""
+
+    capacity: int | None = Field(None, ge=0, le=100_000, description="Jobs at once.")
+    tags: list[Tag] | None = Field(
+        None,
+        max_length=MAX_TAGS,
+        description="Tags a job must carry.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    drain: bool | None = Field(None, description="Take no more jobs.")
+
+
+class Declared(_Model):
+    """What the worker said of itself when it connected."""
+
+    capacity: int | None = Field(None, ge=0, description="Jobs at once.")
+    tags: list[str] | None = Field(
+        None,
+        description="Tags a job must carry.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    types: list[str] | None = Field(
+        None,
+        description="Job types it has handlers for; none: any.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class Effective(Declared):
+    """What the queue goes by."""
+
+
+class QueueWorkerStatus(_Model):
+    """A worker's session, written by the operator only."""
+
+    declared: Declared | None = Field(None, description="What the worker said.")
+    effective: Effective | None = Field(None, description="What the queue goes by.")
+    slots: int | None = Field(None, ge=0, description="Jobs it may hold at once.")
+    busy: int | None = Field(None, ge=0, description="Jobs it holds.")
+    draining: bool | None = Field(None, description="Takes no more jobs.")
+    session_id: Seen | None = Field(None, description="Assignee of its jobs.")
+    host: Seen | None = Field(None, description="Where it runs.")
+    pod_uid: Seen | None = Field(None, description="Uid of its pod.")
+    heartbeat_time: datetime | None = Field(None, description="When it was last heard of.")
+    version: Seen | None = Field(None, description="Version of its SDK.")
+    observed_generation: int | None = Field(None, ge=0, description="Generation seen.")
+    conditions: ConditionList | None = Field(None, description="Ready, and SpecApplied.")

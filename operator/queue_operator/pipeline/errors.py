@@ -1,0 +1,72 @@
+"""What can go wrong in the pipeline, beside the database being away."""
+
+from typing import ClassVar
+
+from queue_operator.domain.errors import QueueError
+
+_CAUSED_BY = "Caused by: "
+
+
+class PipelineError(QueueError):
+    """Base of the pipeline's own errors."""
+
+    code: ClassVar[str] = "PIPELINE_ERROR"
+
+
+class JavaMissing(PipelineError):
+    """Spark runs on a Java virtual machine and there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark needs Java 17 or later and no `java` was found: install it "
+            "(Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME"
+        )
+
+
+class DriverMissing(PipelineError):
+    """The PostgreSQL JDBC driver is not in the cache and could not be fetched."""
+
+
+class PipelineBusy(PipelineError):
+    """Another run reads the same events into the same lake."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another pipeline run on this database and lake has not ended: wait for it, or end it"
+        )
+
+
+class NotMigrated(PipelineError):
+    """The database has no event log."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database has no table queue_operator.job_event: name the operator's database, "
+            "and run `queue-operator migrate` on it first"
+        )
+
+
+class SparkFailed(PipelineError):
+    """Something inside Spark went wrong; the whole of its report is the cause."""
+
+    retryable = True
+
+    def __init__(self, report: str) -> None:
+        causes = [line for line in report.splitlines() if line.startswith(_CAUSED_BY)]
+        reason = causes[-1].removeprefix(_CAUSED_BY) if causes else report.partition("\n")[0]
+        super().__init__(
+            f"Spark failed: {reason.strip()}; nothing was counted, and the next run starts from "
+            "the same place"
+        )
+
+
+class EventsTooNew(PipelineError):
+    """The event log was written by a later version of the product."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"job_event holds rows of schema version {found} and this pipeline knows up to "
+            f"{known}: upgrade the package queue-operator where the pipeline runs"
+        )

@@ -1,0 +1,121 @@
+"""Starts Spark: local by default, never on another interface than the loopback."""
+
+import os
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from queue_operator.pipeline.errors import DriverMissing, JavaMissing
+
+DRIVER_COORDINATES: Final = ("org.postgresql", "postgresql", "42.7.8")
+DRIVER_CLASS: Final = "org.postgresql.Driver"
+LOOPBACK: Final = "127.0.0.1"
+FETCH_LIMIT_S: Final = 300
+
+
+def build_session(master: str = "local[2]") -> SparkSession:
+    """A session with the JDBC driver on its class path, in UTC.
+
+    Raises JavaMissing, and DriverMissing when the driver is neither cached nor to be had.
+    """
+    java_program()
+    driver = prefetch_jars()
+    # Settings of a `local` session only: elsewhere they belong to the cluster.
+    settings = _local_settings() if master.startswith("local") else {}
+    builder = SparkSession.Builder().master(master).appName("queue-operator-pipeline")
+    for key, value in {**_settings(driver), **settings}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prefetch_jars() -> Path:
+    """The JDBC driver's jar, fetched from Maven Central into the cache at the first call.
+
+    Later calls need no network. Raises DriverMissing.
+    """
+    jar = _driver_jar()
+    if not jar.exists():
+        _fetch_driver(jar)
+    return jar
+
+
+def java_program() -> Path:
+    """The `java` that Spark will use: of JAVA_HOME, else of PATH. Raises JavaMissing."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        raise JavaMissing
+    return Path(found)
+
+
+def ivy_dir() -> Path:
+    """Where fetched jars live, below the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "queue-operator" / "ivy"
+
+
+def _driver_jar() -> Path:
+    organisation, module, revision = DRIVER_COORDINATES
+    return ivy_dir() / "jars" / f"{organisation}_{module}-{revision}.jar"
+
+
+def _fetch_driver(jar: Path) -> None:
+    """Runs the Ivy that Spark brings along, as `spark.jars.packages` would, but at a time
+    of our choosing and without starting Spark: a session start then resolves nothing.
+    """
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    command = [
+        *(str(java_program()), f"-Divy.default.ivy.user.dir={ivy_dir()}"),
+        *("-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-notransitive"),
+        *("-cache", str(ivy_dir() / "cache")),
+        *("-dependency", *DRIVER_COORDINATES),
+        *("-confs", "default", "-types", "jar", "bundle"),
+        *("-retrieve", str(jar.parent / "[organisation]_[artifact]-[revision].[ext]")),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False
+        )
+        said = (done.stdout + done.stderr).strip()
+    except subprocess.TimeoutExpired:
+        said = f"no answer within {FETCH_LIMIT_S} s"
+    if not jar.exists():
+        raise DriverMissing(
+            f"the PostgreSQL JDBC driver {':'.join(DRIVER_COORDINATES)} could not be fetched from "
+            f"Maven Central; check the network or put the jar at {jar}. Ivy said: {said[-2000:]}"
+        )
+
+
+def _settings(driver: Path) -> dict[str, str]:
+    return {
+        "spark.jars": str(driver),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.ansi.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _java_options() -> list[str]:
+    log = Path(str(files(__package__) / "log4j2.properties")).as_uri()
+    # Most of a run's time goes into loading classes and compiling them: the quick compiler
+    # and the small collector save a quarter of it on two cores.
+    return [f"-Dlog4j2.configurationFile={log}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+
+def _local_settings() -> dict[str, str]:
+    # Without this Spark binds whatever address the host name resolves to.
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": " ".join(_java_options()),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+    }

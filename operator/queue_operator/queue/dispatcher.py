@@ -1,0 +1,150 @@
+"""The one claimer: eligible jobs meet free slots, in one statement for all streams."""
+
+import asyncio
+import logging
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from queue_operator.backends.protocol import Backend
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.job import Assignment, Job
+from queue_operator.queue.clock import sleep_unless
+from queue_operator.queue.completer import Completer, undelivered
+from queue_operator.queue.demand import Filter, Round, plan
+from queue_operator.queue.lifecycle import Loops
+from queue_operator.queue.registry import StreamRegistry
+from queue_operator.queue.stream import JobStream
+from queue_operator.settings import QueueSettings
+
+logger = logging.getLogger(__name__)
+
+EAGER_POLL_S: Final = 0.05
+"""Where something happened more is likely soon: look again early, then ever later, up to
+the idle poll.
+"""
+
+
+class Dispatcher:
+    """Claims when jobs may be there and a slot is free, and again at once after a full claim.
+
+    Which jobs may be there is remembered by filter: a filter is hungry from a wake-up until
+    a claim for it comes back short. News that arrive while a claim runs make it hungry
+    again, so nothing is missed, and nothing is asked twice.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        streams: StreamRegistry,
+        completer: Completer,
+        settings: QueueSettings,
+        clock: Clock,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._backend = backend
+        self._streams = streams
+        self._completer = completer
+        self._settings = settings
+        self._clock = clock
+        self._loops = Loops(clock, rng)
+        self._hungry: set[Filter] = set()
+        self._wanted = asyncio.Event()
+        self._hastened = asyncio.Event()
+        self._poll_s = settings.idle_poll_s
+        self._claim: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        self._loops.run("claiming jobs", self._turn)
+        self._loops.run("polling for jobs", self._poll)
+
+    async def stop(self) -> None:
+        """Waits for a claim that is under way; what it brings is handed out or given back."""
+        await self._loops.stop()
+        if self._claim is not None:
+            await asyncio.gather(self._claim, return_exceptions=True)
+
+    # Wake-ups
+
+    def wake(self, filters: Iterable[Filter]) -> None:
+        """Jobs for these filters may be there."""
+        self._hungry.update(filters)
+        self._wanted.set()
+
+    def wake_all(self) -> None:
+        self.wake(self._streams.filters())
+
+    def freed(self) -> None:
+        """Slots came back: they matter only to filters that are hungry already."""
+        if self._hungry:
+            self._wanted.set()
+
+    def submitted(self, jobs: Sequence[Job]) -> None:
+        """Wakes each matching filter once, however many jobs it matches."""
+        kinds = {(job.namespace, job.type, job.tags) for job in jobs}
+        self.wake([f for f in self._streams.filters() if any(f.accepts(*kind) for kind in kinds)])
+        if any(job.delay_s or job.scheduled_at for job in jobs):
+            self.expect_soon()
+
+    def expect_soon(self) -> None:
+        """Jobs will become eligible by the passing of time: poll eagerly for a while."""
+        if self._poll_s > EAGER_POLL_S:
+            self._poll_s = min(EAGER_POLL_S, self._settings.idle_poll_s)
+            self._hastened.set()
+
+    async def _poll(self) -> None:
+        self._hastened.clear()
+        if await sleep_unless(self._hastened, self._poll_s, self._clock):
+            return
+        self._poll_s = min(self._poll_s * 2, self._settings.idle_poll_s)
+        self.wake_all()
+
+    # Claims
+
+    async def _turn(self) -> None:
+        await self._wanted.wait()
+        self._wanted.clear()
+        planned = plan(self._streams.in_turn(), self._hungry, self._settings.claim_batch)
+        if planned.put_off:
+            self._wanted.set()
+        if planned.demands:
+            # A claim must not be cut off: its jobs would be assigned and known to nobody.
+            self._claim = asyncio.ensure_future(self._run(planned))
+            await asyncio.shield(self._claim)
+
+    async def _run(self, planned: Round[JobStream]) -> None:
+        self._hungry.difference_update(planned.asked)
+        try:
+            assignments = await self._backend.claim(
+                planned.demands,
+                lease_ttl_s=self._settings.lease_ttl_s,
+                defaults=planned.defaults,
+            )
+        except Exception:
+            self.wake(planned.asked)
+            raise
+        got = self._hand_out(planned, assignments)
+        if full := [f for f, limit in planned.asked.items() if got[f] >= limit]:
+            self.wake(full)
+        elif assignments:
+            # A claim can come back short while another replica holds the rows before it.
+            self.expect_soon()
+
+    def _hand_out(
+        self, planned: Round[JobStream], assignments: Sequence[Assignment]
+    ) -> Counter[Filter]:
+        by_assignee: defaultdict[str, list[Assignment]] = defaultdict(list)
+        for assignment in assignments:
+            by_assignee[assignment.assignee_id].append(assignment)
+        got: Counter[Filter] = Counter()
+        for assignee_id, jobs in by_assignee.items():
+            stream = planned.streams[assignee_id]
+            got.update(stream.filter_for(job.type) for job in jobs)
+            if stream.accepting:
+                stream.push(jobs)
+            else:
+                self._completer.release(
+                    [undelivered(job.job_id, job.namespace, job.token) for job in jobs]
+                )
+        return got

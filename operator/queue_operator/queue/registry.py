@@ -1,0 +1,120 @@
+"""The open streams of this process, and what just closed ones left with their workers."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.job import CancelRequest
+from queue_operator.domain.lease import Lost
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import ELIGIBLE
+from queue_operator.queue.capacity import JobKey
+from queue_operator.queue.demand import Filter
+from queue_operator.queue.stream import JobStream
+
+Parked = Mapping[JobKey, tuple[str, str]]
+"""Token and type by job."""
+
+
+class StreamRegistry:
+    """Routes news about jobs to the streams they were assigned to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._streams: dict[str, list[JobStream]] = {}
+        self._filters: Counter[Filter] = Counter()
+        self._parked: dict[str, tuple[float, Parked]] = {}
+        self._orders = itertools.count(1)
+        self._last_order = 0
+        self._turn = 0
+
+    def next_order(self) -> int:
+        self._last_order = next(self._orders)
+        return self._last_order
+
+    @property
+    def last_order(self) -> int:
+        """Assignments up to this one were made before now."""
+        return self._last_order
+
+    def add(self, stream: JobStream) -> None:
+        self._streams.setdefault(stream.spec.assignee_id, []).append(stream)
+        self._filters.update(group.filter for group in stream.groups)
+
+    def remove(self, stream: JobStream) -> None:
+        """Forgets the stream, but for a while not what its worker took along."""
+        siblings = self._streams.get(stream.spec.assignee_id, [])
+        if stream in siblings:
+            siblings.remove(stream)
+            self._filters.subtract(group.filter for group in stream.groups)
+            self._filters += Counter()
+        if not siblings:
+            self._streams.pop(stream.spec.assignee_id, None)
+        if parked := stream.parked():
+            self._parked[stream.spec.assignee_id] = (self._clock.monotonic(), parked)
+
+    def unpark(self, assignee_id: str) -> Parked:
+        """What the last closed stream of the assignee had delivered, once."""
+        return self._parked.pop(assignee_id, (0.0, {}))[1]
+
+    def is_parked(self, assignee_id: str) -> bool:
+        return assignee_id in self._parked
+
+    def forget_parked(self, older_than_s: float) -> list[str]:
+        """Assignees that did not come back in time; their leases have run out."""
+        limit_s = self._clock.monotonic() - older_than_s
+        gone = [name for name, (since_s, _) in self._parked.items() if since_s < limit_s]
+        for name in gone:
+            del self._parked[name]
+        return gone
+
+    def all(self) -> list[JobStream]:
+        return [stream for siblings in self._streams.values() for stream in siblings]
+
+    def in_turn(self) -> list[JobStream]:
+        """All streams, each time starting with another one."""
+        streams = self.all()
+        self._turn = (self._turn + 1) % max(len(streams), 1)
+        return streams[self._turn :] + streams[: self._turn]
+
+    def of(self, assignee_id: str) -> list[JobStream]:
+        return list(self._streams.get(assignee_id, ()))
+
+    def assignee_ids(self) -> list[str]:
+        return list(self._streams)
+
+    def filters(self) -> Iterable[Filter]:
+        return self._filters.keys()
+
+    # News
+
+    def settled(self, outcomes: Sequence[Outcome], answers: Sequence[Settled]) -> bool:
+        """Gives slots back; True when a job became eligible again."""
+        for outcome, answer in zip(outcomes, answers, strict=True):
+            if answer.freed_assignee_id is not None:
+                key = (answer.namespace, answer.job_id)
+                for stream in self.of(answer.freed_assignee_id):
+                    stream.slots.settle(key, outcome.token)
+        return any(answer.state in ELIGIBLE for answer in answers)
+
+    def freed(self, assignee_ids: Iterable[str], key: JobKey) -> None:
+        """A library call ended one job."""
+        for assignee_id in assignee_ids:
+            for stream in self.of(assignee_id):
+                stream.lose(key)
+
+    def each(self, assignee_ids: Iterable[str], act: Callable[[JobStream], None]) -> None:
+        for assignee_id in assignee_ids:
+            for stream in self.of(assignee_id):
+                act(stream)
+
+    def lost(self, jobs: Iterable[Lost], before: int) -> None:
+        for job in jobs:
+            for stream in self.of(job.assignee_id):
+                stream.lose((job.namespace, job.job_id), before=before)
+
+    def cancel(self, requests: Iterable[CancelRequest]) -> None:
+        for request in requests:
+            for stream in self.of(request.assignee_id):
+                stream.cancel(request)

@@ -1,0 +1,396 @@
+"""The queue: streams, capacity and wake-ups on top of any backend."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from queue_operator.backends.protocol import Backend
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.errors import Forbidden, Unavailable
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, Cancelled, Job, JobStats
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import JobState
+from queue_operator.domain.validation import check_positive, check_tags, check_text
+from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.coalescer import Coalescer
+from queue_operator.queue.completer import Completer
+from queue_operator.queue.dispatcher import Dispatcher
+from queue_operator.queue.hints import WorkerHints
+from queue_operator.queue.keeper import Keeper
+from queue_operator.queue.notifier import Notifier
+from queue_operator.queue.protocol import EndReason, StreamSpec, StreamUsage
+from queue_operator.queue.registry import StreamRegistry
+from queue_operator.queue.rescuer import Rescuer
+from queue_operator.queue.sessions import SessionRows
+from queue_operator.queue.stream import JobStream, StreamParts
+from queue_operator.settings import LimitSettings, QueueSettings
+
+logger = logging.getLogger(__name__)
+
+_ID_LIMIT = LimitSettings().id_characters
+
+
+class QueueService:
+    """A `queue.protocol.Queue`. `start` before opening streams; `close` ends the backend too,
+    `stop` leaves it to its owner.
+
+    `replica` names this process in the rows of worker sessions.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: QueueSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: Callable[[], float] = random.random,
+        replica: str = "",
+    ) -> None:
+        settings = settings or QueueSettings()
+        clock = clock or SystemClock()
+        self.backend = backend
+        self.lease_ttl_s = settings.lease_ttl_s
+        self._clock = clock
+        self._streams = StreamRegistry(clock)
+        self._completer = Completer(
+            backend, self._on_settled, max_batch=settings.settle_batch, clock=clock, rng=rng
+        )
+        self._leases: Coalescer[Held, LeaseAnswer] = Coalescer(
+            "renewing leases",
+            partial(backend.extend_leases, lease_ttl_s=settings.lease_ttl_s),
+            _not_renewed,
+            max_batch=settings.settle_batch,
+            clock=clock,
+            rng=rng,
+        )
+        self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
+        self.dispatcher = Dispatcher(backend, self._streams, self._completer, settings, clock, rng)
+        ttl_s = settings.lease_ttl_s
+        self._sessions = SessionRows(backend, replica)
+        self.rescuer = Rescuer(backend, self._streams, self.dispatcher, ttl_s, clock, rng)
+        self.notifier = Notifier(backend, self._streams, self.dispatcher, clock, rng)
+        self.keeper = Keeper(
+            backend, self._streams, self._leases, self.dispatcher, self._sessions, ttl_s, clock, rng
+        )
+        self._parts = StreamParts(
+            completer=self._completer,
+            leases=self._leases,
+            confirm_cancels=self._hints.confirm_cancels,
+            report_progress=self._hints.report_progress,
+            clock=clock,
+            next_order=self._streams.next_order,
+            freed=self.dispatcher.freed,
+            closed=self._streams.remove,
+            ended=self._close_row,
+        )
+        # In order of start; stopped in reverse, so that what streams give back is stored.
+        self._services = (
+            self._completer,
+            self._leases,
+            self._hints,
+            self.dispatcher,
+            self.rescuer,
+            self.notifier,
+            self.keeper,
+        )
+        self._closed = False
+
+    # Life
+
+    async def start(self) -> None:
+        for service in self._services:
+            await service.start()
+
+    async def stop(self) -> None:
+        """Ends all streams, gives undelivered jobs back and stops every loop."""
+        if self._closed:
+            return
+        self._closed = True
+        streams = self._streams.all()
+        await asyncio.gather(*(s.close(EndReason.QUEUE_CLOSED) for s in streams))
+        for service in reversed(self._services):
+            await service.stop()
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.backend.close()
+
+    async def ping(self) -> None:
+        await self.backend.ping()
+
+    def usage(self) -> list[StreamUsage]:
+        return [stream.usage() for stream in self._streams.all()]
+
+    # Submission
+
+    async def enqueue_job(self, job: Job) -> str:
+        job_id = await self.backend.enqueue_job(job)
+        self.dispatcher.submitted([job])
+        return job_id
+
+    async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
+        job_ids = await self.backend.enqueue_jobs(jobs)
+        self.dispatcher.submitted(jobs)
+        return job_ids
+
+    # Streams
+
+    async def stream_jobs(
+        self,
+        assignee_id: str,
+        tags: Collection[str],
+        max_assigned_jobs: int,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> AsyncGenerator[list[Job], None]:
+        """Ends when the queue closes. Leases are renewed while the iterator is open: close
+        it (`contextlib.aclosing`) to give undelivered jobs back at once.
+
+        Jobs carry what a claim knows; counters of earlier attempts are in `get_job`.
+        """
+        check_positive("max_assigned_jobs", max_assigned_jobs)
+        check_tags("tags", tags)
+        spec = StreamSpec(
+            assignee_id=assignee_id,
+            capacity=max_assigned_jobs,
+            namespace=namespace,
+            tags=frozenset(tags),
+        )
+        stream = self._open(spec, renewed_by_queue=True)
+        self._register(stream)
+        try:
+            while (push := await stream.next()) is not None:
+                assigned_at = datetime.now(UTC)
+                stream.delivered(push)
+                yield [_running(job, assigned_at) for job in push.assignments]
+        finally:
+            await stream.close()
+
+    async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> JobStream:
+        stream = self._open(spec, renewed_by_queue=False)
+        await self._end_older(spec)
+        await self._sessions.open(stream)
+        await stream.adopt(held, self._streams.unpark(spec.assignee_id))
+        # Another one may have been opened meanwhile; nothing may come between this and the
+        # registration.
+        await self._end_older(spec)
+        self._register(stream)
+        try:
+            await self.notifier.fetch_cancels()
+        except Unavailable:
+            logger.debug("cancels for %s come with its heartbeats", spec.assignee_id)
+        except BaseException:
+            await stream.close()
+            raise
+        return stream
+
+    async def _end_older(self, spec: StreamSpec) -> None:
+        while older := [s for s in self._streams.of(spec.assignee_id) if not s.renewed_by_queue]:
+            _check_same_worker(older[0].spec, spec)
+            await older[0].close(EndReason.REPLACED)
+
+    async def _close_row(self, stream: JobStream) -> None:
+        """The row of a worker that holds nothing goes at once, else with its leases."""
+        assignee_id = stream.spec.assignee_id
+        if stream.renewed_by_queue or stream.end_reason is EndReason.REPLACED:
+            return
+        if not self._streams.is_parked(assignee_id) and not self._streams.of(assignee_id):
+            await self._sessions.close([assignee_id])
+
+    def _open(self, spec: StreamSpec, *, renewed_by_queue: bool) -> JobStream:
+        if self._closed:
+            raise Unavailable("the queue is shutting down; connect to another replica")
+        check_text("assignee_id", spec.assignee_id, _ID_LIMIT)
+        check_text("namespace", spec.namespace, _ID_LIMIT)
+        check_positive("capacity", spec.capacity)
+        check_tags("tags", spec.tags)
+        return JobStream(spec, self._parts, renewed_by_queue=renewed_by_queue)
+
+    def _register(self, stream: JobStream) -> None:
+        self._streams.add(stream)
+        self.dispatcher.wake(group.filter for group in stream.groups)
+
+    # Lifecycle
+
+    async def complete_job(
+        self,
+        job_id: str,
+        result: bytes,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        freed = await self.backend.complete_job(job_id, result, namespace=namespace, token=token)
+        self._left(freed, namespace, job_id)
+
+    async def fail_job(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        freed = await self.backend.fail_job(job_id, error_msg, namespace=namespace, token=token)
+        self._left(freed, namespace, job_id)
+        self._may_be_ready()
+
+    async def stop_job(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        freed = await self.backend.stop_job(job_id, error_msg, namespace=namespace, token=token)
+        self._left(freed, namespace, job_id)
+
+    async def stop_job_with_retry(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        freed = await self.backend.stop_job_with_retry(
+            job_id, error_msg, namespace=namespace, token=token
+        )
+        self._left(freed, namespace, job_id)
+
+    async def mark_job_unknown_stopped(
+        self,
+        job_id: str,
+        error_msg: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        freed = await self.backend.mark_job_unknown_stopped(
+            job_id, error_msg, namespace=namespace, token=token
+        )
+        self._left(freed, namespace, job_id)
+
+    # Cancellation
+
+    async def cancel_jobs(
+        self,
+        tags: Collection[str],
+        job_ids: Collection[str],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        force: bool = False,
+        reason: str = "",
+    ) -> Cancelled:
+        cancelled = await self.backend.cancel_jobs(
+            tags, job_ids, namespace=namespace, force=force, reason=reason
+        )
+        self._streams.cancel(cancelled.requests)
+        return cancelled
+
+    async def acknowledge_cancellation(
+        self,
+        job_id: str,
+        was_executing: bool,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        token: str | None = None,
+    ) -> None:
+        await self.backend.acknowledge_cancellation(
+            job_id, was_executing, namespace=namespace, token=token
+        )
+        key = (namespace, job_id)
+        for stream in self._streams.all():
+            if was_executing:
+                stream.lose(key)
+            else:
+                # No slot is freed by this; the next comparison with the store finds it.
+                stream.slots.doubt(key)
+        self.dispatcher.freed()
+
+    # Workers
+
+    async def mark_worker_unresponsive(self, assignee_id: str) -> None:
+        freed = await self.backend.mark_worker_unresponsive(assignee_id)
+        self._streams.each({*freed, assignee_id}, JobStream.lose_all)
+        self._may_be_ready()
+
+    async def reset_running_jobs(self, *, namespace: str | None = None) -> None:
+        await self.backend.reset_running_jobs(namespace=namespace)
+        for stream in self._streams.all():
+            stream.lose_all(namespace)
+        self._may_be_ready()
+
+    # Queries and maintenance
+
+    async def get_job(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Job:
+        return await self.backend.get_job(job_id, namespace=namespace)
+
+    async def get_job_stats(
+        self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> JobStats:
+        return await self.backend.get_job_stats(tags, namespace=namespace)
+
+    async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
+        return await self.backend.cleanup_expired_jobs(ttl_s, namespace=namespace)
+
+    async def delete_jobs(
+        self,
+        tags: Collection[str],
+        job_ids: Collection[str],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> int:
+        return await self.backend.delete_jobs(tags, job_ids, namespace=namespace)
+
+    # News
+
+    def _on_settled(self, outcomes: Sequence[Outcome], answers: Sequence[Settled]) -> None:
+        if self._streams.settled(outcomes, answers):
+            self._may_be_ready()
+        self.dispatcher.freed()
+
+    def _left(self, assignee_ids: Iterable[str], namespace: str, job_id: str) -> None:
+        self._streams.freed(assignee_ids, (namespace, job_id))
+        self.dispatcher.freed()
+
+    def _may_be_ready(self) -> None:
+        self.dispatcher.wake_all()
+        self.dispatcher.expect_soon()
+
+
+def _not_renewed(held: Held, error: Exception) -> LeaseAnswer:
+    """The worker goes on and reports; its token decides."""
+    return LeaseAnswer(held.job_id, held.token, held.namespace, LeaseStatus.LOST)
+
+
+def _check_same_worker(older: StreamSpec, newer: StreamSpec) -> None:
+    if (older.namespace, older.pod_uid) != (newer.namespace, newer.pod_uid):
+        raise Forbidden(
+            f"session id {newer.assignee_id!r} belongs to worker {older.worker_name!r}; "
+            "make a new id for each process"
+        )
+
+
+def _running(job: Assignment, assigned_at: datetime) -> Job:
+    return Job(
+        id=job.job_id,
+        type=job.type,
+        payload=job.payload,
+        content_type=job.content_type,
+        namespace=job.namespace,
+        tags=job.tags,
+        priority=job.priority,
+        created_at=job.created_at,
+        timeout_s=job.timeout_s,
+        correlation_id=job.correlation_id,
+        state=JobState.RUNNING,
+        attempt=job.attempt,
+        assignee_id=job.assignee_id,
+        assigned_at=assigned_at,
+    )

@@ -1,0 +1,298 @@
+"""One open stream: what waits to be pushed, what the worker has, how it ends."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from queue_operator.backends.protocol import ProgressReport
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.errors import JobNotFound, StaleLease, Unavailable
+from queue_operator.domain.job import Assignment, CancelRequest
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import KEEPS_SLOT
+from queue_operator.queue.capacity import UNKNOWN_TYPE, JobKey, Slots
+from queue_operator.queue.coalescer import Coalescer
+from queue_operator.queue.completer import Completer, cancelled_undelivered, undelivered
+from queue_operator.queue.demand import Filter, defaults_of, groups_of, type_limits
+from queue_operator.queue.protocol import EndReason, Push, StreamSpec, StreamUsage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamParts:
+    """What streams share. `freed` is called when slots came back; `closed` when a stream ends,
+    `ended` once its undelivered jobs are back in the store.
+    """
+
+    completer: Completer
+    leases: Coalescer[Held, LeaseAnswer]
+    confirm_cancels: Callable[[Sequence[Held]], None]
+    report_progress: Callable[[Sequence[ProgressReport]], None]
+    clock: Clock
+    next_order: Callable[[], int]
+    freed: Callable[[], None]
+    closed: Callable[["JobStream"], None]
+    ended: Callable[["JobStream"], Awaitable[None]]
+
+
+class JobStream:
+    """A `queue.protocol.Stream`. `renewed_by_queue`: nobody sends heartbeats for its jobs."""
+
+    def __init__(
+        self, spec: StreamSpec, parts: StreamParts, *, renewed_by_queue: bool = False
+    ) -> None:
+        self._spec = spec
+        self._parts = parts
+        self.renewed_by_queue = renewed_by_queue
+        self.slots = Slots(spec.capacity, type_limits(spec))
+        self.groups = groups_of(spec)
+        self.defaults = defaults_of(spec)
+        self._filters = {group.limited: group.filter for group in self.groups if group.limited}
+        self.draining = False
+        self.end_reason: EndReason | None = None
+        self.adopted: tuple[LeaseAnswer, ...] = ()
+        self._buffer: dict[str, Assignment] = {}
+        self._handed: dict[str, Assignment] = {}
+        self._cancels: dict[str, CancelRequest] = {}
+        self._told: dict[str, bool] = {}
+        self._strays: set[str] = set()
+        self._heard_s = parts.clock.monotonic()
+        self._changed = asyncio.Event()
+        self._closing: asyncio.Future[None] | None = None
+
+    @property
+    def spec(self) -> StreamSpec:
+        return self._spec
+
+    @property
+    def accepting(self) -> bool:
+        return not self.draining and self.end_reason is None
+
+    def usage(self) -> StreamUsage:
+        return StreamUsage(
+            spec=self._spec,
+            busy=self.slots.busy,
+            draining=self.draining,
+            defaults=self.defaults,
+        )
+
+    # The worker's side
+
+    async def next(self) -> Push | None:
+        while self.end_reason is None:
+            if self._buffer or self._cancels:
+                return self._take_push()
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+    def _take_push(self) -> Push:
+        push = Push(assignments=tuple(self._buffer.values()), cancels=tuple(self._cancels.values()))
+        self._handed.update(self._buffer)
+        self._buffer.clear()
+        self._cancels.clear()
+        return push
+
+    def delivered(self, push: Push) -> None:
+        for assignment in push.assignments:
+            self._handed.pop(assignment.token, None)
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        answers = await self._parts.completer.submit(outcomes)
+        for outcome, settled in zip(outcomes, answers, strict=True):
+            self._told.pop(outcome.token or "", None)
+            if settled.freed_assignee_id is None:
+                self._finish_unfreed(outcome, settled)
+        self._parts.freed()
+        return answers
+
+    def _finish_unfreed(self, outcome: Outcome, settled: Settled) -> None:
+        key = (outcome.namespace, outcome.job_id)
+        over = settled.error is None or isinstance(settled.error, StaleLease | JobNotFound)
+        if over and outcome.event not in KEEPS_SLOT:
+            self.slots.settle(key, outcome.token)
+        else:
+            # Whether the store still counts the job as ours is for the next comparison.
+            self.slots.doubt(key, outcome.token)
+
+    async def heartbeat(self, held: Sequence[Held]) -> list[LeaseAnswer]:
+        self._heard_s = self._parts.clock.monotonic()
+        if self.slots.report((job.namespace, job.job_id) for job in held):
+            self._parts.freed()
+        answers = await self._parts.leases.submit(held)
+        self._learn(answers)
+        return answers
+
+    def _learn(self, answers: Iterable[LeaseAnswer]) -> None:
+        strays, self._strays = self._strays, set()
+        for answer in answers:
+            key = (answer.namespace, answer.job_id)
+            if answer.status is not LeaseStatus.CURRENT:
+                self.slots.lose(key, answer.token)
+            elif self.slots.get(key) is None:
+                # An outcome may have crossed this answer; if the next heartbeat still names
+                # the job, its slot was given back by mistake.
+                self._strays.add(answer.token)
+                if answer.token in strays:
+                    self._adopt(answer, {})
+
+    def confirm_cancels(self, received: Sequence[Held]) -> None:
+        self._parts.confirm_cancels(received)
+
+    def report_progress(self, reports: Sequence[ProgressReport]) -> None:
+        self._parts.report_progress(reports)
+
+    async def adopt(self, held: Sequence[Held], parked: Mapping[JobKey, tuple[str, str]]) -> None:
+        """Takes over what the worker brings along from an earlier connection; of `parked`,
+        what that one had delivered here, the rest goes back to the queue.
+        """
+        self.adopted = tuple(await self._parts.leases.submit(held))
+        for answer in self.adopted:
+            self._adopt(answer, parked)
+        presented = {job.token for job in held}
+        missing = [
+            undelivered(job_id, namespace, token)
+            for (namespace, job_id), (token, _) in parked.items()
+            if token not in presented
+        ]
+        await self._parts.completer.submit(missing)
+
+    def _adopt(self, answer: LeaseAnswer, parked: Mapping[JobKey, tuple[str, str]]) -> None:
+        key = (answer.namespace, answer.job_id)
+        self.slots.adopt(
+            key,
+            answer.token,
+            parked.get(key, ("", UNKNOWN_TYPE))[1],
+            self._parts.next_order(),
+            self._parts.clock.monotonic(),
+            stored=answer.status is LeaseStatus.CURRENT,
+        )
+
+    def drain(self) -> None:
+        self.draining = True
+        waiting = list(self._buffer.values())
+        self._buffer.clear()
+        self._release(waiting)
+
+    async def close(self, reason: EndReason = EndReason.CLOSED) -> None:
+        if self._closing is None:
+            self.end_reason = reason
+            self._changed.set()
+            self._parts.closed(self)
+            self._closing = asyncio.ensure_future(self._end())
+        # Whoever waits may be cut off; what the stream gives back must not be.
+        await asyncio.shield(self._closing)
+
+    async def _end(self) -> None:
+        waiting = [*self._handed.values(), *self._buffer.values()]
+        self._handed.clear()
+        self._buffer.clear()
+        try:
+            await self._release(waiting)
+            await self._parts.ended(self)
+        except Unavailable as error:
+            logger.warning("undelivered jobs go back when their lease ends: %s", error)
+
+    def _release(self, assignments: Iterable[Assignment]) -> "asyncio.Future[list[Settled]]":
+        return self._parts.completer.release(
+            [undelivered(a.job_id, a.namespace, a.token) for a in assignments]
+        )
+
+    # The queue's side
+
+    def filter_for(self, job_type: str) -> Filter:
+        """The filter by which a claim for this stream found a job of the type."""
+        return self._filters.get(job_type, self.groups[-1].filter)
+
+    def push(self, assignments: Sequence[Assignment]) -> None:
+        """Takes the slots and queues the jobs for the worker."""
+        now_s = self._parts.clock.monotonic()
+        for job in assignments:
+            key = (job.namespace, job.job_id)
+            self.slots.take(key, job.token, job.type, self._parts.next_order(), now_s)
+            self._buffer[job.token] = job
+        self._changed.set()
+
+    def cancel(self, request: CancelRequest) -> None:
+        """Tells the worker, once, and once more when force is added; a job that still waits
+        in the buffer is stopped instead.
+        """
+        if self._buffer.pop(request.token, None) is not None:
+            self._parts.completer.release(
+                [cancelled_undelivered(request.job_id, request.namespace, request.token)]
+            )
+            return
+        told = self._told.get(request.token)
+        if self.renewed_by_queue or told is True or told is request.force:
+            return
+        self._told[request.token] = request.force
+        self._cancels[request.token] = request
+        self._changed.set()
+
+    def lose(self, key: JobKey, *, before: int | None = None) -> None:
+        """The store took the job away. What the worker never saw, it shall not see."""
+        slot = self.slots.get(key)
+        if slot is not None and not (before is not None and slot.order > before):
+            self._buffer.pop(slot.token, None)
+            self._told.pop(slot.token, None)
+            self.slots.lose(key, slot.token)
+
+    def lose_all(self, namespace: str | None = None) -> None:
+        for key, _ in list(self.slots.items()):
+            if namespace in (None, key[0]):
+                self.lose(key)
+
+    def to_renew(self) -> list[Held]:
+        """Jobs for which no worker can send a heartbeat."""
+        if self.renewed_by_queue:
+            return [
+                Held(job_id, slot.token, namespace)
+                for (namespace, job_id), slot in self.slots.items()
+            ]
+        waiting = (*self._buffer.values(), *self._handed.values())
+        return [Held(job.job_id, job.token, job.namespace) for job in waiting]
+
+    def renewed(self, answer: LeaseAnswer) -> None:
+        """The answer about a job of `to_renew`."""
+        key = (answer.namespace, answer.job_id)
+        if answer.status is not LeaseStatus.CURRENT:
+            self._buffer.pop(answer.token, None)
+            self.slots.lose(key, answer.token)
+        elif answer.cancel_requested and answer.token in self._buffer:
+            self.cancel(
+                CancelRequest(answer.job_id, answer.namespace, self._spec.assignee_id, answer.token)
+            )
+
+    def forget_silence(self, lease_ttl_s: float) -> None:
+        """A worker that holds a job says so; one silent for a TTL holds none."""
+        if self._parts.clock.monotonic() - self._heard_s > lease_ttl_s:
+            self.slots.report(())
+
+    def doubtful(self, lease_ttl_s: float) -> list[JobKey]:
+        """Delivered jobs that the worker has not named for a TTL."""
+        known_until_s = self._parts.clock.monotonic() - lease_ttl_s
+        return [
+            key
+            for key, slot in self.slots.items()
+            if slot.since_s < known_until_s and not slot.reported and not self._waits(slot.token)
+        ]
+
+    def confirm(self, key: JobKey) -> None:
+        """The store says that the job is still this stream's."""
+        slot = self.slots.get(key)
+        if slot is not None:
+            slot.since_s = self._parts.clock.monotonic()
+
+    def parked(self) -> dict[JobKey, tuple[str, str]]:
+        """Token and type of the delivered jobs that the store counts as this stream's."""
+        return {
+            key: (slot.token, slot.type)
+            for key, slot in self.slots.items()
+            if slot.stored and not self._waits(slot.token)
+        }
+
+    def _waits(self, token: str) -> bool:
+        return token in self._buffer or token in self._handed

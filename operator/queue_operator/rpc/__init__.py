@@ -1,0 +1,1 @@
+"""The worker plane: sessions of worker processes over gRPC."""

@@ -1,0 +1,253 @@
+"""One worker's session: reads what it says, writes what the queue has for it."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from queue_operator.backends.protocol import ProgressReport
+from queue_operator.domain.errors import InvalidArgument, QueueError, StaleLease, Unavailable
+from queue_operator.domain.job import Assignment, Progress
+from queue_operator.domain.lease import Held, LeaseAnswer
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.queue.protocol import EndReason, Push, Stream
+from queue_operator.wire import convert
+from queue_operator.wire.v1 import worker_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+JOBS_PER_MESSAGE: Final = 64
+BYTES_PER_MESSAGE: Final = 3 * 1024 * 1024
+"""Assignments of one message stay below this, and so below the 4 MiB that gRPC clients take
+unless told otherwise; a job larger than that travels alone.
+"""
+OUTCOME_MESSAGES_IN_FLIGHT: Final = 16
+"""A worker that sends more before the first is stored has to wait: its transport fills up."""
+
+
+class Call(Protocol):
+    """The two ends of the gRPC call. `read` gives None when the worker has said its last."""
+
+    async def read(self) -> pb.WorkerMessage | None: ...
+
+    async def write(self, message: pb.ServerMessage) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """What the session tells the worker and holds it to."""
+
+    wire: convert.WireLimits
+    message_bytes: int
+
+
+class Session:
+    """Runs until the worker leaves, the stream ends or the server says goodbye."""
+
+    def __init__(self, stream: Stream, call: Call, limits: SessionLimits) -> None:
+        self._stream = stream
+        self._call = call
+        self._limits = limits
+        self._namespace = stream.spec.namespace
+        self._writing = asyncio.Lock()
+        self._leaving = asyncio.Event()
+        self._goodbye = pb.Goodbye()
+        self._in_flight = asyncio.Semaphore(OUTCOME_MESSAGES_IN_FLIGHT)
+        self._answers: set[asyncio.Task[None]] = set()
+        self._held: list[Held] | None = None
+        self._heartbeating = False
+
+    def say_goodbye(self, reason: str, *, reconnect: bool) -> None:
+        """Ends the session after what the worker already sent has been answered."""
+        self._goodbye = pb.Goodbye(reason=reason, reconnect=reconnect)
+        self._leaving.set()
+
+    async def run(self) -> None:
+        """Raises QueueError when the worker must be told that the call failed."""
+        tasks = [
+            asyncio.create_task(self._read_all()),
+            asyncio.create_task(self._push_all()),
+            asyncio.create_task(self._leave()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (*tasks, *self._answers):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._answers, return_exceptions=True)
+
+    async def _leave(self) -> None:
+        await self._leaving.wait()
+        await self._stream.close()
+        await self._answered()
+        await self._write(pb.ServerMessage(goodbye=self._goodbye))
+
+    async def _answered(self) -> None:
+        while self._answers:
+            await asyncio.gather(*self._answers, return_exceptions=True)
+
+    async def _write(self, message: pb.ServerMessage) -> None:
+        async with self._writing:
+            await self._call.write(message)
+
+    # To the worker
+
+    async def _push_all(self) -> None:
+        await self._write_lease_answers(self._stream.adopted)
+        while (push := await self._stream.next()) is not None:
+            for part, message in self._assignment_messages(push.assignments):
+                await self._write(message)
+                self._stream.delivered(part)
+            if push.cancels:
+                cancels = [convert.cancel_to_wire(request) for request in push.cancels]
+                await self._write(pb.ServerMessage(cancels=pb.CancelBatch(cancels=cancels)))
+        await self._explain_end()
+
+    async def _explain_end(self) -> None:
+        match self._stream.end_reason:
+            case EndReason.REPLACED:
+                raise StaleSession(self._stream.spec.assignee_id)
+            case EndReason.QUEUE_CLOSED:
+                self.say_goodbye(EndReason.QUEUE_CLOSED.value, reconnect=True)
+        # The goodbye is on its way; it waits for the last answers.
+        await asyncio.get_running_loop().create_future()
+
+    def _assignment_messages(
+        self, assignments: Iterable[Assignment]
+    ) -> Iterator[tuple[Push, pb.ServerMessage]]:
+        room = min(BYTES_PER_MESSAGE, self._limits.message_bytes * 3 // 4)
+        jobs: list[Assignment] = []
+        messages: list[pb.Assignment] = []
+        used = 0
+        for job in assignments:
+            message = convert.assignment_to_wire(job)
+            size = message.ByteSize()
+            if messages and (len(messages) == JOBS_PER_MESSAGE or used + size > room):
+                yield _assignments(jobs, messages)
+                jobs, messages, used = [], [], 0
+            jobs.append(job)
+            messages.append(message)
+            used += size
+        if messages:
+            yield _assignments(jobs, messages)
+
+    async def _write_lease_answers(self, answers: Sequence[LeaseAnswer]) -> None:
+        if answers:
+            wire = [convert.lease_answer_to_wire(answer) for answer in answers]
+            await self._write(pb.ServerMessage(lease_answers=pb.LeaseAnswers(answers=wire)))
+
+    # From the worker
+
+    async def _read_all(self) -> None:
+        while (message := await self._call.read()) is not None:
+            await self._take(message)
+        await self._answered()
+
+    async def _take(self, message: pb.WorkerMessage) -> None:
+        match message.WhichOneof("message"):
+            case "outcomes":
+                await self._in_flight.acquire()
+                self._answer(self._settle(message.outcomes))
+            case "heartbeat":
+                self._beat(message.heartbeat)
+            case "progress":
+                self._stream.report_progress(self._reports(message.progress))
+            case "cancel_receipts":
+                received = self._held_jobs(message.cancel_receipts.received, "received")
+                self._stream.confirm_cancels(received)
+            case "drain":
+                self._stream.drain()
+            case "hello":
+                raise InvalidArgument("hello", "must come once, as the first message")
+            case _:
+                logger.debug("ignoring a message of a kind this version does not know")
+
+    def _answer(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _settle(self, batch: pb.OutcomeBatch) -> None:
+        try:
+            outcomes, acks = self._outcomes(batch)
+            settled = await self._stream.settle(outcomes)
+            acks += [
+                convert.ack_to_wire(answer, outcome.token or "")
+                for outcome, answer in zip(outcomes, settled, strict=True)
+            ]
+            await self._write(pb.ServerMessage(outcome_acks=pb.OutcomeAcks(acks=acks)))
+        except Unavailable:
+            logger.info("%s must send its outcomes again", self._stream.spec.worker_name)
+        finally:
+            self._in_flight.release()
+
+    def _outcomes(self, batch: pb.OutcomeBatch) -> tuple[list[Outcome], list[pb.OutcomeAck]]:
+        outcomes: list[Outcome] = []
+        refused: list[pb.OutcomeAck] = []
+        for index, message in enumerate(batch.outcomes):
+            try:
+                outcomes.append(
+                    convert.outcome_from_wire(
+                        message, namespace=self._namespace, limits=self._limits.wire
+                    )
+                )
+            except InvalidArgument as error:
+                named = InvalidArgument(f"outcomes[{index}].{error.field}", error.reason)
+                answer = Settled(message.job_id, self._namespace, error=named)
+                refused.append(convert.ack_to_wire(answer, message.token))
+        return outcomes, refused
+
+    def _beat(self, heartbeat: pb.Heartbeat) -> None:
+        """One renewal at a time; of those that arrive meanwhile only the newest counts."""
+        self._held = self._held_jobs(heartbeat.held, "held")
+        if not self._heartbeating:
+            self._heartbeating = True
+            self._answer(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            while (held := self._held) is not None:
+                self._held = None
+                await self._write_lease_answers(await self._stream.heartbeat(held))
+        except Unavailable:
+            logger.info("the leases of %s were not renewed", self._stream.spec.worker_name)
+        finally:
+            self._heartbeating = False
+
+    def _held_jobs(self, messages: Iterable[pb.HeldJob], field: str) -> list[Held]:
+        return convert.held_from_wire(
+            messages, namespace=self._namespace, field=field, limits=self._limits.wire
+        )
+
+    def _reports(self, batch: pb.ProgressBatch) -> list[ProgressReport]:
+        now = datetime.now(UTC)
+        limit = self._limits.wire.progress_message_bytes
+        return [
+            ProgressReport(
+                job_id=report.job_id,
+                token=report.token,
+                namespace=self._namespace,
+                progress=Progress(
+                    min(report.percent, 100), convert.cut(report.message, limit), now
+                ),
+            )
+            for report in batch.progress
+        ]
+
+
+class StaleSession(StaleLease):
+    """The worker has opened a newer connection; nothing more comes through this one."""
+
+    def __init__(self, session_id: str) -> None:
+        QueueError.__init__(self, f"session {session_id!r} was {EndReason.REPLACED}")
+
+
+def _assignments(
+    jobs: Sequence[Assignment], messages: Sequence[pb.Assignment]
+) -> tuple[Push, pb.ServerMessage]:
+    batch = pb.AssignmentBatch(assignments=messages)
+    return Push(assignments=tuple(jobs)), pb.ServerMessage(assignments=batch)

@@ -1,0 +1,277 @@
+"""The session's I/O: one stream to the server, made again for as long as the process lives."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from queue_operator.domain.retry import Backoff, delay_s
+from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
+from queue_operator.worker.errors import SessionEnded, SessionRefused
+from queue_operator.worker.heartbeat import beat
+from queue_operator.worker.outcomes import MAX_BATCH
+from queue_operator.worker.session import Session
+from queue_operator.worker.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+Call = aio.StreamStreamCall[wire.WorkerMessage, wire.ServerMessage]
+
+COALESCE_S: Final = 0.002
+CLOSE_S: Final = 1.0
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Each connect gets a channel of its own: no backoff of an earlier one may delay it.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_ADVICE: Final = {
+    grpc.StatusCode.UNAUTHENTICATED: "check the token in QUEUE_OPERATOR_TOKEN_FILE",
+    grpc.StatusCode.PERMISSION_DENIED: "check what the token's account may do in the namespace",
+    grpc.StatusCode.INVALID_ARGUMENT: "the worker's own settings or handlers are at fault",
+}
+
+
+class Client:
+    """Connects, pumps messages between the stream and the session, and reconnects."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        session: Session,
+        *,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._rng = rng
+        self._to_send = asyncio.Event()
+        self._full = asyncio.Event()
+        self._done = asyncio.Event()
+        self._failures = 0
+        self._refused_since: float | None = None
+        self._ever_connected = False
+        self._stops = 0
+        self.connected = False
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._to_send.set()
+        if self._session.outcomes.unsent >= MAX_BATCH or not self._session.running:
+            self._full.set()
+
+    def done(self) -> None:
+        """A draining session holds nothing more."""
+        self._done.set()
+        self._to_send.set()
+
+    def stop(self) -> None:
+        """Drains: first the grace, then handing back, then a bounded wait for the answers.
+        Called a second time it hands back at once.
+        """
+        self._stops += 1
+        loop = asyncio.get_running_loop()
+        if self._stops == 1:
+            logger.info("draining: %g s for running jobs to finish", self._settings.grace_s)
+            self._session.drain()
+            loop.call_later(self._settings.grace_s, self._hand_back)
+        elif self._stops == 2:
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        if self._done.is_set():
+            return
+        logger.info("handing back the jobs that have not finished")
+        self._session.hand_back()
+        asyncio.get_running_loop().call_later(self._settings.ack_wait_s, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self._done.is_set():
+            logger.warning("the server did not confirm in time; its leases will expire")
+            self._session.abandon()
+
+    async def run(self) -> None:
+        """Returns when the session is drained.
+
+        Raises SessionRefused or SessionEnded when the server will not have this process.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._done.is_set():
+            began = loop.time()
+            try:
+                await self._connect()
+            except (aio.AioRpcError, OSError, asyncio.InvalidStateError) as error:
+                self._judge(error)
+            finally:
+                self.connected = False
+                self._session.disconnected()
+            self._obey_goodbye()
+            # A connection that lasted starts the waits anew; one that is cut as soon as it
+            # is made does not.
+            lasted = loop.time() - began >= self._settings.reconnect_max_s
+            self._failures = 1 if lasted else self._failures + 1
+            await self._pause()
+
+    async def _connect(self) -> None:
+        async with self._channel() as channel:
+            call: Call = WorkerPlaneStub(channel).Session(metadata=self._metadata())
+            try:
+                await self._until_done(self._greet(call))
+                if self.connected:
+                    await self._pump(call)
+            finally:
+                call.cancel()
+
+    def _channel(self) -> aio.Channel:
+        settings = self._settings
+        if settings.ca_file is None:
+            return aio.insecure_channel(settings.server, options=CHANNEL_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(settings.ca_file.read_bytes())
+        return aio.secure_channel(settings.server, credentials, options=CHANNEL_OPTIONS)
+
+    def _metadata(self) -> aio.Metadata:
+        if self._settings.token_file is None:
+            return aio.Metadata()
+        token = self._settings.token_file.read_text().strip()
+        return aio.Metadata(("authorization", f"Bearer {token}"))
+
+    async def _until_done(self, work: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.create_task(work), asyncio.create_task(self._done_event())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            await _end(tasks)
+
+    async def _done_event(self) -> None:
+        await self._done.wait()
+
+    async def _greet(self, call: Call) -> None:
+        async with asyncio.timeout(self._settings.connect_timeout_s):
+            await call.write(wire.WorkerMessage(hello=self._session.hello()))
+            first = await call.read()
+        if not isinstance(first, wire.ServerMessage):
+            raise ConnectionError("the server closed the stream instead of answering the hello")
+        self._session.receive(first)
+        if first.HasField("welcome"):
+            self._welcomed(first.welcome)
+
+    def _welcomed(self, welcome: wire.Welcome) -> None:
+        logger.info(
+            "connected to %s as %s, namespace %s",
+            self._settings.server,
+            welcome.worker_name,
+            welcome.namespace,
+        )
+        self.connected = self._ever_connected = True
+        self._refused_since = None
+
+    async def _pump(self, call: Call) -> None:
+        """Until the stream ends or the session is done, then closes it in good order."""
+        tasks = [
+            asyncio.create_task(self._read(call)),
+            asyncio.create_task(self._write(call)),
+            asyncio.create_task(beat(self._session)),
+        ]
+        reader, writer, _ = tasks
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._done.is_set() and writer.done() and not writer.exception():
+                await call.done_writing()
+                await asyncio.wait([reader], timeout=CLOSE_S)
+            (reader if reader.done() else writer).result()
+        finally:
+            await _end(tasks)
+
+    async def _read(self, call: Call) -> None:
+        while self._session.goodbye is None:
+            message = await call.read()
+            if not isinstance(message, wire.ServerMessage):
+                return
+            self._session.receive(message)
+
+    async def _write(self, call: Call) -> None:
+        # `done` also sets `_to_send`: what was said before the end is still sent.
+        while self._to_send.is_set() or not self._done.is_set():
+            await self._to_send.wait()
+            if not self._done.is_set():
+                await self._coalesce()
+            self._to_send.clear()
+            self._full.clear()
+            for message in self._session.take_messages():
+                await call.write(message)
+
+    async def _coalesce(self) -> None:
+        """Lets outcomes gather for a moment, or until no more can come or a batch is full."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COALESCE_S):
+                await self._full.wait()
+
+    def _judge(self, error: Exception) -> None:
+        """Logs why there is no connection. Raises SessionRefused when trying on is useless."""
+        refusal = _refusal(error)
+        if refusal is None:
+            logger.warning("no session with %s: %s", self._settings.server, _reason(error))
+            return
+        now = asyncio.get_running_loop().time()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        hopeless = not self._ever_connected and _code(error) is grpc.StatusCode.INVALID_ARGUMENT
+        if hopeless or now - self._refused_since >= self._settings.refused_s:
+            raise SessionRefused(f"no session with {self._settings.server}: {refusal}")
+        logger.error("no session with %s: %s; trying again", self._settings.server, refusal)
+
+    def _obey_goodbye(self) -> None:
+        goodbye, self._session.goodbye = self._session.goodbye, None
+        if goodbye is None:
+            return
+        logger.info("the server said goodbye: %s", goodbye.reason)
+        if not goodbye.reconnect and not self._done.is_set():
+            self._session.abandon()
+            raise SessionEnded(f"the server ended the session for good: {goodbye.reason}")
+
+    async def _pause(self) -> None:
+        """A random wait that grows with each failure in a row; `done` ends it early."""
+        backoff = Backoff(
+            initial_delay_s=self._settings.reconnect_initial_s,
+            max_delay_s=self._settings.reconnect_max_s,
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s(backoff, self._failures, self._rng)):
+                await self._done.wait()
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _code(error: Exception) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, aio.AioRpcError) else None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error) or "the server did not answer the hello in time"
+
+
+def _refusal(error: Exception) -> str | None:
+    """What is wrong with this worker, None when it is the server or the network."""
+    code = _code(error)
+    if code in _ADVICE:
+        return f"{_reason(error)}; {_ADVICE[code]}"
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
+        return f"a file of QUEUE_OPERATOR_TOKEN_FILE or QUEUE_OPERATOR_CA_FILE: {error}"
+    return None

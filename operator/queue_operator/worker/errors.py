@@ -1,0 +1,82 @@
+"""What a handler raises to say how a job ends, and what can go wrong with a worker itself.
+
+Raised by handlers                      Raised by the worker
+├── Retry           try again later     ├── InvalidHandler    a registration makes no sense
+├── PermanentError  never try again     ├── InvalidSettings   the environment is wrong
+└── Cancelled       I stopped           ├── SessionRefused    the server will not have us
+                                        └── SessionEnded      the server sent us away
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from queue_operator.domain.errors import InvalidArgument, QueueError
+
+INVALID_PAYLOAD = "INVALID_PAYLOAD"
+RESULT_NOT_STORABLE = "RESULT_NOT_STORABLE"
+
+
+class Retry(Exception):
+    """The attempt failed; try again `after` that many seconds, or after the job's own
+    backoff when None. The attempt counts towards `max_attempts`.
+    """
+
+    def __init__(
+        self, message: str = "", *, after: float | timedelta | None = None, code: str = "RETRY"
+    ) -> None:
+        super().__init__(message or "the handler asked for a retry")
+        self.after_s = after.total_seconds() if isinstance(after, timedelta) else after
+        if self.after_s is not None and not 0 <= self.after_s < float("inf"):
+            raise InvalidArgument("after", f"must be 0 or more seconds, not {after!r}")
+        self.code = code
+
+
+class PermanentError(Exception):
+    """No attempt can succeed: the job ends at once, whatever attempts are left.
+
+    `code` and `context` are stored with the failure and shown to whoever looks at it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "PERMANENT",
+        context: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.context = dict(context or {})
+
+
+class Cancelled(Exception):
+    """The handler noticed a cancel request and stopped."""
+
+    def __init__(self, message: str = "the job was cancelled") -> None:
+        super().__init__(message)
+
+
+class InvalidHandler(InvalidArgument):
+    """A handler cannot be registered; `reason` says what to change."""
+
+
+class InvalidSettings(QueueError):
+    """One or more environment variables are wrong; `faults` has one sentence for each."""
+
+    code = "INVALID_SETTINGS"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = tuple(faults)
+
+
+class SessionRefused(QueueError):
+    """The server refused this worker: its credentials, its rights or its hello."""
+
+    code = "SESSION_REFUSED"
+
+
+class SessionEnded(QueueError):
+    """The server ended the session and said not to come back as this process."""
+
+    code = "SESSION_ENDED"

@@ -1,0 +1,184 @@
+"""Outcomes on the wire, and the buffer that keeps each until the server has stored it."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker.runner import Completed, Ending, Failed, Fate, Run, Stopped
+
+MAX_BATCH: Final = 64
+MAX_BATCH_BYTES: Final = 3 * 1024 * 1024
+RESEND_TICKS: Final = 3
+MAX_MESSAGE_BYTES: Final = 8 * 1024
+MAX_TRACE_BYTES: Final = 64 * 1024
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+_CATEGORIES: Final = {
+    ErrorCategory.TEMPORARY: wire.ERROR_CATEGORY_TEMPORARY,
+    ErrorCategory.PERMANENT: wire.ERROR_CATEGORY_PERMANENT,
+    ErrorCategory.TIMEOUT: wire.ERROR_CATEGORY_TIMEOUT,
+    ErrorCategory.SYSTEM: wire.ERROR_CATEGORY_SYSTEM,
+}
+
+_NOT_ASKED: Final = ErrorInfo(
+    message="the handler stopped as if cancelled, but nobody asked it to",
+    category=ErrorCategory.TEMPORARY,
+    code="UNEXPECTED_CANCEL",
+)
+
+
+def conclude(run: Run, ending: Ending) -> wire.Outcome | None:
+    """What to tell the server when a handler has ended; None when it no longer asks."""
+    if run.fate in (Fate.SETTLED, Fate.TAKEN_OVER):
+        return None
+    if run.fate is Fate.ENDED:
+        return completion(run, ending) if isinstance(ending, Completed) else None
+    if run.cancel_forced or (run.cancel_requested and isinstance(ending, Stopped)):
+        return bare(run.job_id, run.token, wire.OUTCOME_KIND_ACK_EXECUTING)
+    match ending:
+        case Completed():
+            return completion(run, ending)
+        case Failed():
+            return failure(run, ending.error, ending.retry_after_s)
+        case Stopped():
+            return failure(run, _NOT_ASKED)
+
+
+def completion(run: Run, ending: Completed) -> wire.Outcome:
+    return wire.Outcome(
+        job_id=run.job_id,
+        token=run.token,
+        kind=wire.OUTCOME_KIND_COMPLETE,
+        result=ending.body,
+        result_content_type=ending.content_type,
+    )
+
+
+def failure(run: Run, error: ErrorInfo, retry_after_s: float | None = None) -> wire.Outcome:
+    return failed(run.job_id, run.token, error, retry_after_s)
+
+
+def failed(
+    job_id: str, token: str, error: ErrorInfo, retry_after_s: float | None = None
+) -> wire.Outcome:
+    outcome = wire.Outcome(
+        job_id=job_id, token=token, kind=wire.OUTCOME_KIND_FAIL, error=_error_info(error)
+    )
+    if retry_after_s is not None:
+        outcome.retry_after.FromTimedelta(timedelta(seconds=retry_after_s))
+    return outcome
+
+
+def bare(job_id: str, token: str, kind: wire.OutcomeKind.ValueType) -> wire.Outcome:
+    return wire.Outcome(job_id=job_id, token=token, kind=kind)
+
+
+def _error_info(error: ErrorInfo) -> wire.ErrorInfo:
+    return wire.ErrorInfo(
+        category=_CATEGORIES[error.category],
+        code=storable(error.code),
+        message=cut(storable(error.message), MAX_MESSAGE_BYTES),
+        # The end of a trace names the fault.
+        stack_trace=cut(storable(error.stack_trace), MAX_TRACE_BYTES, keep_end=True),
+        context={storable(str(k)): storable(str(v)) for k, v in error.context.items()},
+    )
+
+
+def storable(text: str) -> str:
+    """Replaces what neither protobuf nor Postgres can hold."""
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
+    """At most `limit` bytes of UTF-8, with no half characters."""
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    return (data[-limit:] if keep_end else data[:limit]).decode(errors="ignore")
+
+
+class OutcomeBuffer:
+    """Outcomes by (job, token), in order of arrival, from `add` until `acknowledge`."""
+
+    def __init__(self) -> None:
+        self._unacknowledged: dict[tuple[str, str], wire.Outcome] = {}
+        self._unsent: dict[tuple[str, str], None] = {}
+        self._sent_ticks_ago: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._unacknowledged)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._unacknowledged
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(tuple(self._unacknowledged))
+
+    @property
+    def unsent(self) -> int:
+        return len(self._unsent)
+
+    def add(self, outcome: wire.Outcome) -> None:
+        key = (outcome.job_id, outcome.token)
+        self._unacknowledged[key] = outcome
+        self._unsent[key] = None
+
+    def acknowledge(self, job_id: str, token: str) -> wire.Outcome | None:
+        """The outcome that is done with, None if there was none of this token."""
+        self._unsent.pop((job_id, token), None)
+        self._sent_ticks_ago.pop((job_id, token), None)
+        return self._unacknowledged.pop((job_id, token), None)
+
+    def readdress(self, job_id: str, token: str) -> bool:
+        """Moves an unacknowledged completion of the job to a new token, and says whether
+        there was one. Its work is done: to run it again would do it twice. A failure stays
+        as it is, because the new token may well be the retry that it asked for.
+        """
+        for key, outcome in self._unacknowledged.items():
+            if key[0] == job_id and outcome.kind == wire.OUTCOME_KIND_COMPLETE:
+                self.acknowledge(*key)
+                moved = wire.Outcome()
+                moved.CopyFrom(outcome)
+                moved.token = token
+                self.add(moved)
+                return True
+        return False
+
+    def take_batches(self) -> list[wire.OutcomeBatch]:
+        """Everything unsent, in batches that fit a message."""
+        batches: list[wire.OutcomeBatch] = []
+        size = 0
+        for key in self._unsent:
+            outcome = self._unacknowledged[key]
+            size += outcome.ByteSize()
+            if not batches or len(batches[-1].outcomes) == MAX_BATCH or size > MAX_BATCH_BYTES:
+                batches.append(wire.OutcomeBatch())
+                size = outcome.ByteSize()
+            batches[-1].outcomes.append(outcome)
+        self._sent_ticks_ago |= dict.fromkeys(self._unsent, 0)
+        self._unsent.clear()
+        return batches
+
+    def tick(self) -> None:
+        """Sends again what was not acknowledged for three ticks: a server whose store was
+        down keeps the stream and says nothing. It recognises a repeat.
+        """
+        for key, ticks in self._sent_ticks_ago.items():
+            self._sent_ticks_ago[key] = ticks + 1
+        overdue = [key for key, ticks in self._sent_ticks_ago.items() if ticks >= RESEND_TICKS]
+        for key in overdue:
+            del self._sent_ticks_ago[key]
+            self._unsent[key] = None
+
+    def requeue(self) -> None:
+        """After a cut: what was sent and not acknowledged is sent again, in its order."""
+        self._unsent = dict.fromkeys(self._unacknowledged)
+        self._sent_ticks_ago.clear()
+
+    def clear(self) -> None:
+        self._unacknowledged.clear()
+        self._unsent.clear()
+        self._sent_ticks_ago.clear()

@@ -1,0 +1,149 @@
+"""One worker process: the session's thread, the handlers, the probes, the signals."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
+from typing import Final
+
+from queue_operator.worker.client import Client
+from queue_operator.worker.context import WorkerIdentity
+from queue_operator.worker.errors import SessionEnded, SessionRefused
+from queue_operator.worker.executor import Executor
+from queue_operator.worker.handlers import Registry
+from queue_operator.worker.health import serve_health
+from queue_operator.worker.session import Session
+from queue_operator.worker.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+CLOSE_S: Final = 1.0
+
+
+class WorkerProcess:
+    """Runs once. `abandoned` counts the handlers that had not ended when `run` returned."""
+
+    def __init__(self, settings: WorkerSettings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._identity = WorkerIdentity(
+            session_id=str(uuid.uuid4()),
+            name=settings.worker_name,
+            namespace=settings.namespace,
+            host=settings.host,
+            tags=settings.tags,
+        )
+        self._lock = threading.Lock()
+        self._stops = 0
+        self._stop: Callable[[], object] | None = None
+        self._fault: BaseException | None = None
+        self.abandoned = 0
+
+    def run(self) -> None:
+        """Blocks until the worker has drained.
+
+        Raises SessionRefused or SessionEnded when the server will not have this process.
+        """
+        thread = threading.Thread(target=self._session_thread, name="session", daemon=True)
+        with _signals(self.stop):
+            thread.start()
+            thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def stop(self) -> None:
+        """As SIGTERM does: drains; the second time, hands back at once. From any thread."""
+        with self._lock:
+            self._stops += 1
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+    def _session_thread(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except (SessionRefused, SessionEnded, OSError) as error:
+            self._fault = error
+        except BaseException as error:
+            logger.exception("the worker's session failed")
+            self._fault = error
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        post = _poster(loop)
+        executor = Executor(lambda run, ending: post(lambda: session.finished(run, ending)))
+        session = Session(
+            self._settings,
+            self._identity,
+            self._registry,
+            executor,
+            schedule=loop.call_later,
+            report=lambda *progress: post(lambda: session.progress(*progress)),
+            wake=lambda: client.wake(),
+            done=lambda: client.done(),
+        )
+        client = Client(self._settings, session)
+        self._accept_stops(lambda: post(client.stop))
+        try:
+            async with self._health(
+                alive=lambda: executor.alive,
+                ready=lambda: client.connected and not session.draining,
+            ):
+                await client.run()
+        finally:
+            self.abandoned = executor.close(CLOSE_S)
+
+    def _accept_stops(self, stop: Callable[[], object]) -> None:
+        with self._lock:
+            self._stop = stop
+            missed = self._stops
+        for _ in range(missed):
+            stop()
+
+    @contextlib.asynccontextmanager
+    async def _health(
+        self, *, alive: Callable[[], bool], ready: Callable[[], bool]
+    ) -> AsyncIterator[None]:
+        port = self._settings.health_port
+        if port == 0:
+            yield
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(serve_health(port, alive=alive, ready=ready))
+            except OSError as error:
+                # A second worker on one machine should still work; in a pod the probe fails.
+                logger.warning("no probes on port %d: %s", port, error.strerror)
+            yield
+
+
+def _poster(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], object]], None]:
+    """Runs something on the session's loop from any thread; after its end, nothing."""
+
+    def post(action: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(action)
+
+    return post
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def caught(_number: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

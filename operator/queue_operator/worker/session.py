@@ -1,0 +1,386 @@
+"""What a worker does about each message: the logic of a session, without its I/O.
+
+All methods are called on one thread. `wake` is called when there is something to send,
+`done` once a draining session holds nothing more.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from queue_operator import __version__
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.validation import DEFAULT_LIMITS
+from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker import outcomes
+from queue_operator.worker.context import (
+    MAX_PROGRESS_MESSAGE_BYTES,
+    WorkerIdentity,
+    context_of,
+)
+from queue_operator.worker.handlers import HandlerSpec, Registry
+from queue_operator.worker.outcomes import OutcomeBuffer
+from queue_operator.worker.runner import Ending, Fate, Run, Timer
+from queue_operator.worker.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HEARTBEAT_S: Final = 5.0 / 3
+
+
+class Launcher(Protocol):
+    """Runs handlers elsewhere and reports each end with `Session.finished`."""
+
+    def start(self, run: Run) -> None: ...
+
+    def interrupt(self, run: Run) -> None: ...
+
+
+class Session:
+    """The jobs of this process, and what has to be said about them."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        identity: WorkerIdentity,
+        registry: Registry,
+        launcher: Launcher,
+        *,
+        schedule: Callable[[float, Callable[[], None]], Timer],
+        report: Callable[[str, int, str], None],
+        wake: Callable[[], None],
+        done: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._registry = registry
+        self._launcher = launcher
+        self._schedule = schedule
+        self._report = report
+        self._wake = wake
+        self._done = done
+        self.outcomes = OutcomeBuffer()
+        self.heartbeat_interval_s = DEFAULT_HEARTBEAT_S
+        self.goodbye: wire.Goodbye | None = None
+        self.draining = False
+        self._max_result_bytes = DEFAULT_LIMITS.result_bytes
+        self._runs: dict[str, Run] = {}
+        # A new claim of a job whose interrupted handler has not ended yet: two handlers of
+        # one job never run in one process.
+        self._waiting: dict[str, Run] = {}
+        self._receipts: dict[tuple[str, str], None] = {}
+        self._progress: dict[str, wire.Progress] = {}
+        self._drain_unsent = False
+        self._heartbeat_due = False
+
+    def hello(self) -> wire.Hello:
+        """The first message of a connection; on a reconnect it names what is held."""
+        return wire.Hello(
+            session_id=self._identity.session_id,
+            worker_name=self._identity.name,
+            host=self._identity.host,
+            namespace=self._identity.namespace,
+            tags=sorted(self._settings.tags),
+            capacity=self._settings.capacity,
+            types=[_handler_type(spec) for spec in self._registry.specs()],
+            version=__version__,
+            held=self.held(),
+            pod_uid=self._settings.pod_uid,
+        )
+
+    def held(self) -> list[wire.HeldJob]:
+        """Jobs whose handler runs, or will, or whose outcome is not acknowledged."""
+        keys = dict.fromkeys((run.job_id, run.token) for run in self._runs.values())
+        keys |= dict.fromkeys((run.job_id, run.token) for run in self._waiting.values())
+        keys |= dict.fromkeys(self.outcomes)
+        return [wire.HeldJob(job_id=job_id, token=token) for job_id, token in keys]
+
+    def take_messages(self) -> list[wire.WorkerMessage]:
+        """What has to be sent now; progress and receipts go before the outcomes."""
+        messages = []
+        if self._drain_unsent:
+            messages.append(wire.WorkerMessage(drain=wire.Drain()))
+        if self._heartbeat_due and (held := self.held()):
+            messages.append(wire.WorkerMessage(heartbeat=wire.Heartbeat(held=held)))
+        if self._receipts:
+            seen = [wire.HeldJob(job_id=job, token=token) for job, token in self._receipts]
+            receipts = wire.CancelReceipts(received=seen)
+            messages.append(wire.WorkerMessage(cancel_receipts=receipts))
+        if self._progress:
+            batch = wire.ProgressBatch(progress=self._progress.values())
+            messages.append(wire.WorkerMessage(progress=batch))
+        messages += [wire.WorkerMessage(outcomes=b) for b in self.outcomes.take_batches()]
+        self._drain_unsent = self._heartbeat_due = False
+        self._receipts.clear()
+        self._progress.clear()
+        return messages
+
+    def heartbeat(self) -> None:
+        """Renews the leases with the next messages, if anything is held, and sends again the
+        outcomes that the server has not answered for some intervals.
+        """
+        self.outcomes.tick()
+        if self._runs or self._waiting or self.outcomes:
+            self._heartbeat_due = True
+            self._wake()
+
+    def disconnected(self) -> None:
+        """The stream was cut: whatever the server did not confirm is said again."""
+        self.outcomes.requeue()
+        self._drain_unsent = self.draining
+        self._heartbeat_due = False
+        for run in self._runs.values():
+            run.receipted = False
+
+    def receive(self, message: wire.ServerMessage) -> None:
+        for assignment in message.assignments.assignments:
+            self._assign(assignment)
+        for request in message.cancels.cancels:
+            self._cancel(request)
+        for ack in message.outcome_acks.acks:
+            self._acknowledge(ack)
+        for answer in message.lease_answers.answers:
+            self._lease_answer(answer)
+        if message.HasField("welcome"):
+            self._welcome(message.welcome)
+        if message.HasField("goodbye"):
+            self.goodbye = message.goodbye
+        self._changed()
+
+    def _welcome(self, welcome: wire.Welcome) -> None:
+        self.goodbye = None
+        self.heartbeat_interval_s = (
+            welcome.heartbeat_interval.ToTimedelta().total_seconds() or DEFAULT_HEARTBEAT_S
+        )
+        self._max_result_bytes = welcome.max_result_bytes or DEFAULT_LIMITS.result_bytes
+        self.heartbeat()
+
+    def _assign(self, assignment: wire.Assignment) -> None:
+        job_id, token = assignment.job_id, assignment.token
+        run = self._runs.get(job_id)
+        known = {r.token for r in (run, self._waiting.get(job_id)) if r is not None}
+        if token in known or (job_id, token) in self.outcomes:
+            return
+        if run is not None and run.fate is Fate.OPEN:
+            self._adopt(run, assignment)
+        elif self.outcomes.readdress(job_id, token):
+            logger.info("job %s had completed here: reported under its new token", job_id)
+        elif self.draining:
+            self._say(outcomes.bare(job_id, token, wire.OUTCOME_KIND_HAND_BACK))
+        else:
+            self._accept(assignment)
+
+    def _adopt(self, run: Run, assignment: wire.Assignment) -> None:
+        logger.info("job %s was claimed anew while it runs here: it goes on", run.job_id)
+        run.token = assignment.token
+        self._arm(run, assignment)
+
+    def _accept(self, assignment: wire.Assignment) -> None:
+        job_id = assignment.job_id
+        spec = self._registry.get(assignment.type)
+        if spec is None:
+            self._say(outcomes.failed(job_id, assignment.token, _no_handler(assignment.type)))
+            return
+        context = context_of(
+            assignment, self._identity, lambda percent, text: self._report(job_id, percent, text)
+        )
+        run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
+        self._arm(run, assignment)
+        if job_id in self._runs:
+            self._forget_waiting(job_id)
+            self._waiting[job_id] = run
+        else:
+            self._start(run)
+
+    def _arm(self, run: Run, assignment: wire.Assignment) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+            run.timer = None
+        if assignment.HasField("timeout"):
+            left_s = max(assignment.timeout.ToTimedelta().total_seconds(), 0.0)
+            run.timer = self._schedule(left_s, lambda: self._timed_out(run))
+
+    def _start(self, run: Run) -> None:
+        self._runs[run.job_id] = run
+        self._launcher.start(run)
+
+    def _cancel(self, request: wire.CancelRequest) -> None:
+        key = (request.job_id, request.token)
+        self._receipts[key] = None
+        run = self._runs.get(request.job_id)
+        waiting = self._waiting.get(request.job_id)
+        if key in self.outcomes:
+            return  # it has ended; what it ended with is on its way
+        if waiting is not None and waiting.token == request.token:
+            self._drop_waiting(waiting, wire.OUTCOME_KIND_ACK_EXECUTING)
+        elif run is not None and run.fate is Fate.OPEN:
+            # A job that is being cancelled is not claimed again, so if the token is not
+            # ours it is newer than ours.
+            run.token = request.token
+            self._request_cancel(run, force=request.force)
+        else:
+            self._say(outcomes.bare(*key, wire.OUTCOME_KIND_ACK_UNKNOWN))
+
+    def _request_cancel(self, run: Run, *, force: bool) -> None:
+        run.receipted = True
+        run.cancel_requested = True
+        run.context.cancelled.set()
+        if force and not run.cancel_forced:
+            run.cancel_forced = True
+            self._launcher.interrupt(run)
+
+    def _acknowledge(self, ack: wire.OutcomeAck) -> None:
+        known = self.outcomes.acknowledge(ack.job_id, ack.token)
+        if known is not None and ack.error_code:
+            logger.warning(
+                "the outcome of job %s was refused: %s %s",
+                ack.job_id,
+                ack.error_code,
+                ack.error_message,
+            )
+
+    def _lease_answer(self, answer: wire.LeaseAnswer) -> None:
+        waiting = self._waiting.get(answer.job_id)
+        if waiting is not None and waiting.token == answer.token:
+            if answer.status in (wire.LEASE_STATUS_TAKEN_OVER, wire.LEASE_STATUS_ENDED):
+                self._forget_waiting(answer.job_id)
+            return
+        run = self._runs.get(answer.job_id)
+        if run is None or run.token != answer.token or run.fate is not Fate.OPEN:
+            return
+        if answer.status == wire.LEASE_STATUS_TAKEN_OVER:
+            logger.warning("job %s runs elsewhere now: stopping it here", run.job_id)
+            self._interrupt(run, Fate.TAKEN_OVER)
+        elif answer.status == wire.LEASE_STATUS_ENDED:
+            logger.warning("job %s was ended by the queue: stopping it", run.job_id)
+            self._interrupt(run, Fate.ENDED)
+        elif answer.cancel_requested:
+            if not run.receipted:
+                self._receipts[(run.job_id, run.token)] = None
+            self._request_cancel(run, force=answer.cancel_forced)
+
+    def finished(self, run: Run, ending: Ending) -> None:
+        """A handler has ended, whatever became of its job meanwhile."""
+        if run.timer is not None:
+            run.timer.cancel()
+        if self._runs.get(run.job_id) is run:
+            del self._runs[run.job_id]
+        if (outcome := outcomes.conclude(run, ending)) is not None:
+            self._say(outcome)
+        successor = self._waiting.pop(run.job_id, None)
+        if successor is not None:
+            self._start(successor)
+        self._changed()
+
+    def progress(self, job_id: str, percent: int, message: str) -> None:
+        """The latest report of a job replaces one that was not sent yet."""
+        run = self._runs.get(job_id)
+        if run is not None and run.fate is Fate.OPEN:
+            text = outcomes.cut(outcomes.storable(message), MAX_PROGRESS_MESSAGE_BYTES)
+            self._progress[job_id] = wire.Progress(
+                job_id=job_id, token=run.token, percent=percent, message=text
+            )
+            self._wake()
+
+    def drain(self) -> None:
+        """Takes no more jobs; those that run may finish."""
+        if not self.draining:
+            self.draining = True
+            self._drain_unsent = True
+            for run in tuple(self._waiting.values()):
+                self._drop_waiting(run, wire.OUTCOME_KIND_HAND_BACK)
+        self._wake()
+        self._changed()
+
+    def hand_back(self) -> None:
+        """Gives every unfinished job back, so that another worker can take it at once."""
+        self.drain()
+        for run in tuple(self._runs.values()):
+            if run.fate is Fate.OPEN:
+                self._say(outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK))
+                self._interrupt(run, Fate.SETTLED)
+        self._changed()
+
+    def abandon(self) -> None:
+        """Stops everything without a word: the server no longer listens."""
+        for run in tuple(self._runs.values()):
+            self._interrupt(run, Fate.SETTLED)
+        for job_id in tuple(self._waiting):
+            self._forget_waiting(job_id)
+        self.outcomes.clear()
+        self.draining = True
+        self._changed()
+
+    @property
+    def running(self) -> int:
+        """Handlers that have not ended, whether or not their outcome still counts."""
+        return len(self._runs)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that the server waits for: no open run, no unacknowledged outcome."""
+        return not (
+            self._waiting
+            or self.outcomes
+            or any(run.fate is Fate.OPEN for run in self._runs.values())
+        )
+
+    def _timed_out(self, run: Run) -> None:
+        if run.fate is not Fate.OPEN:
+            return
+        self._say(outcomes.failure(run, _TIMED_OUT))
+        if self._waiting.get(run.job_id) is run:
+            self._forget_waiting(run.job_id)
+        else:
+            self._interrupt(run, Fate.SETTLED)
+        self._changed()
+
+    def _drop_waiting(self, run: Run, kind: wire.OutcomeKind.ValueType) -> None:
+        self._forget_waiting(run.job_id)
+        self._say(outcomes.bare(run.job_id, run.token, kind))
+
+    def _forget_waiting(self, job_id: str) -> None:
+        run = self._waiting.pop(job_id, None)
+        if run is not None and run.timer is not None:
+            run.timer.cancel()
+
+    def _interrupt(self, run: Run, fate: Fate) -> None:
+        run.fate = fate
+        if run.timer is not None:
+            run.timer.cancel()
+        run.context.cancelled.set()
+        self._launcher.interrupt(run)
+
+    def _say(self, outcome: wire.Outcome) -> None:
+        self.outcomes.add(outcome)
+        self._wake()
+
+    def _changed(self) -> None:
+        if self._receipts:
+            self._wake()
+        if self.draining and self.idle:
+            self._done()
+
+
+_TIMED_OUT: Final = ErrorInfo(
+    message="the handler ran longer than the job's timeout",
+    category=ErrorCategory.TIMEOUT,
+    code="TIMEOUT",
+)
+
+
+def _no_handler(type_: str) -> ErrorInfo:
+    return ErrorInfo(
+        message=f"this worker has no handler for {type_!r}",
+        category=ErrorCategory.SYSTEM,
+        code="NO_HANDLER",
+    )
+
+
+def _handler_type(spec: HandlerSpec) -> wire.HandlerType:
+    announced = wire.HandlerType(
+        type=spec.type, concurrency=spec.concurrency or 0, max_attempts=spec.max_attempts or 0
+    )
+    if spec.timeout_s is not None:
+        announced.timeout.FromNanoseconds(round(spec.timeout_s * 1e9))
+    return announced

@@ -1,0 +1,147 @@
+"""The settings of a worker process, from `QUEUE_OPERATOR_` environment variables."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import DEFAULT_NAMESPACE
+from queue_operator.domain.validation import check_tags
+from queue_operator.worker.errors import InvalidSettings
+
+PREFIX = "QUEUE_OPERATOR_"
+
+
+def _default_name() -> str:
+    return os.environ.get("POD_NAME") or socket.gethostname()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Durations in seconds.
+
+    `server` is host:port. `token_file` is read again on each connect; without one the
+    worker sends no credentials. With `ca_file` the connection is TLS. `tags` are demands:
+    this worker takes only jobs that carry all of them. `health_port` 0 serves no probes.
+    """
+
+    server: str = "localhost:50051"
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    tags: frozenset[str] = frozenset()
+    capacity: int = 10
+    namespace: str = DEFAULT_NAMESPACE
+    worker_name: str = field(default_factory=_default_name)
+    host: str = field(default_factory=socket.gethostname)
+    pod_uid: str = ""
+    health_port: int = 8081
+    grace_s: float = 25.0
+    """After SIGTERM, how long jobs may go on before they are handed back."""
+    ack_wait_s: float = 3.0
+    """After the grace, how long to wait until the server has stored what was reported."""
+    refused_s: float = 30.0
+    """How long a refused worker tries again before it exits."""
+    connect_timeout_s: float = 10.0
+    """How long the server may take to answer the hello."""
+    reconnect_initial_s: float = 0.2
+    reconnect_max_s: float = 5.0
+    """The wait before a reconnect is random, up to a bound that doubles between these."""
+
+    def __post_init__(self) -> None:
+        faults = [text for fault in _RULES if (text := fault(self))]
+        if faults:
+            raise InvalidSettings(faults)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> "WorkerSettings":
+        """Reads `os.environ` unless another mapping is given.
+
+        Raises InvalidSettings with every variable that is wrong.
+        """
+        source = os.environ if environment is None else environment
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        for name, (variables, parse) in _VARIABLES.items():
+            variable = next((v for v in variables if source.get(v)), None)
+            if variable is None:
+                continue
+            try:
+                values[name] = parse(source[variable])
+            except ValueError:
+                faults.append(f"{variable}: {source[variable]!r} is not a number")
+        if faults:
+            raise InvalidSettings(faults)
+        return cls(**values)
+
+
+def _tags(text: str) -> frozenset[str]:
+    return frozenset(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+_VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "server": ((PREFIX + "SERVER",), str),
+    "token_file": ((PREFIX + "TOKEN_FILE",), Path),
+    "ca_file": ((PREFIX + "CA_FILE",), Path),
+    "tags": ((PREFIX + "TAGS",), _tags),
+    "capacity": ((PREFIX + "CAPACITY",), int),
+    "namespace": ((PREFIX + "NAMESPACE", "POD_NAMESPACE"), str),
+    "worker_name": ((PREFIX + "WORKER_NAME", "POD_NAME"), str),
+    "host": (("NODE_NAME",), str),
+    "pod_uid": (("POD_UID",), str),
+    "health_port": ((PREFIX + "HEALTH_PORT",), int),
+    "grace_s": ((PREFIX + "GRACE_S",), float),
+    "ack_wait_s": ((PREFIX + "ACK_WAIT_S",), float),
+    "refused_s": ((PREFIX + "REFUSED_S",), float),
+    "connect_timeout_s": ((PREFIX + "CONNECT_TIMEOUT_S",), float),
+    "reconnect_initial_s": ((PREFIX + "RECONNECT_INITIAL_S",), float),
+    "reconnect_max_s": ((PREFIX + "RECONNECT_MAX_S",), float),
+}
+
+
+def _server_fault(settings: WorkerSettings) -> str:
+    _, colon, port = settings.server.rpartition(":")
+    if colon and port.isdigit():
+        return ""
+    return f"{PREFIX}SERVER: {settings.server!r} must be host:port, as in localhost:50051"
+
+
+def _capacity_fault(settings: WorkerSettings) -> str:
+    if 1 <= settings.capacity <= 10_000:
+        return ""
+    return f"{PREFIX}CAPACITY: {settings.capacity} must be between 1 and 10000"
+
+
+def _port_fault(settings: WorkerSettings) -> str:
+    if 0 <= settings.health_port <= 65_535:
+        return ""
+    return f"{PREFIX}HEALTH_PORT: {settings.health_port} must be between 0 (off) and 65535"
+
+
+def _tags_fault(settings: WorkerSettings) -> str:
+    try:
+        check_tags(f"{PREFIX}TAGS", settings.tags)
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
+def _duration_fault(settings: WorkerSettings) -> str:
+    wrong = [
+        PREFIX + name.upper()
+        for name in (
+            "grace_s",
+            "ack_wait_s",
+            "refused_s",
+            "connect_timeout_s",
+            "reconnect_initial_s",
+            "reconnect_max_s",
+        )
+        if not 0 <= getattr(settings, name) < float("inf")
+    ]
+    return f"{', '.join(wrong)}: must be 0 or more seconds" if wrong else ""
+
+
+_RULES = (_server_fault, _capacity_fault, _port_fault, _tags_fault, _duration_fault)
