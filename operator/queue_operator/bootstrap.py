@@ -15,6 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 from queue_operator.api.app import create_app
@@ -30,11 +31,13 @@ from queue_operator.metrics.instrumented import instrument
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import LimitSettings, Settings
+from queue_operator.settings import ControllerSettings, LimitSettings, Settings
 
 logger = logging.getLogger(__name__)
 
 CONTROLLER_STOP_S: Final = 8.0
+# Spawned, not forked: gRPC does not survive a fork.
+SPAWN: Final = multiprocessing.get_context("spawn")
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 10.0
 
@@ -73,6 +76,18 @@ async def open_store(settings: Settings) -> PostgresBackend:
     )
 
 
+class ControllerGate:
+    """Whether the controller's process watches resources, for the readiness probe."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._needed = settings.enabled
+        self.watching = SPAWN.Event()
+
+    async def check(self) -> None:
+        if self._needed and not self.watching.is_set():
+            raise Unavailable("the controller does not watch resources yet")
+
+
 class StoreGate:
     """Stands for the store in the readiness probe, also before it could be reached."""
 
@@ -108,8 +123,8 @@ async def serve(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        gate = StoreGate()
-        await stack.enter_async_context(_health(settings, gate))
+        gate, watching = StoreGate(), ControllerGate(settings.controller)
+        await stack.enter_async_context(_health(settings, gate, watching))
         opened = await _unless(stop, gate.open(settings))
         if opened is None:
             return 0
@@ -117,7 +132,7 @@ async def serve(settings: Settings) -> int:
         if not settings.controller.enabled:
             await stop.wait()
             return 0
-        controller = await stack.enter_async_context(_controller(settings))
+        controller = await stack.enter_async_context(_controller(settings, watching))
         ended = asyncio.create_task(_sentinel(controller))
         await _first(asyncio.create_task(stop.wait()), ended)
         if not stop.is_set():
@@ -127,8 +142,11 @@ async def serve(settings: Settings) -> int:
 
 
 @asynccontextmanager
-async def _health(settings: Settings, gate: StoreGate) -> AsyncIterator[None]:
-    server = RestServer(create_health_app(gate), settings.health)
+async def _health(
+    settings: Settings, store: StoreGate, controller: ControllerGate
+) -> AsyncIterator[None]:
+    app = create_health_app(store, {"controller": controller.check})
+    server = RestServer(app, settings.health)
     await server.start()
     try:
         yield
@@ -161,10 +179,9 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _controller(settings: Settings) -> AsyncIterator[BaseProcess]:
-    # Spawned, not forked: gRPC does not survive a fork.
-    process = multiprocessing.get_context("spawn").Process(
-        target=_run_controller, args=(settings,), name="controller"
+async def _controller(settings: Settings, gate: ControllerGate) -> AsyncIterator[BaseProcess]:
+    process = SPAWN.Process(
+        target=_run_controller, args=(settings, gate.watching), name="controller"
     )
     process.start()
     try:
@@ -178,13 +195,13 @@ async def _controller(settings: Settings) -> AsyncIterator[BaseProcess]:
             await asyncio.to_thread(process.join)
 
 
-def _run_controller(settings: Settings) -> None:
+def _run_controller(settings: Settings, watching: Event) -> None:
     configure_logging()
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
-    raise SystemExit(run_controller(settings, open_backend))
+    raise SystemExit(run_controller(settings, open_backend, on_ready=watching.set))
 
 
 async def _sentinel(process: BaseProcess) -> None:

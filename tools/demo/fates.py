@@ -29,12 +29,13 @@ class Fates:
         say(self._kube.apply(HELLO).strip())
 
     def watch(self) -> None:
-        self._survivor_is_killed()
         self._long_is_cancelled()
         self._hello_completes()
         self._flaky_completes_at_last()
         self._broken_is_dead()
         self._where_runs_in_its_pool()
+        # Last, because whatever else the killed worker held would be lost with it.
+        self._survivor_is_killed()
         self._survivor_completes_elsewhere()
 
     def _uid(self, name: str) -> str:

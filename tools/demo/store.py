@@ -16,7 +16,7 @@ class Store:
     def query(self, statement: str, *parameters: object) -> list[dict[str, Any]]:
         with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
             connection.execute("SET search_path = queue_operator")
-            return connection.execute(statement, parameters).fetchall()  # type: ignore[arg-type]
+            return connection.execute(statement, parameters).fetchall()
 
     def holder(self, uid: str) -> dict[str, Any] | None:
         """The lease of a running job: worker, session, token."""

@@ -28,7 +28,7 @@ def show_tables(kube: Kube) -> None:
 
 def show_metrics(cluster: ClusterInfo) -> None:
     with (
-        Kube(cluster, SYSTEM).forwarded("svc/queue-operator", 9090) as address,
+        Kube(cluster, SYSTEM).forwarded("svc/queue-operator-metrics", 9090) as address,
         urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer,
     ):
         lines = answer.read().decode().splitlines()

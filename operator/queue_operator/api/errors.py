@@ -47,6 +47,9 @@ STATUS: Final[Mapping[type[QueueError], tuple[int, str]]] = {
 }
 """Status and `external-api.md` code by error; a class not named here counts as its base."""
 
+MAX_DETAILS: Final = 100
+"""Further faults of one body are not told: a small one can hold very many."""
+
 RETRY_AFTER_S: Final = 1
 """What a caller is told to wait when the store or the cluster does not answer."""
 
@@ -106,12 +109,10 @@ def public_field(field: str) -> str:
     return _SUBMISSION_ID.sub(r"\1job_id", field)
 
 
-def details_from(
-    error: ValidationError | RequestValidationError, prefix: str = ""
-) -> list[ErrorDetail]:
+def details_from(error: ValidationError) -> list[ErrorDetail]:
     """Pydantic's findings; the faulty values themselves are not repeated."""
-    errors: Sequence[Mapping[str, Any]] = error.errors()
-    return [_detail(item, prefix) for item in errors]
+    found = error.errors(include_url=False, include_input=False)
+    return [_detail(item) for item in found[:MAX_DETAILS]]
 
 
 _PLAIN: Final = {
@@ -120,10 +121,10 @@ _PLAIN: Final = {
 }
 
 
-def _detail(item: Mapping[str, Any], prefix: str) -> ErrorDetail:
+def _detail(item: Mapping[str, Any]) -> ErrorDetail:
     kind = str(item["type"])
     code, message = _PLAIN.get(kind, (kind.upper(), str(item["msg"])))
-    field = prefix
+    field = ""
     for part in item["loc"]:
         if isinstance(part, int):
             field += f"[{part}]"
@@ -160,7 +161,7 @@ async def _on_bad_parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  (likewise)
     # The first part of a location says "query" or "path"; callers know it by its name.
     found = [{**item, "loc": tuple(item["loc"][1:])} for item in error.errors()]
-    details = [_detail(item, "") for item in found]
+    details = [_detail(item) for item in found]
     return respond(request, 400, INVALID_REQUEST, _summary(details), details)
 
 

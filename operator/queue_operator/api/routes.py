@@ -12,6 +12,7 @@ from queue_operator.api.body import read_json
 from queue_operator.api.cancellation import cancel
 from queue_operator.api.intake import submit, submit_batch
 from queue_operator.api.services import Services, ServicesOf
+from queue_operator.domain.validation import check_tags
 
 router = APIRouter(prefix="/v1")
 
@@ -68,21 +69,7 @@ async def submit_many(
     return _render(await submit_batch(batch, services), 201 if batch.atomic else 200)
 
 
-@router.get(
-    "/jobs/{job_id:path}",
-    operation_id="getJob",
-    summary="Look at a job",
-    response_model=schemas.JobStatus,
-)
-async def get_one(
-    request: Request, services: ServicesOf, job_id: str, query: Annotated[schemas.JobQuery, Query()]
-) -> Response:
-    """Needs the verb `get` on `queuejobs`."""
-    namespace = await services.admit(request, "get", query.namespace)
-    job = await services.queue.get_job(job_id, namespace=namespace)
-    return _render(views.job_status(job, services.now(), include_result=query.include_result), 200)
-
-
+# Ids may hold slashes, so a longer path must come before the one it could be an id of.
 @router.post(
     "/jobs/{job_id:path}/cancel",
     operation_id="cancelJob",
@@ -106,6 +93,21 @@ async def cancel_one(
 
 
 @router.get(
+    "/jobs/{job_id:path}",
+    operation_id="getJob",
+    summary="Look at a job",
+    response_model=schemas.JobStatus,
+)
+async def get_one(
+    request: Request, services: ServicesOf, job_id: str, query: Annotated[schemas.JobQuery, Query()]
+) -> Response:
+    """Needs the verb `get` on `queuejobs`."""
+    namespace = await services.admit(request, "get", query.namespace)
+    job = await services.queue.get_job(job_id, namespace=namespace)
+    return _render(views.job_status(job, services.now(), include_result=query.include_result), 200)
+
+
+@router.get(
     "/stats",
     operation_id="getStats",
     summary="Count the jobs of a namespace",
@@ -116,6 +118,7 @@ async def stats(
 ) -> Response:
     """Needs the verb `list` on `queuejobs`."""
     namespace = await services.admit(request, "list", query.namespace)
+    check_tags("tag", query.tag, services.limits)
     counted = await services.queue.get_job_stats(frozenset(query.tag), namespace=namespace)
     return _render(views.queue_stats(counted), 200)
 

@@ -48,8 +48,10 @@ class BackoffConfig(_Request):
 class JobSubmission(_Request):
     """One job. Exactly one of `payload` and `payload_base64` must be given."""
 
-    job_id: str | None = Field(None, description="The caller's own id; default: a new UUIDv7.")
-    type: str = Field(description="Job type: which handler runs it.")
+    job_id: str | None = Field(
+        None, min_length=1, description="The caller's own id; default: a new UUIDv7."
+    )
+    type: str = Field(min_length=1, description="Job type: which handler runs it.")
     payload: Any = Field(None, description="Any JSON value; handlers get it as JSON.")
     payload_base64: str | None = Field(None, description="Bytes, passed on as they are.")
 
@@ -98,7 +100,7 @@ class JobQuery(NamespaceQuery):
 class StatsQuery(NamespaceQuery):
     """What statistics take."""
 
-    tag: list[str] = Field(
+    tag: list[Annotated[str, Field(min_length=1)]] = Field(
         default_factory=list, description="Count only jobs with all of these tags (`key=value`)."
     )
 
@@ -195,7 +197,6 @@ class JobStatus(_Answer):
     completed_at: datetime | None
     progress: ProgressInfo | None = None
     result: JobResult | None = Field(None, description="Only with include_result.")
-    reason: str = Field(description="Why it ended as it did; empty while it has not.")
     priority: Priority
     tags: dict[str, str]
     correlation_id: str

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from queue_operator.api.errors import (
     details_from,
     details_of,
 )
-from queue_operator.api.schemas import BackoffConfig, BatchSubmission, ErrorDetail, JobSubmission
+from queue_operator.api.schemas import BackoffConfig, ErrorDetail, JobSubmission
 from queue_operator.api.services import Services
 from queue_operator.domain import tags
 from queue_operator.domain.errors import (
@@ -35,6 +37,7 @@ UNRESOLVED_ATTEMPTS: Final = 0
 
 _ESCAPE_GROWTH: Final = 6
 _OPTIONS_BYTES: Final = 64 * 1024
+_WHITESPACE: Final = (b" ", b"\n", b"\t", b"\r")
 
 
 def submission_bytes(payload_bytes: int) -> int:
@@ -42,6 +45,15 @@ def submission_bytes(payload_bytes: int) -> int:
     a six character escape, and the options.
     """
     return payload_bytes * _ESCAPE_GROWTH + _OPTIONS_BYTES
+
+
+def _too_large_to_parse(body: bytes, payload_bytes: int) -> bool:
+    """Whether the payload must be over its limit, told without parsing: a few bytes of JSON
+    can become a large object. Base64 takes four bytes for three.
+    """
+    shorter = sum(body.count(space) for space in _WHITESPACE)
+    shorter += (_ESCAPE_GROWTH - 1) * body.count(b"\\")
+    return len(body) - shorter > payload_bytes * 4 // 3 + _OPTIONS_BYTES
 
 
 def parse(body: bytes, model: type[BaseModel]) -> Any:
@@ -57,9 +69,9 @@ def job_from(body: bytes, namespace: str, services: Services) -> Job:
 
     Raises InvalidBody, InvalidArgument or PayloadTooLarge.
     """
-    limit = submission_bytes(services.limits.payload_bytes)
-    if len(body) > limit:
-        raise PayloadTooLarge("payload", len(body), services.limits.payload_bytes)
+    limit = services.limits.payload_bytes
+    if _too_large_to_parse(body, limit):
+        raise PayloadTooLarge("payload", len(body), limit)
     job = _job(parse(body, JobSubmission), namespace, services)
     check_job(job, services.limits)
     return job
@@ -75,9 +87,9 @@ class Batch:
 
 def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
     """The jobs of a batch. Raises InvalidBody when the batch itself is malformed."""
-    fields = _fields(body)
-    atomic = _atomic(fields)
-    raws = _jobs(fields, services.settings.limits.batch_jobs)
+    envelope = _envelope(body)
+    atomic = _atomic(envelope.atomic)
+    raws = _jobs(envelope.jobs, services.settings.limits.batch_jobs)
     items: list[Job | QueueError] = []
     first_at: dict[str, int] = {}
     for index, raw in enumerate(raws):
@@ -127,36 +139,57 @@ def _fault(field: str, code: str, message: str) -> InvalidBody:
     return InvalidBody([ErrorDetail(field=field, code=code, message=message)])
 
 
-def _fields(body: bytes) -> Mapping[str, msgspec.Raw]:
+_ABSENT: Final = msgspec.Raw(b"")
+_UNKNOWN_FIELD: Final = re.compile(r"unknown field `(.*)`", re.DOTALL)
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of BatchSubmission, unparsed: the jobs are parsed one by one."""
+
+    jobs: msgspec.Raw = _ABSENT
+    atomic: msgspec.Raw = _ABSENT
+
+
+def _envelope(body: bytes) -> _Envelope:
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(body, type=_Envelope)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        unknown = _UNKNOWN_FIELD.search(str(error))
+        if unknown:
+            message = "is not a field of this request"
+            raise _fault(unknown[1], "UNKNOWN_FIELD", message) from None
         raise _fault("", "JSON_INVALID", f"the body is not a JSON object: {error}") from None
-    unknown = sorted(fields.keys() - BatchSubmission.model_fields.keys())
-    if unknown:
-        raise _fault(unknown[0], "UNKNOWN_FIELD", "is not a field of this request")
-    return fields
 
 
-def _atomic(fields: Mapping[str, msgspec.Raw]) -> bool:
-    if "atomic" not in fields:
+def _atomic(raw: msgspec.Raw) -> bool:
+    if raw is _ABSENT:
         return True
     try:
-        return msgspec.json.decode(fields["atomic"], type=bool)
+        return msgspec.json.decode(raw, type=bool)
     except msgspec.MsgspecError:
         raise _fault("atomic", INVALID_REQUEST, "must be true or false") from None
 
 
-def _jobs(fields: Mapping[str, msgspec.Raw], most: int) -> list[msgspec.Raw]:
-    if "jobs" not in fields:
+def _jobs(raw: msgspec.Raw, most: int) -> list[msgspec.Raw]:
+    if raw is _ABSENT:
         raise _fault("jobs", "REQUIRED", "is required")
     try:
-        jobs = msgspec.json.decode(fields["jobs"], type=list[msgspec.Raw])
+        jobs = msgspec.structs.astuple(msgspec.json.decode(raw, type=_array(most)))
     except (msgspec.MsgspecError, RecursionError):
-        raise _fault("jobs", INVALID_REQUEST, "must be a list of submissions") from None
-    if not 1 <= len(jobs) <= most:
-        raise _fault("jobs", INVALID_REQUEST, f"has {len(jobs)} entries; must have 1 to {most}")
-    return jobs
+        raise _fault("jobs", INVALID_REQUEST, f"must be a list of 1 to {most} jobs") from None
+    given = [job for job in jobs if job is not _ABSENT]
+    if not given:
+        raise _fault("jobs", INVALID_REQUEST, f"must be a list of 1 to {most} jobs")
+    return given
+
+
+@functools.cache
+def _array(most: int) -> type[msgspec.Struct]:
+    """A list of at most `most` items, which the parser leaves at the first too many: a
+    plain list would first hold as many as fit into the body.
+    """
+    fields = [(f"item_{index}", msgspec.Raw, _ABSENT) for index in range(most)]
+    return msgspec.defstruct("Jobs", fields, array_like=True, forbid_unknown_fields=True)
 
 
 def _job(given: JobSubmission, namespace: str, services: Services) -> Job:

@@ -58,7 +58,6 @@ def job_status(job: Job, now: datetime, *, include_result: bool) -> schemas.JobS
         scheduled_for=job.eligible_at,
         started_at=job.started_at,
         completed_at=job.finalized_at,
-        reason=job.reason,
         priority=job.priority,
         tags=tags.to_map(job.tags),
         correlation_id=job.correlation_id,

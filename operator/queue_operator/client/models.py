@@ -159,7 +159,6 @@ class JobStatus(_Received):
     completed_at: datetime | None = None
     progress: ProgressInfo | None = None
     result: JobResult | None = None
-    reason: str = ""
     priority: Priority
     tags: dict[str, str] = Field(default_factory=dict)
     correlation_id: str = ""

@@ -1,5 +1,6 @@
 """What kopf is told: one handler, no storage, no finalizer, no write of its own."""
 
+import socket
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -82,7 +83,10 @@ async def watch(
     intake: Intake, credentials: Credentials, namespaces: Collection[str], ready: Any
 ) -> None:
     """Runs kopf until it is cancelled or fails; sets `ready` when it has started."""
+    # Left alone, kopf asks for the name of the user, which a container's need not have.
+    identity: Any = socket.gethostname()
     await kopf.operator(
+        identity=identity,
         registry=registry(intake, credentials),
         settings=kopf_settings(),
         clusterwide=not namespaces,

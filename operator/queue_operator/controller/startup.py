@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -41,8 +41,11 @@ def run_controller(
     kubeconfig: str | None = None,
     context: str | None = None,
     stats: ControllerStats | None = None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> int:
     """The body of the controller's process: runs until SIGTERM or SIGINT, gives an exit code.
+
+    `on_ready` is called once resources are watched.
 
     1 when the API server stays away, the resources are not installed or kopf fails, after
     one line in the log that says what to do. A supervisor should start it again.
@@ -51,7 +54,9 @@ def run_controller(
     logging.getLogger("kopf").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(
-            _guarded(settings, backend_factory, kubeconfig, context, stats or ControllerStats())
+            _guarded(
+                settings, backend_factory, kubeconfig, context, stats or ControllerStats(), on_ready
+            )
         )
 
 
@@ -61,8 +66,10 @@ async def _guarded(
     kubeconfig: str | None,
     context: str | None,
     stats: ControllerStats,
+    on_ready: Callable[[], None],
 ) -> int:
-    stop = asyncio.Event()
+    stop, ready = asyncio.Event(), asyncio.Event()
+    telling = asyncio.create_task(_tell(ready, on_ready))
     try:
         await serve_controller(
             settings,
@@ -71,6 +78,7 @@ async def _guarded(
             kubeconfig=kubeconfig,
             context=context,
             stats=stats,
+            ready=ready,
             take_signals=True,
         )
     except (QueueError, ApiError) as error:
@@ -79,7 +87,14 @@ async def _guarded(
     except Exception:
         logger.exception("the controller ends")
         return EXIT_FAILED
+    finally:
+        telling.cancel()
     return EXIT_OK
+
+
+async def _tell(ready: asyncio.Event, on_ready: Callable[[], None]) -> None:
+    await ready.wait()
+    on_ready()
 
 
 async def serve_controller(

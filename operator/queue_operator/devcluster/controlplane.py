@@ -20,7 +20,7 @@ from queue_operator.devcluster.progress import Progress
 from queue_operator.devcluster.state import StateFolder
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 DAEMONS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 

@@ -21,7 +21,7 @@ from queue_operator.devcluster.state import StateFolder
 
 INIT = "node-init"
 DAEMONS = ("containerd", "kubelet", "kube-proxy", "coredns")
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 # Namespaces of the first process that each daemon enters; `ip netns exec` would
 # mount /sys again and hide the control groups.
 NAMESPACES = ("--mount", "--net", "--pid", "--uts")
@@ -72,7 +72,7 @@ class Node:
             wrapper = processes.spawn(self._folder, INIT, self._unshare())
             identity = processes.child_of(self._folder, wrapper, INIT)
             processes.record(self._folder, INIT, identity)
-            processes.wait_until(ready.exists, f"{INIT}; see {self._folder.logs}/{INIT}.log", 10)
+            processes.wait_until(ready.exists, f"{INIT}; see {self._folder.logs}/{INIT}.log", 60)
         links.ensure_cable(self._plan, self._init_pid())
 
     def _init_pid(self) -> int:

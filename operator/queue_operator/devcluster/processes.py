@@ -103,7 +103,7 @@ def child_of(folder: StateFolder, parent: ProcessIdentity, what: str) -> Process
         found.extend(filter(None, (ProcessIdentity.of(pid) for pid in _children(parent.pid))))
         return bool(found)
 
-    wait_until(look, f"the start of {what}", 10)
+    wait_until(look, f"the start of {what}", 60)
     return found[0]
 
 

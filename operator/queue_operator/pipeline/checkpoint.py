@@ -3,9 +3,13 @@
 Kept there, it goes back in time together with the events when the database does.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Self
+
+import psycopg
 
 from queue_operator.pipeline.errors import PipelineBusy
 from queue_operator.pipeline.source import Connection, Snapshot, Window, statement
@@ -39,11 +43,18 @@ class Checkpoint:
         return replace(self, snapshot=upto)
 
 
-def lock(connection: Connection, name: str) -> None:
-    """Keeps other runs on this lake out until the connection closes. Raises PipelineBusy."""
+@contextmanager
+def locked(connection: Connection, name: str) -> Iterator[None]:
+    """Keeps other runs on this lake out. Raises PipelineBusy at once when there is one."""
     row = connection.execute(statement("lock"), (name,)).fetchone()
     if row is None or not row[0]:
         raise PipelineBusy
+    try:
+        yield
+    finally:
+        # A connection that broke has given its lock back, and its error is on its way.
+        with suppress(psycopg.OperationalError):
+            connection.execute(statement("unlock"), (name,))
 
 
 def open_checkpoint(

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from queue_operator.domain.errors import QueueError
 
-_CAUSED_BY = "Caused by: "
+# How a line of a Java stack trace starts that names an exception.
+_CAUSES = ("Caused by: ", ": ")
 
 
 class PipelineError(QueueError):
@@ -54,8 +55,9 @@ class SparkFailed(PipelineError):
     retryable = True
 
     def __init__(self, report: str) -> None:
-        causes = [line for line in report.splitlines() if line.startswith(_CAUSED_BY)]
-        reason = causes[-1].removeprefix(_CAUSED_BY) if causes else report.partition("\n")[0]
+        lines = report.splitlines() or ["no reason given"]
+        causes = [line for line in lines if line.startswith(_CAUSES)]
+        reason = causes[-1].partition(": ")[2] if causes else lines[0]
         super().__init__(
             f"Spark failed: {reason.strip()}; nothing was counted, and the next run starts from "
             "the same place"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from psycopg.rows import dict_row
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from queue_operator.pipeline import bronze, gold
 from queue_operator.pipeline.checkpoint import (
     Checkpoint,
-    lock,
+    locked,
     open_checkpoint,
     save_checkpoint,
 )
@@ -119,13 +119,13 @@ def _session(spark: SparkSession | None, master: str, clock: _Steps) -> Iterator
 
 def _run(connection: Connection, lake: Lake, spark: SparkSession, clock: _Steps) -> PipelineReport:
     name = lake.identity()
-    lock(connection, name)
-    start, upto = open_checkpoint(connection, name, lake.newest_generation())
-    written = _ingest(connection, lake, spark, start, upto, clock)
-    with clock.step("gold", f"rolling up {len(written.hours)} hours"):
-        rollup_rows = _publish(connection, lake, start.advanced(upto), written)
-    with clock.step("compact", "looking after the lake"):
-        compacted = lake.compact(start.generation)
+    with locked(connection, name):
+        start, upto = open_checkpoint(connection, name, lake.newest_generation())
+        written = _ingest(connection, lake, spark, start, upto, clock)
+        with clock.step("gold", f"rolling up {len(written.hours)} hours"):
+            rollup_rows = _publish(connection, lake, start.advanced(upto), written)
+        with clock.step("compact", "looking after the lake"):
+            compacted = lake.compact(start.generation)
     return PipelineReport(
         generation=start.generation,
         snapshot=str(upto),

@@ -62,8 +62,12 @@ class Dispatcher:
     async def stop(self) -> None:
         """Waits for a claim that is under way; what it brings is handed out or given back."""
         await self._loops.stop()
+        await self.claimed()
+
+    async def claimed(self) -> None:
+        """Waits for the claim that is under way, if one is."""
         if self._claim is not None:
-            await asyncio.gather(self._claim, return_exceptions=True)
+            await asyncio.wait([self._claim])
 
     # Wake-ups
 
@@ -105,7 +109,7 @@ class Dispatcher:
     async def _turn(self) -> None:
         await self._wanted.wait()
         self._wanted.clear()
-        planned = plan(self._streams.in_turn(), self._hungry, self._settings.claim_batch)
+        planned = plan(self._streams.all(), self._hungry, self._settings.claim_batch)
         if planned.put_off:
             self._wanted.set()
         if planned.demands:
@@ -125,11 +129,12 @@ class Dispatcher:
             self.wake(planned.asked)
             raise
         got = self._hand_out(planned, assignments)
-        if full := [f for f, limit in planned.asked.items() if got[f] >= limit]:
-            self.wake(full)
-        elif assignments:
+        full = [f for f, limit in planned.asked.items() if got[f] >= limit]
+        if assignments and not full:
             # A claim can come back short while another replica holds the rows before it.
             self.expect_soon()
+        self._hungry.update(full)
+        self.freed()
 
     def _hand_out(
         self, planned: Round[JobStream], assignments: Sequence[Assignment]
@@ -143,6 +148,7 @@ class Dispatcher:
             got.update(stream.filter_for(job.type) for job in jobs)
             if stream.accepting:
                 stream.push(jobs)
+                self._streams.served(stream)
             else:
                 self._completer.release(
                     [undelivered(job.job_id, job.namespace, job.token) for job in jobs]

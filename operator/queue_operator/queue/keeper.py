@@ -88,7 +88,7 @@ class Keeper:
         for stream in self._streams.all():
             if not stream.renewed_by_queue:
                 stream.forget_silence(self._lease_ttl_s)
-                doubts += [(stream, key) for key in stream.doubtful(self._lease_ttl_s)]
+                doubts += [(stream, key) for key in stream.doubtful(self._lease_ttl_s / 2)]
         await asyncio.gather(*(self._compare(*doubt) for doubt in doubts[:DOUBTS_PER_TURN]))
         self._dispatcher.freed()
 

@@ -27,7 +27,8 @@ class StreamRegistry:
         self._parked: dict[str, tuple[float, Parked]] = {}
         self._orders = itertools.count(1)
         self._last_order = 0
-        self._turn = 0
+        # Those that were given jobs last come last.
+        self._order: dict[JobStream, None] = {}
 
     def next_order(self) -> int:
         self._last_order = next(self._orders)
@@ -40,6 +41,7 @@ class StreamRegistry:
 
     def add(self, stream: JobStream) -> None:
         self._streams.setdefault(stream.spec.assignee_id, []).append(stream)
+        self._order[stream] = None
         self._filters.update(group.filter for group in stream.groups)
 
     def remove(self, stream: JobStream) -> None:
@@ -47,6 +49,7 @@ class StreamRegistry:
         siblings = self._streams.get(stream.spec.assignee_id, [])
         if stream in siblings:
             siblings.remove(stream)
+            del self._order[stream]
             self._filters.subtract(group.filter for group in stream.groups)
             self._filters += Counter()
         if not siblings:
@@ -70,13 +73,14 @@ class StreamRegistry:
         return gone
 
     def all(self) -> list[JobStream]:
-        return [stream for siblings in self._streams.values() for stream in siblings]
+        """Those that have waited longest for a job come first."""
+        return list(self._order)
 
-    def in_turn(self) -> list[JobStream]:
-        """All streams, each time starting with another one."""
-        streams = self.all()
-        self._turn = (self._turn + 1) % max(len(streams), 1)
-        return streams[self._turn :] + streams[: self._turn]
+    def served(self, stream: JobStream) -> None:
+        """The stream was given jobs: others come first now."""
+        if stream in self._order:
+            del self._order[stream]
+            self._order[stream] = None
 
     def of(self, assignee_id: str) -> list[JobStream]:
         return list(self._streams.get(assignee_id, ()))

@@ -84,6 +84,7 @@ class QueueService:
             clock=clock,
             next_order=self._streams.next_order,
             freed=self.dispatcher.freed,
+            claimed=self.dispatcher.claimed,
             closed=self._streams.remove,
             ended=self._close_row,
         )

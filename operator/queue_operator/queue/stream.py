@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamParts:
     """What streams share. `freed` is called when slots came back; `closed` when a stream ends,
-    `ended` once its undelivered jobs are back in the store.
+    `ended` once its undelivered jobs are back in the store. `claimed` waits for the claim
+    under way.
     """
 
     completer: Completer
@@ -34,6 +35,7 @@ class StreamParts:
     clock: Clock
     next_order: Callable[[], int]
     freed: Callable[[], None]
+    claimed: Callable[[], Awaitable[None]]
     closed: Callable[["JobStream"], None]
     ended: Callable[["JobStream"], Awaitable[None]]
 
@@ -187,6 +189,8 @@ class JobStream:
         await asyncio.shield(self._closing)
 
     async def _end(self) -> None:
+        # A claim for this stream may be under way; what it brings is given back before this.
+        await self._parts.claimed()
         waiting = [*self._handed.values(), *self._buffer.values()]
         self._handed.clear()
         self._buffer.clear()
@@ -271,9 +275,9 @@ class JobStream:
         if self._parts.clock.monotonic() - self._heard_s > lease_ttl_s:
             self.slots.report(())
 
-    def doubtful(self, lease_ttl_s: float) -> list[JobKey]:
-        """Delivered jobs that the worker has not named for a TTL."""
-        known_until_s = self._parts.clock.monotonic() - lease_ttl_s
+    def doubtful(self, silent_for_s: float) -> list[JobKey]:
+        """Delivered jobs that the worker does not name, though it had time to."""
+        known_until_s = self._parts.clock.monotonic() - silent_for_s
         return [
             key
             for key, slot in self.slots.items()

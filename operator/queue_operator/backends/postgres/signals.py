@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -122,7 +122,7 @@ class Listener:
         self._pool = pool
         self._rng = rng
 
-    async def listen(self) -> AsyncIterator[frozenset[Topic]]:
+    async def listen(self) -> AsyncGenerator[frozenset[Topic], None]:
         """Yields all topics first, since nobody knows what was missed before, and again
         after a connection was lost; else those announced since the last yield.
         """
