@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Final
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -16,16 +18,10 @@ from queue_operator.pipeline.jobs import PipelineReport, Say, latest_rollup, run
 from queue_operator.pipeline.session import prefetch_jars
 from queue_operator.settings import Settings
 
-_DURATIONS: Final = (
-    "queue_latency_p50_us",
-    "queue_latency_p90_us",
-    "queue_latency_p99_us",
-    "queue_latency_max_us",
-    "execution_p50_us",
-    "execution_p90_us",
-    "execution_p99_us",
-    "execution_max_us",
-)
+# A row has one of the two: claims were waited for, outcomes ended an execution.
+_MEASURES: Final = {"wait": "queue_latency", "run": "execution"}
+_FIGURES: Final = ("p50", "p90", "p99", "max")
+_PIPE_WIDTH: Final = 160
 _US_PER_MS: Final = 1_000
 _US_PER_S: Final = 1_000_000
 
@@ -99,14 +95,15 @@ def _plain(value: object) -> str:
 
 
 def _print_rollup(rollup: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="Jobs by hour (UTC)")
+    table = Table(title="Jobs by hour (UTC)", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("hour", "namespace", "type", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("jobs", "per s", "wait p50", "p90", "p99", "max", "run p50", "p90", "p99", "max"):
+        table.add_column(name, overflow="fold")
+    for name in ("jobs", "per s", "of", *_FIGURES):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rollup:
         table.add_row(*_cells(row))
-    Console().print(table)
+    # A pipe has no width to fit into.
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -117,13 +114,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["state"],
         str(row["transitions"]),
         f"{row['rate_per_s']:.3g}",
-        *(_duration(row[name]) for name in _DURATIONS),
+        *_measured(row),
     ]
 
 
-def _duration(value_us: int | None) -> str:
-    if value_us is None:
-        return ""
+def _measured(row: dict[str, Any]) -> list[str]:
+    for name, prefix in _MEASURES.items():
+        if row[f"{prefix}_max_us"] is not None:
+            return [name, *(_duration(row[f"{prefix}_{figure}_us"]) for figure in _FIGURES)]
+    return []
+
+
+def _duration(value_us: int) -> str:
     if value_us < _US_PER_S:
         return f"{value_us / _US_PER_MS:.1f} ms"
     return f"{value_us / _US_PER_S:,.2f} s"
