@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_operator.domain.errors import QueueError
+from queue_operator.pipeline.classes import prefetch_classes
 from queue_operator.pipeline.jobs import PipelineReport, Say, latest_rollup, run_pipeline
 from queue_operator.pipeline.session import prefetch_jars
 from queue_operator.settings import Settings
@@ -58,9 +59,13 @@ def run(dsn: str | None, lake: str, master: str, output: str, rows: int) -> None
 
 @pipeline.command()
 def jars() -> None:
-    """Fetch the JDBC driver into the cache, so that later runs need no network."""
+    """Fetch the JDBC driver and keep Spark's classes ready.
+
+    Later runs then need no network and start in about half the time.
+    """
     try:
         click.echo(prefetch_jars())
+        click.echo(prefetch_classes())
     except QueueError as error:
         raise click.ClickException(str(error)) from error
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from queue_operator.domain.errors import InvalidTransition, StaleLease
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, delay_s, failure_event
 from queue_operator.domain.states import (
@@ -31,6 +31,7 @@ FENCED: Final = frozenset(
 _RECORDED_AS: Final[dict[Event, frozenset[Event]]] = {
     Event.COMPLETE: frozenset({Event.COMPLETE}),
     Event.FAIL: frozenset({Event.FAIL, Event.EXHAUST, Event.STOP_WITH_RETRY}),
+    Event.EXHAUST: frozenset({Event.EXHAUST, Event.STOP_WITH_RETRY}),
     Event.HAND_BACK: frozenset({Event.HAND_BACK, Event.STOP}),
     Event.RELEASE: frozenset({Event.RELEASE, Event.STOP}),
 }
@@ -84,9 +85,11 @@ class Move:
 def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move | None:
     """The move that `outcome` makes, or None when it is a repeat of one already stored.
 
-    Raises StaleLease when somebody claimed since, InvalidTransition when the state does not
-    allow the event; in this order, after the repeat.
+    Raises InvalidArgument for a claim, StaleLease when somebody claimed since,
+    InvalidTransition when the state does not allow the event; in this order, after the repeat.
     """
+    if outcome.event is Event.CLAIM:
+        raise InvalidArgument("event", "a claim gives a token, so it cannot be an outcome")
     if _is_repeat(current, outcome):
         return None
     if outcome.event in FENCED and outcome.token not in (None, current.token):
@@ -125,8 +128,9 @@ def _applied_event(current: Current, outcome: Outcome) -> Event:
     event = outcome.event
     if outcome.worker_plane and current.state is JobState.CANCELLING:
         return WHILE_CANCELLING.get(event, event)
-    if event is Event.FAIL and outcome.error is not None:
-        return failure_event(outcome.error, current.attempt, current.max_attempts)
+    if event is Event.FAIL:
+        error = outcome.error or ErrorInfo("")
+        return failure_event(error, current.attempt, current.max_attempts)
     return event
 
 

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -18,15 +20,18 @@ LOOPBACK: Final = "127.0.0.1"
 FETCH_LIMIT_S: Final = 300
 
 
-def build_session(master: str = "local[2]") -> SparkSession:
+def build_session(
+    master: str = "local[2]", java_options: Sequence[str] | None = None
+) -> SparkSession:
     """A session with the JDBC driver on its class path, in UTC.
 
-    Raises JavaMissing, and DriverMissing when the driver is neither cached nor to be had.
+    `java_options` replace the use of the class archive. Raises JavaMissing, and
+    DriverMissing when the driver is neither cached nor to be had.
     """
     java_program()
     driver = prefetch_jars()
     # Settings of a `local` session only: elsewhere they belong to the cluster.
-    settings = _local_settings() if master.startswith("local") else {}
+    settings = _local_settings(java_options) if master.startswith("local") else {}
     builder = SparkSession.Builder().master(master).appName("queue-operator-pipeline")
     for key, value in {**_settings(driver), **settings}.items():
         builder = builder.config(key, value)
@@ -101,21 +106,35 @@ def _settings(driver: Path) -> dict[str, str]:
     }
 
 
-def _java_options() -> list[str]:
+def class_archive() -> Path:
+    """Where the classes that a run loads are kept ready for this Spark and this Java.
+
+    Java ignores an archive that is missing or not of its own making.
+    """
+    java = java_program().resolve()
+    made_for = f"{java} {java.stat().st_mtime_ns} {_driver_jar()}"
+    digest = sha256(made_for.encode()).hexdigest()[:16]
+    return ivy_dir().parent / f"spark-{pyspark.__version__}-{digest}.jsa"
+
+
+def _java_options(more: Sequence[str] | None) -> str:
     log = Path(str(files(__package__) / "log4j2.properties")).as_uri()
+    if more is None:
+        more = [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:cds=off", "-Xshare:auto"]
     # Most of a run's time goes into loading classes and compiling them: the quick compiler
-    # and the small collector save a quarter of it on two cores.
-    return [f"-Dlog4j2.configurationFile={log}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    # and the small collector save a quarter of it on two cores, the archive another third.
+    quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return " ".join([f"-Dlog4j2.configurationFile={log}", *quick, *more])
 
 
-def _local_settings() -> dict[str, str]:
+def _local_settings(java_options: Sequence[str] | None) -> dict[str, str]:
     # Without this Spark binds whatever address the host name resolves to.
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": " ".join(_java_options()),
+        "spark.driver.extraJavaOptions": _java_options(java_options),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "4",
     }

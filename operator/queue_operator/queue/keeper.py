@@ -21,6 +21,8 @@ from queue_operator.queue.stream import JobStream
 
 logger = logging.getLogger(__name__)
 
+STALLED_TTLS: Final = 6
+"""How many TTLs a connected worker may take to read an assignment."""
 DOUBTS_PER_TURN: Final = 64
 """Slots compared with the store one by one in a turn; more than a few are an anomaly."""
 
@@ -75,6 +77,9 @@ class Keeper:
 
     async def renew(self) -> None:
         """Jobs of library streams, and of all streams those their worker has not seen yet."""
+        for stream in self._streams.all():
+            if not stream.renewed_by_queue:
+                stream.release_stalled(STALLED_TTLS * self._lease_ttl_s)
         asked = [(stream, held) for stream in self._streams.all() for held in stream.to_renew()]
         answers = await self._leases.submit([held for _, held in asked])
         for (stream, _), answer in zip(asked, answers, strict=True):

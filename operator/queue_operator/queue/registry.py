@@ -121,4 +121,6 @@ class StreamRegistry:
     def cancel(self, requests: Iterable[CancelRequest]) -> None:
         for request in requests:
             for stream in self.of(request.assignee_id):
-                stream.cancel(request)
+                # Another namespace's worker must not learn the token, whatever id it took.
+                if stream.spec.namespace == request.namespace:
+                    stream.cancel(request)

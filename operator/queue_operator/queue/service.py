@@ -1,7 +1,6 @@
 """The queue: streams, capacity and wake-ups on top of any backend."""
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -28,8 +27,6 @@ from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import SessionRows
 from queue_operator.queue.stream import JobStream, StreamParts
 from queue_operator.settings import LimitSettings, QueueSettings
-
-logger = logging.getLogger(__name__)
 
 _ID_LIMIT = LimitSettings().id_characters
 
@@ -180,13 +177,6 @@ class QueueService:
         # registration.
         await self._end_older(spec)
         self._register(stream)
-        try:
-            await self.notifier.fetch_cancels()
-        except Unavailable:
-            logger.debug("cancels for %s come with its heartbeats", spec.assignee_id)
-        except BaseException:
-            await stream.close()
-            raise
         return stream
 
     async def _end_older(self, spec: StreamSpec) -> None:

@@ -54,6 +54,7 @@ class JobStream:
         self.defaults = defaults_of(spec)
         self._filters = {group.limited: group.filter for group in self.groups if group.limited}
         self.draining = False
+        self.stalled = False
         self.end_reason: EndReason | None = None
         self.adopted: tuple[LeaseAnswer, ...] = ()
         self._buffer: dict[str, Assignment] = {}
@@ -71,7 +72,7 @@ class JobStream:
 
     @property
     def accepting(self) -> bool:
-        return not self.draining and self.end_reason is None
+        return not (self.draining or self.stalled) and self.end_reason is None
 
     def usage(self) -> StreamUsage:
         return StreamUsage(
@@ -93,12 +94,14 @@ class JobStream:
 
     def _take_push(self) -> Push:
         push = Push(assignments=tuple(self._buffer.values()), cancels=tuple(self._cancels.values()))
+        self.stalled = False
         self._handed.update(self._buffer)
         self._buffer.clear()
         self._cancels.clear()
         return push
 
     def delivered(self, push: Push) -> None:
+        self.stalled = False
         for assignment in push.assignments:
             self._handed.pop(assignment.token, None)
 
@@ -258,6 +261,28 @@ class JobStream:
             ]
         waiting = (*self._buffer.values(), *self._handed.values())
         return [Held(job.job_id, job.token, job.namespace) for job in waiting]
+
+    def release_stalled(self, after_s: float) -> None:
+        """A worker that lives but does not read must not keep jobs it will never see."""
+        limit_s = self._parts.clock.monotonic() - after_s
+        stuck = [
+            job
+            for job in (*self._handed.values(), *self._buffer.values())
+            if (slot := self.slots.get((job.namespace, job.job_id))) and slot.since_s < limit_s
+        ]
+        if not stuck:
+            return
+        self.stalled = True
+        for job in stuck:
+            self._handed.pop(job.token, None)
+            self._buffer.pop(job.token, None)
+        self._release(stuck)
+        logger.warning(
+            "worker %s has not read for %g s: %d jobs go to others",
+            self._spec.worker_name,
+            after_s,
+            len(stuck),
+        )
 
     def renewed(self, answer: LeaseAnswer) -> None:
         """The answer about a job of `to_renew`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -17,6 +18,7 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
 _DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CONTEXT_ENTRIES: Final = 64
 _CONTEXT_BYTES: Final = 1024
 
@@ -104,9 +106,8 @@ def assignment_to_wire(assignment: Assignment) -> pb.Assignment:
 
 
 def _timestamp(assignment: Assignment) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(assignment.created_at)
-    return stamp
+    since = assignment.created_at - _EPOCH
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 # Outcomes

@@ -159,7 +159,7 @@ async def test_failed_announcement_is_sent_when_the_store_works_again(
         assert Topic.READY in await heard(topics)
     await announcer.aclose()
     assert await version(ask, Topic.READY) == before + 1
-    warnings = [r for r in caplog.records if r.message.startswith("announcing ['ready'] failed")]
+    warnings = [r for r in caplog.records if r.message.startswith("announcing ready failed")]
     assert len(warnings) == 1
 
 

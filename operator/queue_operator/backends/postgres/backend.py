@@ -17,6 +17,7 @@ from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.reading import Reader
+from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
@@ -57,6 +58,8 @@ from queue_operator.domain.validation import (
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
+_REASON_CHARACTERS: Final = 1024
+_MESSAGE_CHARACTERS: Final = 8192
 
 
 class PostgresBackend:
@@ -79,7 +82,7 @@ class PostgresBackend:
         self._listener = Listener(dsn, pool)
         self._submission = Submission(pool, self._lanes, marks)
         self._claims = Claims(pool, self._lanes, marks)
-        self._settling = Settling(pool, self._lanes, rng, limits.result_bytes)
+        self._settling = Settling(pool, self._lanes, marks, rng, limits.result_bytes)
         self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
@@ -160,7 +163,7 @@ class PostgresBackend:
         demand = Demand(
             assignee_id=assignee_id, limit=limit, namespace=namespace, tags=frozenset(tags)
         )
-        claimed = await self._claims.claim([demand], lease_ttl_s, {})
+        claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         self._announcer.announce(Topic.MIRROR)
         namespace_id = await self._lanes.namespace_id(namespace)
         if not claimed or namespace_id is None:
@@ -211,8 +214,7 @@ class PostgresBackend:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> Freed:
-        if not error_msg:
-            raise InvalidArgument("error_msg", "must not be empty")
+        check_text("error_msg", error_msg[:_MESSAGE_CHARACTERS], _MESSAGE_CHARACTERS)
         return await self._settle_one(job_id, namespace, token, Event.FAIL, message=error_msg)
 
     async def stop_job(
@@ -263,6 +265,10 @@ class PostgresBackend:
         message: str | None = None,
     ) -> Freed:
         check_text("job_id", job_id, self._limits.id_characters)
+        if message is not None:
+            # A long message is no reason to leave a job running: it is cut.
+            message = message[:_MESSAGE_CHARACTERS]
+            check_text("error_msg", message, _MESSAGE_CHARACTERS, required=False)
         outcome = Outcome(
             job_id,
             event,
@@ -288,6 +294,7 @@ class PostgresBackend:
         reason: str = "",
     ) -> Cancelled:
         self._check_selection(tags, job_ids)
+        check_text("reason", reason, _REASON_CHARACTERS, required=False)
         cancelled = await self._selection.cancel(namespace, tags, job_ids, force, reason)
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
@@ -310,7 +317,7 @@ class PostgresBackend:
         parameters = {
             "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
             "ids": [held.job_id for held in received],
-            "tokens": [held.token for held in received],
+            "tokens": [storable_token(held.token) for held in received],
         }
         async with borrowed(self._pool) as connection:
             await connection.execute(_CONFIRM, parameters)

@@ -1,6 +1,7 @@
 """Claims: one statement for all streams that ask for the same."""
 
 import json
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,16 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
 _CLAIM: Final = load(__package__, "claim")
-_START: Final = datetime(1, 1, 1, tzinfo=UTC)
+_START: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
+# Up to this many lanes, every lane is looked at as deep as the claim is long.
+_FEW_LANES: Final = 4
+_LEAST_PER_LANE: Final = 8
 _FULL_SCAN_S: Final = 1.0
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
+
+
+Place = tuple[datetime, int]
+"""A place in a lane's order: order time and job number."""
 
 
 class Marks:
@@ -31,10 +39,10 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        self._by_lane: dict[int, datetime] = {}
+        self._by_lane: dict[int, Place] = {}
         self._full_scan_at: dict[frozenset[int], float] = {}
 
-    def of(self, lanes: Sequence[Lane]) -> list[datetime]:
+    def of(self, lanes: Sequence[Lane]) -> list[Place]:
         return [self._by_lane.get(lane.id, _START) for lane in lanes]
 
     def full_scan_is_due(self, lanes: Sequence[Lane]) -> bool:
@@ -44,8 +52,8 @@ class Marks:
             self._full_scan_at[key] = time.monotonic()
         return due
 
-    def advance(self, lane_id: int, order_time: datetime) -> None:
-        self._by_lane[lane_id] = max(self._by_lane.get(lane_id, _START), order_time)
+    def advance(self, lane_id: int, place: Place) -> None:
+        self._by_lane[lane_id] = max(self._by_lane.get(lane_id, _START), place)
 
     def forget(self, lane_ids: Sequence[int]) -> None:
         """Jobs were added that may lie before the mark."""
@@ -73,13 +81,16 @@ class Claims:
         demands: Sequence[Demand],
         lease_ttl_s: float | None,
         defaults: Mapping[str, TypeDefaults],
+        *,
+        thorough: bool = False,
     ) -> list[Assignment]:
+        """With `thorough`, a claim that comes back short always looks from the start again."""
         groups: dict[_Filter, list[Demand]] = defaultdict(list)
         for demand in demands:
             groups[_Filter(demand.namespace, demand.tags, demand.types)].append(demand)
         assignments: list[Assignment] = []
         for group in groups.values():
-            assignments += await self._claim_group(group, lease_ttl_s, defaults)
+            assignments += await self._claim_group(group, lease_ttl_s, defaults, thorough)
         return assignments
 
     async def _claim_group(
@@ -87,20 +98,24 @@ class Claims:
         group: list[Demand],
         lease_ttl_s: float | None,
         defaults: Mapping[str, TypeDefaults],
+        thorough: bool,
     ) -> list[Assignment]:
         lanes = await self._lanes.matching(group[0])
         slots = list(_round_robin(group))
         if not lanes or not slots:
             return []
         full = self._marks.full_scan_is_due(lanes)
-        found = await self._take(lanes, slots, lease_ttl_s, defaults, from_start=full)
-        if len(found) < len(slots) and not full:
+        found = await self._fill(lanes, slots, lease_ttl_s, defaults, from_start=full)
+        if (
+            len(found) < len(slots)
+            and not full
+            and (thorough or self._marks.full_scan_is_due(lanes))
+        ):
             rest = slots[len(found) :]
-            if self._marks.full_scan_is_due(lanes):
-                found += await self._take(lanes, rest, lease_ttl_s, defaults, from_start=True)
+            found += await self._fill(lanes, rest, lease_ttl_s, defaults, from_start=True)
         return found
 
-    async def _take(
+    async def _fill(
         self,
         lanes: Sequence[Lane],
         slots: Sequence[Demand],
@@ -109,15 +124,47 @@ class Claims:
         *,
         from_start: bool,
     ) -> list[Assignment]:
+        """Looks deeper into many lanes, step by step, until the slots are full."""
+        per_lane = _first_depth(len(lanes), len(slots))
+        found: list[Assignment] = []
+        while len(found) < len(slots):
+            rest = slots[len(found) :]
+            new = await self._take(
+                lanes, rest, lease_ttl_s, defaults, per_lane, from_start=from_start
+            )
+            found += new
+            # Fewer than the depth: no lane was cut off, so there is no more.
+            if len(new) < per_lane or per_lane >= len(rest):
+                break
+            per_lane, from_start = per_lane * 2, False
+        return found
+
+    async def _take(
+        self,
+        lanes: Sequence[Lane],
+        slots: Sequence[Demand],
+        lease_ttl_s: float | None,
+        defaults: Mapping[str, TypeDefaults],
+        per_lane: int,
+        *,
+        from_start: bool,
+    ) -> list[Assignment]:
         marks = [_START] * len(lanes) if from_start else self._marks.of(lanes)
         parameters = _parameters(lanes, marks, slots, lease_ttl_s, defaults)
+        parameters["per_lane"] = min(per_lane, len(slots))
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_CLAIM, parameters, binary=True)
             rows = await cursor.fetchall()
         by_id = {lane.id: lane for lane in lanes}
         for row in rows:
-            self._marks.advance(row[1], row[2])
+            self._marks.advance(row[1], (row[2], row[0]))
         return [_assignment(row, by_id[row[1]]) for row in rows]
+
+
+def _first_depth(lanes: int, slots: int) -> int:
+    if lanes <= _FEW_LANES:
+        return slots
+    return min(max(_LEAST_PER_LANE, _FEW_LANES * slots // lanes), slots)
 
 
 def _round_robin(demands: Sequence[Demand]) -> Iterator[Demand]:
@@ -130,7 +177,7 @@ def _round_robin(demands: Sequence[Demand]) -> Iterator[Demand]:
 
 def _parameters(
     lanes: Sequence[Lane],
-    marks: Sequence[datetime],
+    marks: Sequence[Place],
     slots: Sequence[Demand],
     lease_ttl_s: float | None,
     defaults: Mapping[str, TypeDefaults],
@@ -140,16 +187,17 @@ def _parameters(
     number = {stream: n for n, stream in enumerate(streams, start=1)}
     return {
         "lanes": [lane.id for lane in lanes],
-        "marks": list(marks),
+        "marks": [at for at, _ in marks],
+        "mark_numbers": [number for _, number in marks],
         "default_attempts": [d.max_attempts for d in of_type],
         "default_timeouts": [d.timeout_s for d in of_type],
-        "per_lane": len(slots),
         "slots": len(slots),
         "slot_of": [number[slot] for slot in slots],
         "assignees": [stream.assignee_id for stream in streams],
         "workers": [stream.worker_name for stream in streams],
         "hosts": [stream.host for stream in streams],
         "ttl_s": lease_ttl_s,
+        "seed": secrets.token_hex(16),
         "system_attempts": DEFAULT_MAX_ATTEMPTS,
         "system_backoff": _SYSTEM_BACKOFF,
     }

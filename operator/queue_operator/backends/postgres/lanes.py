@@ -21,6 +21,9 @@ _OVERLAP: Final = 100
 _FULL_REFRESH_S: Final = 5.0
 
 
+_Wanted = tuple[str, frozenset[str], frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class LaneKey:
     namespace: str
@@ -42,6 +45,7 @@ class Lanes:
         self._pool = pool
         self._by_key: dict[LaneKey, Lane] = {}
         self._namespaces: dict[str, int] = {}
+        self._matching: dict[_Wanted, list[Lane]] = {}
         self._highest = 0
         self._refreshed_at = -_FULL_REFRESH_S
 
@@ -62,7 +66,11 @@ class Lanes:
     async def matching(self, demand: Demand) -> list[Lane]:
         """Lanes whose jobs satisfy the demand."""
         await self.refresh()
-        return [lane for lane in self._by_key.values() if _matches(demand, lane.key)]
+        wanted = (demand.namespace, demand.types, demand.tags)
+        if wanted not in self._matching:
+            lanes = [lane for lane in self._by_key.values() if _matches(demand, lane.key)]
+            self._matching[wanted] = lanes
+        return self._matching[wanted]
 
     async def refresh(self) -> None:
         """Learns lanes that other processes made."""
@@ -72,7 +80,9 @@ class Lanes:
             cursor = await connection.execute(_LIST, {"after": after})
             for lane_id, namespace, type_, priority, tags in await cursor.fetchall():
                 key = LaneKey(namespace, type_, priority, frozenset(tags))
-                self._by_key.setdefault(key, Lane(lane_id, key))
+                if key not in self._by_key:
+                    self._by_key[key] = Lane(lane_id, key)
+                    self._matching.clear()
                 self._highest = max(self._highest, lane_id)
         if full:
             self._refreshed_at = time.monotonic()

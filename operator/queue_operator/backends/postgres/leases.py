@@ -12,7 +12,12 @@ from psycopg.rows import TupleRow
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, carry_out, lock_rows
+from queue_operator.backends.postgres.rows import (
+    LockedRow,
+    carry_out,
+    lock_rows,
+    storable_token,
+)
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
@@ -51,7 +56,7 @@ class Leases:
         parameters = {
             "namespaces": namespaces,
             "ids": [h.job_id for h in held],
-            "tokens": [h.token for h in held],
+            "tokens": [storable_token(h.token) for h in held],
             "ttl_s": ttl_s,
         }
         answers: dict[int, LeaseAnswer] = {}
@@ -83,7 +88,7 @@ class Leases:
             }
             cursor = await connection.execute(_FIND, parameters)
             found = {number: (token, why) for number, token, why in await cursor.fetchall()}
-            rows = await lock_rows(connection, {n: token for n, (token, _) in found.items()})
+            rows = await lock_rows(connection, dict.fromkeys(found))
             decided = [
                 (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
             ]
@@ -103,9 +108,9 @@ class Leases:
             cursor = await connection.execute(
                 _LEASED, {"assignee_id": assignee_id, "namespace_id": namespace_id}
             )
-            tokens = {number: token for number, token in await cursor.fetchall()}
+            numbers = [number for (number,) in await cursor.fetchall()]
             decided = []
-            for row in (await lock_rows(connection, tokens)).values():
+            for row in (await lock_rows(connection, dict.fromkeys(numbers))).values():
                 move = self._lose(row)
                 if move is not None:
                     decided.append((row, move))
@@ -174,13 +179,13 @@ class Leases:
 
     async def _exhaust_lost(self, connection: AsyncConnection[TupleRow], limit: int) -> None:
         cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
-        tokens = {number: token for number, token in await cursor.fetchall()}
-        if not tokens:
+        numbers = [number for (number,) in await cursor.fetchall()]
+        if not numbers:
             return
         error = ErrorInfo(
             "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
         )
-        rows = await lock_rows(connection, tokens)
+        rows = await lock_rows(connection, dict.fromkeys(numbers))
         decided = [
             (row, self._decide(row, row.current.token or "", Event.EXHAUST, error))
             for row in rows.values()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow, dict_row
@@ -21,6 +22,8 @@ _TO_READY: Final = load(__package__, "move_to_ready")
 _TO_CANCELLING: Final = load(__package__, "move_to_cancelling")
 _LATE_COMPLETE: Final = load(__package__, "move_late_complete")
 _LOCK_ATTEMPTS: Final = 5
+_VOIDS_TOKEN: Final = RETURNS_ATTEMPT | {Event.RETRY_NOW}
+_NO_TOKEN: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class LockedRow:
 
 
 async def lock_rows(
-    connection: AsyncConnection[TupleRow], tokens: Mapping[int, str | None]
+    connection: AsyncConnection[TupleRow], tokens: Mapping[int, UUID | None]
 ) -> dict[int, LockedRow]:
     """Locks jobs by number; `tokens` are those of the outcomes to come.
 
@@ -88,12 +91,14 @@ async def carry_out(connection: AsyncConnection[TupleRow], decided: Decided) -> 
     ending = [(row, move) for row, move in decided if move.ends and not _is_late(move)]
     waiting = [(row, move) for row, move in decided if move.waits]
     late = [(row, move) for row, move in decided if _is_late(move)]
+    stopping = [row for row, move in decided if move.after is JobState.CANCELLING]
     if ending:
         await connection.execute(_TO_FINAL, _ending_parameters(ending))
     if waiting:
         await connection.execute(_TO_READY, _waiting_parameters(waiting))
     if late:
         await connection.execute(_LATE_COMPLETE, _late_parameters(late))
+    await ask_to_stop(connection, stopping, force=False, reason="")
 
 
 async def ask_to_stop(
@@ -128,7 +133,9 @@ def _waiting_parameters(decided: Decided) -> dict[str, Any]:
         "bonuses": [PRIORITY_BONUS[row.priority].total_seconds() for row, _ in decided],
         "failures": [int(move.counts_failure) for _, move in decided],
         "returned": [int(move.returns_attempt) for _, move in decided],
-        "clears": [move.event in RETURNS_ATTEMPT for _, move in decided],
+        "clears": [move.event in _VOIDS_TOKEN for _, move in decided],
+        "records": [move.event in FENCED for _, move in decided],
+        "extra": [int(move.event is Event.RETRY_NOW) for _, move in decided],
     }
 
 
@@ -148,6 +155,14 @@ def _late_parameters(decided: Decided) -> dict[str, Any]:
         "results": [move.result for _, move in decided],
         "content_types": [move.result_content_type for _, move in decided],
     }
+
+
+def storable_token(token: str | None) -> UUID | None:
+    """`token`, or one that no job ever has if it cannot be a token at all."""
+    try:
+        return None if token is None else UUID(token)
+    except ValueError:
+        return _NO_TOKEN
 
 
 def dump_error(error: ErrorInfo | None) -> str | None:

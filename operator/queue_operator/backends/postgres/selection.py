@@ -46,7 +46,8 @@ class Selection:
         async with transaction(self._pool) as connection:
             ids = await self._select(connection, namespace, tags, job_ids)
             cancelled = await self._cancel(connection, ids, force, reason)
-        missing = [job_id for job_id in job_ids if job_id not in set(ids.values())]
+        known = set(ids.values())
+        missing = [job_id for job_id in job_ids if job_id not in known]
         return Cancelled(
             cancelled.cancelled_job_ids,
             (*cancelled.unknown_job_ids, *dict.fromkeys(missing)),

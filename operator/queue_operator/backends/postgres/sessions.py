@@ -46,13 +46,14 @@ class SessionStore:
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         """Sessions that are not stored are left out; of two with one id the last counts."""
-        newest = {session.session_id: session for session in sessions}
-        if not newest:
+        by_id = {session.session_id: session for session in sessions}
+        if not by_id:
             return
+        newest = [by_id[session_id] for session_id in sorted(by_id)]
         parameters = {
-            "session_ids": list(newest),
-            "busy": [session.busy for session in newest.values()],
-            "draining": [session.draining for session in newest.values()],
+            "session_ids": [session.session_id for session in newest],
+            "busy": [session.busy for session in newest],
+            "draining": [session.draining for session in newest],
         }
         async with borrowed(self._pool) as connection:
             row = await (await connection.execute(_TOUCH, parameters)).fetchone()

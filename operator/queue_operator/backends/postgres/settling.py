@@ -8,11 +8,17 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, carry_out, lock_rows
+from queue_operator.backends.postgres.rows import (
+    LockedRow,
+    carry_out,
+    lock_rows,
+    storable_token,
+)
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import JobNotFound, QueueError, Unavailable
+from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueError
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import RESULT_NOT_STORABLE, Move, decide
@@ -25,10 +31,16 @@ class Settling:
     """Applies outcomes. `rng` jitters backoffs; results over `result_bytes` end their job."""
 
     def __init__(
-        self, pool: Pool, lanes: Lanes, rng: Callable[[], float], result_bytes: int
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        marks: Marks,
+        rng: Callable[[], float],
+        result_bytes: int,
     ) -> None:
         self._pool = pool
         self._lanes = lanes
+        self._marks = marks
         self._rng = rng
         self._result_bytes = result_bytes
 
@@ -61,7 +73,7 @@ class Settling:
         except psycopg.DataError as refused:
             if len(batch) == 1:
                 [(n, outcome)] = batch.items()
-                error = Unavailable(f"the outcome could not be stored: {refused}")
+                error = InvalidArgument("outcome", f"cannot be stored: {refused}")
                 return {n: Settled(outcome.job_id, outcome.namespace, error=error)}
         numbers = list(batch)
         half = len(numbers) // 2
@@ -96,7 +108,7 @@ class Settling:
         parameters = {
             "namespaces": namespaces,
             "ids": [o.job_id for o in plain.values()],
-            "tokens": [o.token for o in plain.values()],
+            "tokens": [storable_token(o.token) for o in plain.values()],
             "results": [o.result for o in plain.values()],
             "content_types": [o.result_content_type for o in plain.values()],
         }
@@ -116,7 +128,7 @@ class Settling:
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         async with transaction(self._pool) as connection:
             numbers = await self._numbers(connection, batch)
-            tokens = {numbers[n]: batch[n].token for n in numbers}
+            tokens = {numbers[n]: storable_token(batch[n].token) for n in numbers}
             rows = await lock_rows(connection, tokens)
             answers: dict[int, Settled] = {}
             decided: list[tuple[LockedRow, Move]] = []
@@ -126,6 +138,10 @@ class Settling:
                 if row is not None and move is not None:
                     decided.append((row, move))
             await carry_out(connection, decided)
+        # What keeps its place in the order may lie before the mark.
+        self._marks.forget(
+            [row.lane_id for row, move in decided if move.waits and not move.counts_retry]
+        )
         return answers
 
     async def _numbers(

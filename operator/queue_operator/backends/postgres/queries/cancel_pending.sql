@@ -1,5 +1,5 @@
 -- Jobs of some assignees that were asked to stop. Parameters: assignee_ids text[].
--- Index: lease_by_assignee, then job's and namespace's primary keys. No locks.
+-- Index: lease_cancelling, then job's and namespace's primary keys. No locks.
 SELECT job.id, namespace.name, lease.assignee_id, lease.token, lease.cancel_forced,
        lease.cancel_reason
 FROM lease

@@ -1,17 +1,18 @@
--- Sends jobs back to wait: after a failure, a loss, a release or a hand-back.
+-- Sends jobs back to wait: after a failure, a loss, a release, a hand-back or a manual retry.
 -- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
 --   the old one), delays (seconds until eligible), bonuses (of the priority, seconds),
 --   retries, failures, returned (int: 1 counts a retry, a failure, takes an attempt back),
---   clears (bool: the token is void from now on).
+--   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
+--   extra (int: attempts to allow at least beyond those used, where there is a bound).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
-                         %(clears)s::bool[])
+                         %(clears)s::bool[], %(records)s::bool[], %(extra)s::int[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
-             clears)
+             clears, records, extra)
 ), from_lease AS (
     DELETE FROM lease USING given WHERE lease.job_no = given.job_no
     RETURNING lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
@@ -28,8 +29,17 @@ WITH given AS MATERIALIZED (
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
               ready.state, given.*
+), from_final AS (
+    DELETE FROM final USING given WHERE final.job_no = given.job_no
+    RETURNING final.lane_id, final.order_time, final.eligible_at, final.attempt, final.lease_version,
+              final.transition, final.retry_count, final.failure_count,
+              final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
+              final.token, final.assignee_id, final.worker_name, final.host,
+              final.assigned_at, final.started_at, final.error, final.mirrored,
+              final.state, given.*
 ), gone AS MATERIALIZED (
     SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
+    UNION ALL SELECT * FROM from_final
 ), waiting AS (
     INSERT INTO ready (job_no, lane_id, state, order_time, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
@@ -37,9 +47,12 @@ WITH given AS MATERIALIZED (
                        assigned_at, started_at, error, changed_at, mirrored)
     SELECT job_no, lane_id, new_state,
            CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s) ELSE order_time END,
-           delay_s <= 0, now() + make_interval(secs => delay_s), attempt - returned,
+           -- One lost on its last attempt is not to be claimed: the sweeper gives it up.
+           delay_s <= 0 AND (new_state NOT IN ({{UNKNOWN_RETRY}}) OR max_attempts IS NULL
+                             OR max_attempts = 0 OR attempt - returned < max_attempts), now() + make_interval(secs => delay_s), attempt - returned,
            lease_version, transition + 1, retry_count + retries, failure_count + failures,
-           max_attempts, timeout_s, backoff,
+           CASE WHEN max_attempts > 0 THEN greatest(max_attempts, attempt + extra)
+                ELSE max_attempts END, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END,
            CASE WHEN clears THEN NULL ELSE token END, assignee_id, worker_name, host,
            assigned_at, started_at, coalesce(new_error::jsonb, error), now(), mirrored
@@ -49,14 +62,15 @@ WITH given AS MATERIALIZED (
                          assignee_id, worker_name, host, error)
     SELECT job_no, lease_version, token, attempt, event, new_state, assigned_at, now(),
            assignee_id, worker_name, host, new_error::jsonb
-    FROM gone WHERE token IS NOT NULL
+    FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, state = excluded.state, ended_at = excluded.ended_at,
         error = excluded.error
 ), logged AS (
     INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us, failed)
     SELECT event, array_agg(job_no), array_agg(state), array_agg(new_state), array_agg(attempt),
-           array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0)),
+           array_agg(CASE WHEN records THEN
+               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END),
            jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
                'category', new_error::jsonb -> 'category', 'code', new_error::jsonb -> 'code') END)
     FROM gone GROUP BY event

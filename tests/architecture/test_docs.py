@@ -1,0 +1,26 @@
+"""Documents point at things that exist, and say nothing about where they were written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "charts/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_resolve(page: Path) -> None:
+    targets = [t for t in _LINK.findall(page.read_text()) if "://" not in t]
+    assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_the_readme_is_one_screen_of_what_two_commands_and_a_map() -> None:
+    text = (ROOT / "README.md").read_text()
+    for part in ("make demo", "make test", "stateDiagram-v2", "operator/queue_operator/"):
+        assert part in text

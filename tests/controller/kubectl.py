@@ -1,0 +1,67 @@
+"""kubectl, as a user types it."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class Refused(Exception):
+    """kubectl failed; the text is what it printed."""
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    binary: Path
+    kubeconfig: Path
+    namespace: str
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> str:
+        """What it prints. Raises Refused."""
+        done = subprocess.run(
+            [
+                str(self.binary),
+                "--kubeconfig",
+                str(self.kubeconfig),
+                "--namespace",
+                self.namespace,
+                *arguments,
+            ],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode:
+            raise Refused(done.stdout + done.stderr)
+        return done.stdout
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("get", kind, name, "-o", "json"))
+        return found
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        self("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, objects)))
+
+    def apply_job(self, job_name: str, **spec: Any) -> str:
+        """Applies a QueueJob and gives its uid."""
+        self.apply(queue_job(job_name, **spec))
+        return str(self.get(JOBS, job_name)["metadata"]["uid"])
+
+    def wait(self, what: str, *objects: str, timeout_s: int = 30) -> None:
+        self("wait", f"--for={what}", f"--timeout={timeout_s}s", *objects)
+
+
+JOBS = "queuejobs.queueoperator.dev"
+WORKERS = "queueworkers.queueoperator.dev"
+
+
+def queue_job(job_name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "queueoperator.dev/v1alpha1",
+        "kind": "QueueJob",
+        "metadata": {"name": job_name},
+        "spec": {"type": "echo", "payload": {"n": 1}} | spec,
+    }

@@ -1,0 +1,88 @@
+"""A proxy before the real API server that now and then says no, in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from queue_operator.controller.credentials import Credentials
+
+Verdict = Callable[[web.Request], web.Response | None]
+"""The answer to give instead of the API server's, None to pass the request on."""
+
+_HOP = {"transfer-encoding", "content-encoding", "content-length", "connection"}
+
+
+class Proxy:
+    """Use as a context manager; `kubeconfig` leads through it."""
+
+    def __init__(self, kubeconfig: Path, folder: Path, verdict: Verdict) -> None:
+        self._credentials = Credentials.load(str(kubeconfig))
+        self._verdict = verdict
+        self.kubeconfig = folder / "proxied.yaml"
+        self._started = threading.Event()
+        self._stop: Callable[[], Any] | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait(10), "the proxy did not start"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._stop is not None:
+            self._stop()
+        self._thread.join(10)
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(stop.set)
+        connector = aiohttp.TCPConnector(ssl=self._credentials.ssl_context())
+        async with aiohttp.ClientSession(
+            base_url=self._credentials.server, connector=connector, auto_decompress=False
+        ) as session:
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", lambda request: self._answer(session, request))
+            runner = web.AppRunner(app, shutdown_timeout=0.1)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self._write_kubeconfig(runner.addresses[0][1])
+            self._started.set()
+            await stop.wait()
+            await runner.cleanup()
+
+    def _write_kubeconfig(self, port: int) -> None:
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "p", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "p", "user": {}}],
+            "contexts": [{"name": "p", "context": {"cluster": "p", "user": "p"}}],
+            "current-context": "p",
+        }
+        self.kubeconfig.write_text(yaml.safe_dump(document))
+
+    async def _answer(
+        self, session: aiohttp.ClientSession, request: web.Request
+    ) -> web.StreamResponse:
+        if (refusal := self._verdict(request)) is not None:
+            return refusal
+        kept = {"Accept", "Content-Type"}
+        headers = {name: request.headers[name] for name in kept if name in request.headers}
+        async with session.request(
+            request.method, request.rel_url, headers=headers, data=await request.read()
+        ) as upstream:
+            passed = {k: v for k, v in upstream.headers.items() if k.lower() not in _HOP}
+            response = web.StreamResponse(status=upstream.status, headers=passed)
+            await response.prepare(request)
+            async for chunk in upstream.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response

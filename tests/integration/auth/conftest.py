@@ -1,0 +1,29 @@
+"""A tenant in the cluster of the tests."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes import client
+from tests.integration.auth.tenant import Tenant, administrator, grant
+
+from queue_operator.devcluster import ClusterInfo
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(cluster: ClusterInfo) -> str:
+    return str(cluster.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def tenant(kubeconfig: str) -> Iterator[Tenant]:
+    settings = administrator(kubeconfig)
+    api = client.ApiClient(settings)
+    core: Any = client.CoreV1Api(api)
+    namespace = f"auth-{uuid.uuid4().hex[:8]}"
+    core.create_namespace({"metadata": {"name": namespace}})
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": "caller"}})
+    grant(client.RbacAuthorizationV1Api(api), namespace)
+    yield Tenant(namespace, core)
+    core.delete_namespace(namespace)

@@ -1,0 +1,108 @@
+"""The queue on a real PostgreSQL: a database for each module, a namespace for each test."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Protocol
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.domain.job import Job
+from queue_operator.queue.service import QueueService
+from queue_operator.settings import QueueSettings
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    name = f"queue_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(postgres_admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"team-{uuid.uuid4().hex[:8]}"
+
+
+class OpenQueue(Protocol):
+    """Opens one more instance on the module's database, as another replica would."""
+
+    def __call__(self, settings: QueueSettings | None = None) -> Awaitable[QueueService]: ...
+
+
+@pytest.fixture
+async def open_queue(dsn: str) -> AsyncIterator[OpenQueue]:
+    async with AsyncExitStack() as stack:
+
+        async def open_one(settings: QueueSettings | None = None) -> QueueService:
+            queue = QueueService(await PostgresBackend.open(dsn), settings)
+            await queue.start()
+            stack.push_async_callback(queue.close)
+            return queue
+
+        yield open_one
+
+
+@pytest.fixture
+async def queue(open_queue: OpenQueue) -> QueueService:
+    return await open_queue()
+
+
+@pytest.fixture
+def new_jobs(namespace: str) -> Callable[..., list[Job]]:
+    """Jobs of the test's namespace."""
+
+    def make(count: int = 1, type: str = "mail", **fields: object) -> list[Job]:
+        return [
+            Job(id=uuid.uuid4().hex, type=type, namespace=namespace, **fields)  # type: ignore[arg-type]
+            for _ in range(count)
+        ]
+
+    return make
+
+
+class Until(Protocol):
+    """Asks again and again, each time over the network, until the answer is true."""
+
+    def __call__(self, ask: Callable[[], Awaitable[bool]]) -> Awaitable[None]: ...
+
+
+@pytest.fixture
+def until() -> Until:
+    async def ask_until_true(ask: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not await ask():
+                pass
+
+    return ask_until_true
+
+
+@pytest.fixture
+async def read_lease_end(dsn: str) -> AsyncIterator[Callable[[str], Awaitable[datetime]]]:
+    """When the lease of a job ends, from the table itself."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+
+        async def read(job_id: str) -> datetime:
+            cursor = await connection.execute(
+                "SELECT lease.expires_at FROM queue_operator.lease"
+                " JOIN queue_operator.job USING (job_no) WHERE job.id = %s",
+                (job_id,),
+            )
+            row = await cursor.fetchone()
+            assert row is not None, "the job holds no lease"
+            assert isinstance(row[0], datetime)
+            return row[0]
+
+        yield read

@@ -1,0 +1,93 @@
+"""Connections that break: nothing is lost, and everything goes on by itself."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+
+import psycopg
+
+from queue_operator.domain.job import Job
+from queue_operator.domain.lease import Held
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event, JobState
+from queue_operator.queue.protocol import Stream, StreamSpec
+from queue_operator.queue.service import QueueService
+from queue_operator.settings import QueueSettings
+
+NewJobs = Callable[..., list[Job]]
+OpenQueue = Callable[..., Awaitable[QueueService]]
+DEADLINE_S = 60.0
+KILL_OTHERS = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+async def work(stream: Stream, done: set[str], enough: asyncio.Event, all: int) -> None:
+    """Completes what comes; an outcome that is not answered as stored fails the test."""
+    while (push := await stream.next()) is not None:
+        stream.delivered(push)
+        jobs = push.assignments
+        await stream.heartbeat([Held(job.job_id, job.token, job.namespace) for job in jobs])
+        answers = await stream.settle(
+            [
+                Outcome(job.job_id, Event.COMPLETE, job.namespace, job.token, worker_plane=True)
+                for job in jobs
+            ]
+        )
+        for answer in answers:
+            if answer.error is None:
+                assert answer.state is JobState.COMPLETED
+                done.add(answer.job_id)
+        if len(done) >= all:
+            enough.set()
+
+
+async def test_every_connection_may_be_killed_at_any_time(
+    open_queue: OpenQueue, dsn: str, namespace: str, new_jobs: NewJobs
+) -> None:
+    queue = await open_queue(QueueSettings(lease_ttl_s=1.0, claim_batch=20))
+    jobs = new_jobs(600)
+    await queue.enqueue_jobs(jobs)
+    done: set[str] = set()
+    enough = asyncio.Event()
+    workers = []
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as killer:
+        for _ in range(2):
+            spec = StreamSpec(
+                assignee_id=uuid.uuid4().hex, capacity=10, namespace=namespace, worker_name="w"
+            )
+            stream = await queue.open_stream(spec)
+            workers.append(asyncio.create_task(work(stream, done, enough, len(jobs))))
+        async with asyncio.timeout(DEADLINE_S):
+            for share in range(1, 6):
+                while len(done) < share * 100:
+                    await killer.execute("SELECT 1")
+                await killer.execute(KILL_OTHERS)
+            await enough.wait()
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)
+    assert done == {job.id for job in jobs}
+    stats = await queue.get_job_stats([], namespace=namespace)
+    assert (stats.completed_jobs, stats.total_jobs) == (600, 600)
+
+
+async def test_signals_and_claims_come_back_after_the_connections_were_killed(
+    open_queue: OpenQueue, dsn: str, namespace: str, new_jobs: NewJobs
+) -> None:
+    here, there = await open_queue(), await open_queue()
+    spec = StreamSpec(assignee_id=uuid.uuid4().hex, capacity=1, namespace=namespace)
+    stream = await here.open_stream(spec)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as killer:
+        await killer.execute(KILL_OTHERS)
+    job = new_jobs()[0]
+    async with asyncio.timeout(DEADLINE_S):
+        await there.enqueue_job(job)
+        push = await stream.next()
+        assert push is not None
+        stream.delivered(push)
+        await there.cancel_jobs([], [job.id], namespace=namespace)
+        while not (push is not None and push.cancels):
+            push = await stream.next()
+    assert push.cancels[0].job_id == job.id

@@ -1,0 +1,175 @@
+"""The worker plane on a real queue and a real PostgreSQL, and a plain gRPC client."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import grpc
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+
+from queue_operator.auth.static import StaticAuthenticator
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.domain.job import Job
+from queue_operator.queue.service import QueueService
+from queue_operator.rpc.server import WorkerPlaneServer
+from queue_operator.settings import GrpcSettings, LimitSettings, QueueSettings, Settings
+from queue_operator.wire.v1 import worker_pb2 as pb
+from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
+
+DEADLINE_S = 20.0
+TOKEN = "a test token"
+MESSAGE_BYTES = 64 * 1024
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    name = f"rpc_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(postgres_admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"team-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass
+class Plane:
+    """A running server with its queue."""
+
+    queue: QueueService
+    server: WorkerPlaneServer
+    port: int
+
+
+@pytest.fixture
+async def start_plane(dsn: str) -> AsyncIterator[Callable[[], Awaitable[Plane]]]:
+    settings = Settings(
+        grpc=GrpcSettings(host="127.0.0.1", port=0, message_bytes=MESSAGE_BYTES),
+        limits=LimitSettings(result_bytes=1024),
+        queue=QueueSettings(),
+    )
+    async with AsyncExitStack() as stack:
+
+        async def start() -> Plane:
+            queue = QueueService(await PostgresBackend.open(dsn), settings.queue, replica="r1")
+            await queue.start()
+            stack.push_async_callback(queue.close)
+            authenticator = StaticAuthenticator({"test": SecretStr(TOKEN)})
+            server = WorkerPlaneServer(queue, authenticator, settings)
+            port = await server.start()
+            stack.push_async_callback(server.stop, 0.5)
+            return Plane(queue, server, port)
+
+        yield start
+
+
+@pytest.fixture
+async def plane(start_plane: Callable[[], Awaitable[Plane]]) -> Plane:
+    return await start_plane()
+
+
+@pytest.fixture
+def queue(plane: Plane) -> QueueService:
+    return plane.queue
+
+
+@dataclass
+class RawWorker:
+    """One connection, spoken by hand."""
+
+    namespace: str
+    channel: grpc.aio.Channel
+    session_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    token: str = TOKEN
+
+    def __post_init__(self) -> None:
+        metadata = (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        self.call = WorkerPlaneStub(self.channel).Session(metadata=metadata)
+
+    async def say(self, **message: object) -> None:
+        await self.call.write(pb.WorkerMessage(**message))  # type: ignore[arg-type]
+
+    async def hear(self) -> pb.ServerMessage:
+        message = await asyncio.wait_for(self.call.read(), DEADLINE_S)
+        assert isinstance(message, pb.ServerMessage), "the server ended the call"
+        return message
+
+    async def hear_of(self, kind: str) -> pb.ServerMessage:
+        """The next message of a kind; others are skipped."""
+        while (message := await self.hear()).WhichOneof("message") != kind:
+            pass
+        return message
+
+    async def hello(self, capacity: int = 10, **fields: object) -> pb.Welcome:
+        values = {"session_id": self.session_id, "worker_name": "w", "namespace": self.namespace}
+        await self.say(hello=pb.Hello(capacity=capacity, **(values | fields)))  # type: ignore[arg-type]
+        return (await self.hear_of("welcome")).welcome
+
+    async def assignments(self, count: int) -> list[pb.Assignment]:
+        jobs: list[pb.Assignment] = []
+        while len(jobs) < count:
+            jobs += (await self.hear_of("assignments")).assignments.assignments
+        return jobs
+
+    async def settle(self, *outcomes: pb.Outcome) -> list[pb.OutcomeAck]:
+        await self.say(outcomes=pb.OutcomeBatch(outcomes=outcomes))
+        return list((await self.hear_of("outcome_acks")).outcome_acks.acks)
+
+    async def failure(self) -> grpc.aio.AioRpcError:
+        """The status with which the server ends the call."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asyncio.wait_for(self._hear_to_the_end(), DEADLINE_S)
+        return caught.value
+
+    async def _hear_to_the_end(self) -> None:
+        while await self.call.read() is not grpc.aio.EOF:
+            pass
+
+
+@pytest.fixture
+async def connect(plane: Plane, namespace: str) -> AsyncIterator[Callable[..., RawWorker]]:
+    """Opens connections; each has a channel of its own, as worker processes have."""
+    channels: list[grpc.aio.Channel] = []
+
+    def connect_one(port: int = plane.port, **fields: str) -> RawWorker:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels.append(grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options))
+        return RawWorker(namespace, channels[-1], **fields)
+
+    yield connect_one
+    for channel in channels:
+        await channel.close()
+
+
+@pytest.fixture
+def new_jobs(namespace: str) -> Callable[..., list[Job]]:
+    def make(count: int = 1, type: str = "mail", **fields: object) -> list[Job]:
+        return [
+            Job(id=uuid.uuid4().hex, type=type, namespace=namespace, **fields)  # type: ignore[arg-type]
+            for _ in range(count)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
+    """Asks again and again, each time over the network, until the answer is true."""
+
+    async def ask_until_true(ask: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not await ask():
+                pass
+
+    return ask_until_true

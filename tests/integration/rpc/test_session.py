@@ -1,0 +1,341 @@
+"""The life of a worker's session, message by message."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLease
+from queue_operator.domain.job import Job
+from queue_operator.domain.states import JobState
+from queue_operator.queue.service import QueueService
+from queue_operator.wire.convert import RESULT_NOT_STORABLE
+from queue_operator.wire.status import ERROR_CODE_KEY
+from queue_operator.wire.v1 import worker_pb2 as pb
+
+NewJobs = Callable[..., list[Job]]
+Connect = Callable[..., Any]
+Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
+
+
+def complete(job: pb.Assignment, **fields: Any) -> pb.Outcome:
+    values = {"kind": pb.OUTCOME_KIND_COMPLETE, "token": job.token} | fields
+    return pb.Outcome(job_id=job.job_id, **values)
+
+
+def held(*jobs: pb.Assignment) -> list[pb.HeldJob]:
+    return [pb.HeldJob(job_id=job.job_id, token=job.token) for job in jobs]
+
+
+async def stored(queue: QueueService, job: pb.Assignment, namespace: str) -> Job:
+    return await queue.get_job(job.job_id, namespace=namespace)
+
+
+def sessions_open(queue: QueueService) -> int:
+    return len(queue.usage())
+
+
+async def test_hello_assignment_outcome_ack(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    worker = connect()
+    welcome = await worker.hello()
+    assert (welcome.session_id, welcome.namespace) == (worker.session_id, namespace)
+    assert welcome.lease_ttl == Duration(seconds=5)
+    assert welcome.heartbeat_interval.ToTimedelta().total_seconds() == pytest.approx(5 / 3)
+    assert (welcome.capacity, welcome.max_result_bytes) == (10, 1024)
+    sent = new_jobs(payload=b"\x00\x01", content_type="text/plain", tags=frozenset({"eu"}))[0]
+    await queue.enqueue_job(sent)
+    job = (await worker.assignments(1))[0]
+    assert (job.job_id, job.type, job.payload) == (sent.id, "mail", b"\x00\x01")
+    assert (job.content_type, list(job.tags), job.attempt) == ("text/plain", ["eu"], 1)
+    ack = (await worker.settle(complete(job, result=b"42")))[0]
+    assert (ack.job_id, ack.token, ack.error_code) == (job.job_id, job.token, "")
+    assert ack.state == JobState.COMPLETED
+    after = await stored(queue, job, namespace)
+    assert (after.state, after.result, after.worker_name) == (JobState.COMPLETED, b"42", "w")
+
+
+async def test_each_outcome_of_a_batch_gets_its_own_answer(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(3))
+    good, stale, huge = await worker.assignments(3)
+    other_token = "00000000-0000-4000-8000-000000000000"
+    acks = await worker.settle(
+        complete(good),
+        complete(stale, token=other_token),
+        complete(stale, token="no token of ours"),
+        complete(stale, kind=pb.OUTCOME_KIND_UNSPECIFIED),
+        complete(pb.Assignment(job_id="nobody", token=other_token)),
+        complete(huge, result=b"x" * 1025),
+    )
+    answers = {(ack.job_id, ack.token): ack for ack in acks}
+    assert len(acks) == 6
+    assert answers[good.job_id, good.token].state == JobState.COMPLETED
+    assert answers[stale.job_id, other_token].error_code == StaleLease.code
+    assert answers[stale.job_id, "no token of ours"].error_code
+    unspecified = answers[stale.job_id, stale.token]
+    assert unspecified.error_code == "INVALID_REQUEST"
+    assert "outcomes[3].kind" in unspecified.error_message
+    assert answers["nobody", other_token].error_code == JobNotFound.code
+    assert answers[huge.job_id, huge.token].state == JobState.DEAD_LETTER
+    error = (await stored(queue, huge, namespace)).error
+    assert error is not None
+    assert error.code == RESULT_NOT_STORABLE
+    assert (await stored(queue, stale, namespace)).state is JobState.RUNNING
+
+
+async def test_assignments_come_in_messages_that_fit(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs
+) -> None:
+    worker = connect()
+    await queue.enqueue_jobs([*new_jobs(150), *new_jobs(6, payload=b"x" * 30_000)])
+    await worker.hello(500)
+    received = 0
+    while received < 156:
+        message = await worker.hear_of("assignments")
+        assert len(message.assignments.assignments) <= 64
+        assert message.ByteSize() <= 64 * 1024
+        received += len(message.assignments.assignments)
+
+
+async def test_heartbeats_are_answered_per_job(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(2))
+    runs, ended = await worker.assignments(2)
+    await queue.stop_job(ended.job_id, "", namespace=namespace)
+    await worker.say(heartbeat=pb.Heartbeat(held=held(runs, ended)))
+    answers = (await worker.hear_of("lease_answers")).lease_answers.answers
+    assert {answer.job_id: answer.status for answer in answers} == {
+        runs.job_id: pb.LEASE_STATUS_CURRENT,
+        ended.job_id: pb.LEASE_STATUS_ENDED,
+    }
+
+
+async def test_a_cancel_is_pushed_and_acknowledged(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(1))
+    job = (await worker.assignments(1))[0]
+    await queue.cancel_jobs([], [job.job_id], namespace=namespace, force=True, reason="enough")
+    request = (await worker.hear_of("cancels")).cancels.cancels[0]
+    assert (request.job_id, request.token) == (job.job_id, job.token)
+    assert (request.force, request.reason) == (True, "enough")
+    await worker.say(cancel_receipts=pb.CancelReceipts(received=held(job)))
+    ack = (await worker.settle(complete(job, kind=pb.OUTCOME_KIND_ACK_EXECUTING)))[0]
+    assert ack.state == JobState.STOPPED
+
+
+async def test_progress_is_stored(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(1))
+    job = (await worker.assignments(1))[0]
+    report = pb.Progress(job_id=job.job_id, token=job.token, percent=40, message="almost half")
+    await worker.say(progress=pb.ProgressBatch(progress=[report]))
+
+    async def seen() -> bool:
+        progress = (await stored(queue, job, namespace)).progress
+        return progress is not None and (progress.percent, progress.message) == (40, "almost half")
+
+    await until(seen)
+
+
+async def test_a_draining_worker_gets_no_more(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+) -> None:
+    worker, other = connect(), connect()
+    await worker.hello()
+    await worker.say(drain=pb.Drain())
+
+    async def drains() -> bool:
+        await queue.ping()
+        return any(usage.draining for usage in queue.usage())
+
+    await until(drains)
+    await other.hello()
+    await queue.enqueue_jobs(new_jobs(5))
+    assert len(await other.assignments(5)) == 5
+
+
+async def test_a_cut_connection_keeps_jobs_the_worker_may_have(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+) -> None:
+    worker = connect()
+    await worker.hello(3)
+    await queue.enqueue_jobs(new_jobs(3))
+    kept, finished, forgotten = await worker.assignments(3)
+    await worker.channel.close()
+
+    async def gone() -> bool:
+        await queue.ping()
+        return sessions_open(queue) == 0
+
+    await until(gone)
+    assert (await stored(queue, kept, namespace)).state is JobState.RUNNING
+    back = connect(session_id=worker.session_id)
+    await back.hello(3, held=held(kept, finished))
+    answers = (await back.hear_of("lease_answers")).lease_answers.answers
+    assert {answer.status for answer in answers} == {pb.LEASE_STATUS_CURRENT}
+    again = (await back.assignments(1))[0]
+    assert (again.job_id, again.attempt) == (forgotten.job_id, 1)
+    assert again.token != forgotten.token
+    acks = await back.settle(complete(kept), complete(finished), complete(forgotten))
+    assert [ack.state for ack in acks[:2]] == [JobState.COMPLETED] * 2
+    assert acks[2].error_code == StaleLease.code
+
+
+async def test_the_older_of_two_connections_is_ended(connect: Connect) -> None:
+    older = connect()
+    await older.hello()
+    newer = connect(session_id=older.session_id)
+    await newer.hello()
+    failure = await older.failure()
+    assert failure.code() is grpc.StatusCode.ABORTED
+    assert "newer connection" in (failure.details() or "")
+
+
+async def test_a_leaving_server_says_goodbye_and_gives_jobs_back(
+    start_plane: Callable[[], Awaitable[Any]],
+    queue: QueueService,
+    connect: Connect,
+    new_jobs: NewJobs,
+    namespace: str,
+) -> None:
+    leaving = await start_plane()
+    worker = connect(port=leaving.port)
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(1))
+    job = (await worker.assignments(1))[0]
+    stopping = asyncio.ensure_future(leaving.server.stop())
+    goodbye = (await worker.hear_of("goodbye")).goodbye
+    assert goodbye.reconnect
+    assert goodbye.reason
+    await stopping
+    await leaving.queue.close()
+    moved = connect(session_id=worker.session_id)
+    await moved.hello(held=held(job))
+    assert (await moved.settle(complete(job)))[0].state == JobState.COMPLETED
+
+
+async def test_the_session_is_known_to_the_controller_while_it_lasts(
+    queue: QueueService, connect: Connect, until: Until
+) -> None:
+    worker = connect()
+    types = [pb.HandlerType(type="mail", concurrency=2, timeout=Duration(seconds=3))]
+    await worker.hello(7, tags=["eu"], types=types, version="1.2", host="h")
+
+    async def row() -> Any:
+        rows = await queue.backend.list_sessions()  # type: ignore[attr-defined]
+        return next((r for r in rows if r.session_id == worker.session_id), None)
+
+    session = await row()
+    assert (session.capacity, session.tags, session.types) == (7, {"eu"}, {"mail"})
+    assert (session.worker_name, session.host, session.replica) == ("w", "h", "r1")
+    await worker.channel.close()
+
+    async def closed() -> bool:
+        return await row() is None
+
+    await until(closed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"session_id": ""}, "hello.session_id"),
+        ({"capacity": 0}, "hello.capacity"),
+        ({"worker_name": ""}, "hello.worker_name"),
+        ({"tags": [""]}, "hello.tags"),
+        ({"types": [pb.HandlerType(type="")]}, "hello.types[0].type"),
+        ({"types": [pb.HandlerType(type="a"), pb.HandlerType(type="a")]}, "hello.types[1].type"),
+        ({"held": [pb.HeldJob(job_id="j")]}, "hello.held[0].token"),
+        (
+            {"types": [pb.HandlerType(type="a", timeout=Duration(seconds=-1))]},
+            "hello.types[0].timeout",
+        ),
+    ],
+)
+async def test_a_bad_hello_names_the_field(
+    connect: Connect, namespace: str, fields: dict[str, Any], named: str
+) -> None:
+    worker = connect()
+    values = {"session_id": "s", "worker_name": "w", "capacity": 1, "namespace": namespace}
+    await worker.say(hello=pb.Hello(**(values | fields)))
+    failure = await worker.failure()
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (failure.details() or "").startswith(f"{named}: ")
+    assert (ERROR_CODE_KEY, "INVALID_REQUEST") in tuple(failure.trailing_metadata() or ())
+
+
+async def test_the_first_message_must_be_a_hello_and_only_the_first(connect: Connect) -> None:
+    eager = connect()
+    await eager.say(heartbeat=pb.Heartbeat())
+    failure = await eager.failure()
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Hello" in (failure.details() or "")
+    repeating = connect()
+    await repeating.hello()
+    await repeating.say(hello=pb.Hello(session_id="again"))
+    assert (await repeating.failure()).code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_only_known_workers_are_let_in(connect: Connect, token: str) -> None:
+    stranger = connect(token=token)
+    failure = await stranger.failure()
+    assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("size", [64 * 1024 + 1, 3 * 1024 * 1024])
+async def test_an_oversized_message_is_refused_by_name(
+    connect: Connect, queue: QueueService, new_jobs: NewJobs, size: int
+) -> None:
+    worker = connect()
+    await worker.hello()
+    outcome = pb.Outcome(job_id="j", token="t", result=b"x" * size)
+    await worker.say(outcomes=pb.OutcomeBatch(outcomes=[outcome]))
+    failure = await worker.failure()
+    assert failure.code() in {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+    assert str(64 * 1024) in (failure.details() or "") or "larger than max" in (
+        failure.details() or ""
+    )
+
+
+async def test_bytes_that_are_no_message_are_refused(connect: Connect) -> None:
+    worker = connect()
+    raw = worker.channel.stream_stream("/queueoperator.v1.WorkerPlane/Session")
+    call = raw(metadata=(("authorization", f"Bearer {worker.token}"),))
+    await call.write(b"\xff\xff\xff")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "WorkerMessage" in (caught.value.details() or "")
+
+
+async def test_an_outcome_for_a_job_that_ended_is_refused_for_good(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(1))
+    job = (await worker.assignments(1))[0]
+    await queue.stop_job(job.job_id, "", namespace=namespace)
+    ack = (await worker.settle(complete(job)))[0]
+    assert (ack.state, ack.error_code) == ("", InvalidTransition.code)

@@ -1,0 +1,56 @@
+"""The events that the Postgres backend really writes go through the whole pipeline."""
+
+import asyncio
+
+import pytest
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.states import JobState
+
+# PySpark leaves the socket open over which it fetched a result.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+async def work(dsn: str) -> None:
+    """Six jobs of two types in two namespaces: four succeed, one fails, one waits on."""
+    backend = await PostgresBackend.open(dsn)
+    try:
+        mail = [Job(id=f"mail-{n}", type="mail", tags=frozenset({"a"})) for n in range(3)]
+        report = [Job(id=f"report-{n}", type="report", namespace="other") for n in range(2)]
+        await backend.enqueue_jobs([*mail, *report])
+        await backend.enqueue_job(Job(id="late", type="mail", priority=Priority.BULK, delay_s=3600))
+        for namespace in ("default", "other"):
+            for job in await backend.dequeue_jobs("worker-1", (), 10, namespace=namespace):
+                if job.id == "mail-0":
+                    await backend.fail_job(job.id, "no route", namespace=namespace)
+                else:
+                    await backend.complete_job(job.id, b"", namespace=namespace)
+    finally:
+        await backend.close()
+
+
+def test_jobs_through_the_backend_are_counted(stage):
+    asyncio.run(work(stage.dsn))
+    report = stage.run()
+    assert report.bronze_rows == 6 + 5 + 5
+    rows = stage.query(
+        "SELECT namespace, type, state, sum(transitions)::int AS jobs,"
+        " bool_and(queue_latency_p50_us >= 0) AS waited, bool_and(execution_p50_us >= 0) AS ran"
+        " FROM queue_operator.rollup_hour GROUP BY 1, 2, 3"
+    )
+    found = {tuple(row.values()) for row in rows}
+    assert found == {
+        ("default", "mail", JobState.INITIAL_PENDING, 4, None, None),
+        ("default", "mail", JobState.RUNNING, 3, True, None),
+        ("default", "mail", JobState.COMPLETED, 2, None, True),
+        ("default", "mail", JobState.FAILED_RETRY, 1, None, True),
+        ("other", "report", JobState.INITIAL_PENDING, 2, None, None),
+        ("other", "report", JobState.RUNNING, 2, True, None),
+        ("other", "report", JobState.COMPLETED, 2, None, True),
+    }
+    submitted = stage.lake.read().where("id = 'late'").collect()
+    assert [(row.priority, row.tags, row.type) for row in submitted] == [("BULK", [], "mail")]
+    failed = stage.lake.read().where("error_category IS NOT NULL").collect()
+    assert [row.to_state for row in failed] == [JobState.FAILED_RETRY]

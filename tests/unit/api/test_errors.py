@@ -1,0 +1,54 @@
+"""Every error of the domain has its place in HTTP."""
+
+import pytest
+
+from queue_operator.api.errors import DuplicateInBatch, details_of, item_error, status_of
+from queue_operator.domain import errors
+from queue_operator.domain.errors import QueueError
+
+
+def subclasses(kind: type[QueueError]) -> set[type[QueueError]]:
+    found = {kind}
+    for child in kind.__subclasses__():
+        found |= subclasses(child)
+    return {each for each in found if each.__module__ == errors.__name__}
+
+
+EXAMPLES: list[tuple[QueueError, int, str]] = [
+    (errors.InvalidArgument("type", "is required"), 400, "INVALID_REQUEST"),
+    (errors.PayloadTooLarge("payload", 2, 1), 413, "INVALID_REQUEST"),
+    (errors.DuplicateJob(("a",)), 409, "DUPLICATE"),
+    (errors.JobNotFound("a", "b"), 404, "NOT_FOUND"),
+    (errors.InvalidTransition("a", "X", "Y"), 409, "INVALID_REQUEST"),
+    (errors.StaleLease("a"), 409, "INVALID_REQUEST"),
+    (errors.Unauthenticated("who?"), 401, "UNAUTHORIZED"),
+    (errors.Forbidden("no"), 403, "FORBIDDEN"),
+    (errors.QuotaExceeded("jobs", 10, 10, 3), 429, "QUOTA_EXCEEDED"),
+    (errors.Unavailable("down"), 503, "INTERNAL_ERROR"),
+    (QueueError("what?"), 500, "INTERNAL_ERROR"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code"), EXAMPLES)
+def test_status_and_code(error: QueueError, status: int, code: str) -> None:
+    assert status_of(error) == (status, code)
+
+
+def test_no_error_was_forgotten() -> None:
+    assert {type(error) for error, _, _ in EXAMPLES} == subclasses(QueueError)
+
+
+def test_the_id_is_named_as_the_caller_knows_it() -> None:
+    told = item_error(errors.InvalidArgument("jobs[3].id", "must not be empty"))
+    assert told.message == "jobs[3].job_id: must not be empty"
+    assert [detail.field for detail in told.details] == ["jobs[3].job_id"]
+
+
+def test_a_field_that_merely_ends_in_id_keeps_its_name() -> None:
+    (detail,) = details_of(errors.InvalidArgument("correlation_id", "is too long"))
+    assert detail.field == "correlation_id"
+
+
+def test_duplicates_of_a_batch_are_told_by_position() -> None:
+    details = details_of(DuplicateInBatch(("a", "b"), (4, 7)))
+    assert [detail.field for detail in details] == ["jobs[4].job_id", "jobs[7].job_id"]

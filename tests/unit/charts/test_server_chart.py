@@ -1,0 +1,290 @@
+"""The chart of the operator: safe pods, rights, Secrets that keep any password."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from tests.unit.charts.rendering import (
+    NAMESPACE,
+    RELEASE,
+    Manifest,
+    containers,
+    environment,
+    of_kind,
+    only,
+    pod_spec,
+    rendered,
+    template,
+)
+
+from queue_operator.settings import Settings
+
+CHART = "queue-operator"
+NASTY = "p@:/%#?&\\ \"'é$1"
+DATABASE: Manifest = {"database": {"host": "db.example", "password": NASTY}}
+STATIC: Manifest = {
+    "database": {"existingSecret": "given"},
+    "auth": {"mode": "static", "tokens": {"ci": NASTY}},
+}
+EVERYTHING: Manifest = {
+    **DATABASE,
+    "replicas": 3,
+    "networkPolicy": {"enabled": True},
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}}},
+    "watchNamespaces": ["team-a", "team-b"],
+    "rbac": {"clusterWide": False},
+    "settings": {"queue": {"lease_ttl_s": 10}},
+    "priorityClassName": "system-cluster-critical",
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+}
+WITH_MONITORS = "--api-versions=monitoring.coreos.com/v1/ServiceMonitor"
+CLUSTER_KINDS = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
+
+
+def dsn(values: Manifest) -> str:
+    secret = only(rendered(CHART, values), "Secret")
+    return base64.b64decode(secret["data"]["dsn"]).decode()
+
+
+def server_environment(values: Manifest) -> dict[str, Any]:
+    return environment(pod_spec(rendered(CHART, values))["containers"][0])
+
+
+@pytest.mark.parametrize("values", [DATABASE, STATIC, EVERYTHING])
+def test_every_container_is_restricted(values: Manifest) -> None:
+    spec = pod_spec(rendered(CHART, values, WITH_MONITORS))
+    assert spec["securityContext"]["runAsUser"] == 65532
+    assert [container["name"] for container in containers(spec)] == ["migrate", "server"]
+    for container in containers(spec):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]  # noqa: S108
+
+
+def test_any_password_reaches_the_database() -> None:
+    parsed = conninfo_to_dict(dsn(DATABASE))
+    assert parsed == {
+        "user": "queue_operator",
+        "password": NASTY,
+        "host": "db.example",
+        "port": "5432",
+        "dbname": "queue_operator",
+    }
+
+
+def test_user_name_and_parameters_are_escaped_too() -> None:
+    address = dsn(
+        {
+            "database": {
+                "host": "fd00::1",
+                "port": 6432,
+                "name": "a/b c",
+                "user": "o'neil@corp+x",
+                "password": NASTY,
+                "parameters": {"sslmode": "verify-full", "options": "-c search_path=a&b"},
+            }
+        }
+    )
+    parsed = conninfo_to_dict(address)
+    assert parsed["host"] == "fd00::1"
+    assert parsed["port"] == "6432"
+    assert parsed["dbname"] == "a/b c"
+    assert parsed["user"] == "o'neil@corp+x"
+    assert parsed["options"] == "-c search_path=a&b"
+    assert parse_qs(urlsplit(address).query)["sslmode"] == ["verify-full"]
+
+
+def test_a_whole_address_is_kept_as_it_is() -> None:
+    address = "host=db password='a b'"
+    assert dsn({"database": {"dsn": address}}) == address
+
+
+def test_static_tokens_survive_as_json() -> None:
+    secret = only(rendered(CHART, STATIC), "Secret")
+    assert json.loads(base64.b64decode(secret["data"]["tokens"])) == {"ci": NASTY}
+    assert server_environment(STATIC)["QUEUE_OPERATOR_AUTH__TOKENS"] == {
+        "secretKeyRef": {"name": secret["metadata"]["name"], "key": "tokens"}
+    }
+
+
+@pytest.mark.parametrize("values", [DATABASE, STATIC])
+def test_secrets_are_nowhere_outside_the_secret(values: Manifest) -> None:
+    secret = only(rendered(CHART, values), "Secret")
+    (encoded,) = secret["data"].values()
+    spellings = {NASTY, encoded, base64.b64encode(NASTY.encode()).decode()}
+    if "dsn" in secret["data"]:
+        escaped = urlsplit(base64.b64decode(encoded).decode()).password
+        assert escaped is not None
+        assert unquote(escaped) == NASTY
+        spellings.add(escaped)
+    others = [m for m in rendered(CHART, values) if m["kind"] != "Secret"]
+    text = json.dumps(others, ensure_ascii=False)
+    leaked = [s for s in spellings if s in text or json.dumps(s, ensure_ascii=False)[1:-1] in text]
+    assert leaked == []
+
+
+def test_an_upgrade_without_change_changes_nothing() -> None:
+    first, second, third = (
+        template(CHART, EVERYTHING, *options)
+        for options in ((), ("--is-upgrade",), ("--is-upgrade",))
+    )
+    assert first == second == third
+
+
+def test_a_new_password_restarts_the_pods() -> None:
+    def checksum(password: str) -> str:
+        values = {"database": {"host": "db", "password": password}}
+        pod = only(rendered(CHART, values), "Deployment")["spec"]["template"]
+        found: str = pod["metadata"]["annotations"]["checksum/secret"]
+        return found
+
+    assert checksum("a") == checksum("a") != checksum("b")
+
+
+def test_an_existing_secret_is_used_and_none_is_made() -> None:
+    values = {"database": {"existingSecret": "mine", "existingSecretKey": "uri"}}
+    manifests = rendered(CHART, values)
+    assert of_kind(manifests, "Secret") == []
+    for container in containers(pod_spec(manifests)):
+        assert environment(container)["QUEUE_OPERATOR_DATABASE__DSN"] == {
+            "secretKeyRef": {"name": "mine", "key": "uri"}
+        }
+
+
+def test_settings_reach_the_server_as_it_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        **DATABASE,
+        "watchNamespaces": ["team-a", "team-b"],
+        "auth": {"mode": "none"},
+        "settings": {
+            "queue": {"lease_ttl_s": 2.5, "claim_batch": 1000000},
+            "limits": {"payload_bytes": 10485760},
+        },
+    }
+    for name, value in server_environment(values).items():
+        if isinstance(value, str):
+            monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.queue.lease_ttl_s == 2.5
+    assert settings.queue.claim_batch == 1_000_000
+    assert settings.limits.payload_bytes == 10 * 1024 * 1024
+    assert settings.controller.namespaces == ("team-a", "team-b")
+    assert settings.auth.mode == "none"
+
+
+def test_one_replica_at_a_time_by_default() -> None:
+    assert only(rendered(CHART, DATABASE), "Deployment")["spec"]["strategy"]["type"] == "Recreate"
+
+
+def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
+    manifests = rendered(CHART, DATABASE)
+    bound = {m["roleRef"]["name"] for m in of_kind(manifests, "ClusterRoleBinding")}
+    rules = [
+        rule
+        for role in of_kind(manifests, "ClusterRole")
+        if role["metadata"]["name"] in bound
+        for rule in role["rules"]
+    ]
+    assert "*" not in json.dumps(rules)
+    readable = {resource for rule in rules for resource in rule["resources"]}
+    assert readable.isdisjoint({"secrets", "configmaps", "nodes"})
+    pods = [rule["verbs"] for rule in rules if "pods" in rule["resources"]]
+    assert pods == [["get"]]
+
+
+def test_a_namespaced_install_needs_no_cluster_right() -> None:
+    values = {
+        **DATABASE,
+        "crds": {"install": False},
+        "rbac": {"clusterWide": False, "clusterRights": False, "aggregate": False},
+    }
+    manifests = rendered(CHART, values)
+    assert {m["kind"] for m in manifests}.isdisjoint(CLUSTER_KINDS)
+    assert {m["metadata"]["namespace"] for m in manifests} == {NAMESPACE}
+    served = server_environment(values)["QUEUE_OPERATOR_CONTROLLER__NAMESPACES"]
+    assert json.loads(served) == [NAMESPACE]
+
+
+def test_a_namespaced_install_has_a_role_in_each_served_namespace() -> None:
+    manifests = rendered(CHART, EVERYTHING)
+    served = {"team-a", "team-b"}
+    for kind in ("Role", "RoleBinding"):
+        found = {m["metadata"]["namespace"] for m in of_kind(manifests, kind)}
+        assert found == served | {NAMESPACE}
+    subjects = [s for m in of_kind(manifests, "RoleBinding") for s in m["subjects"]]
+    assert {(s["name"], s["namespace"]) for s in subjects} == {(RELEASE, NAMESPACE)}
+
+
+def test_two_releases_share_no_cluster_wide_name() -> None:
+    values = {**DATABASE, "crds": {"install": False}}
+
+    def names(namespace: str) -> set[str]:
+        found = rendered(CHART, values, namespace=namespace)
+        return {m["metadata"]["name"] for m in found if m["kind"] in CLUSTER_KINDS}
+
+    assert names("one")
+    assert names("one").isdisjoint(names("two"))
+
+
+def test_definitions_stay_when_the_release_goes() -> None:
+    manifests = rendered(CHART, DATABASE)
+    definitions = of_kind(manifests, "CustomResourceDefinition")
+    assert {m["spec"]["names"]["kind"] for m in definitions} == {"QueueJob", "QueueWorker"}
+    for definition in definitions:
+        assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    without = rendered(CHART, {**DATABASE, "crds": {"install": False}})
+    assert of_kind(without, "CustomResourceDefinition") == []
+
+
+def test_monitors_come_only_where_they_are_known() -> None:
+    assert of_kind(rendered(CHART, EVERYTHING), "ServiceMonitor") == []
+    manifests = rendered(CHART, EVERYTHING, WITH_MONITORS)
+    monitor = only(manifests, "ServiceMonitor")
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    selected = [
+        m for m in of_kind(manifests, "Service") if wanted <= m["metadata"]["labels"].items()
+    ]
+    assert [port["name"] for service in selected for port in service["spec"]["ports"]] == [
+        "metrics"
+    ]
+
+
+def test_services_and_budget_select_the_pods() -> None:
+    manifests = rendered(CHART, EVERYTHING)
+    labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    selectors = [m["spec"]["selector"] for m in of_kind(manifests, "Service")]
+    selectors += [only(manifests, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"]]
+    selectors += [only(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"]]
+    assert all(selector.items() <= labels for selector in selectors)
+    ports = {port["name"] for port in pod_spec(manifests)["containers"][0]["ports"]}
+    targets = {p["targetPort"] for m in of_kind(manifests, "Service") for p in m["spec"]["ports"]}
+    assert targets == {"rest", "grpc", "metrics"} <= ports
+
+
+def test_ports_are_those_the_server_listens_on() -> None:
+    settings = Settings()
+    ports = {
+        p["name"]: p["containerPort"]
+        for p in pod_spec(rendered(CHART, DATABASE))["containers"][0]["ports"]
+    }
+    assert ports == {
+        "rest": settings.rest.port,
+        "grpc": settings.grpc.port,
+        "metrics": settings.metrics.port,
+        "health": settings.health.port,
+    }

@@ -1,0 +1,120 @@
+"""Values that cannot work are refused by name, before anything reaches the cluster."""
+
+import pytest
+from tests.unit.charts.rendering import CHARTS, Manifest, helm, refusal, rendered
+
+DATABASE: Manifest = {"host": "db"}
+
+SERVER_REFUSALS: list[tuple[Manifest, str]] = [
+    ({"databse": {}}, "databse"),
+    ({"database": {**DATABASE, "passwort": "x"}}, "passwort"),
+    ({"database": {"host": "postgresql://db"}}, "/database/host"),
+    ({"database": {**DATABASE, "port": 70000}}, "/database/port"),
+    ({"database": {**DATABASE, "password": 12345}}, "/database/password"),
+    ({"database": {"dsn": "mysql//db"}}, "/database/dsn"),
+    ({"auth": {"mode": "oidc"}}, "/auth/mode"),
+    ({"image": {"tag": "not a tag"}}, "/image/tag"),
+    ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+    ({"replicas": -1}, "/replicas"),
+    ({"replicas": "2"}, "/replicas"),
+    ({"strategy": {"type": "BlueGreen"}}, "/strategy/type"),
+    ({"watchNamespaces": ["Team_A"]}, "/watchNamespaces"),
+    ({"settings": {"queue": {"lease_ttl": 5}}}, "lease_ttl"),
+    ({"settings": {"queue": {"lease_ttl_s": 0}}}, "/settings/queue/lease_ttl_s"),
+    ({"settings": {"database": {"dsn": "postgresql://a:b@c/d"}}}, "dsn"),
+    ({"settings": {"controller": {"namespaces": ["a"]}}}, "namespaces"),
+    ({"extraEnv": [{"name": "NOT-A-NAME"}]}, "/extraEnv/0/name"),
+    ({"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}, "/extraVolumes/0/name"),
+    ({"podDisruptionBudget": {"maxUnavailable": 0}}, "/podDisruptionBudget/maxUnavailable"),
+    ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
+]
+
+WORKER_REFUSALS: list[tuple[Manifest, str]] = [
+    ({"tag": ["pool=a"]}, "tag"),
+    ({"tags": ["a,b"]}, "/tags/0"),
+    ({"tags": [" a"]}, "/tags/0"),
+    ({"tags": [""]}, "/tags/0"),
+    ({"tags": ["a", "a"]}, "/tags"),
+    ({"tags": ["a" * 129]}, "/tags/0"),
+    ({"tags": [f"t{n}" for n in range(33)]}, "/tags"),
+    ({"capacity": 0}, "/capacity"),
+    ({"capacity": 10001}, "/capacity"),
+    ({"capacity": 1.5}, "/capacity"),
+    ({"server": "queue-operator"}, "/server"),
+    ({"server": "http://queue-operator:50051"}, "/server"),
+    ({"handlers": "handlers.py"}, "/handlers"),
+    ({"graceSeconds": -1}, "/graceSeconds"),
+    ({"graceMarginSeconds": 0}, "/graceMarginSeconds"),
+    ({"token": {"expirationSeconds": 60}}, "/token/expirationSeconds"),
+    ({"extraVolumes": [{"name": "token", "emptyDir": {}}]}, "/extraVolumes/0/name"),
+    ({"image": {"tag": ""}}, "/image/tag"),
+]
+
+CONTRADICTIONS: list[tuple[Manifest, str]] = [
+    ({}, "No database is named"),
+    ({"database": {"host": "db", "dsn": "postgresql://db"}}, "more than once"),
+    ({"database": {"host": "db", "existingSecret": "mine"}}, "more than once"),
+    ({"database": DATABASE, "auth": {"mode": "static"}}, "there are no tokens"),
+    (
+        {
+            "database": DATABASE,
+            "auth": {"mode": "static", "tokens": {"a": "b"}, "existingSecret": "x"},
+        },
+        "given twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "field"), SERVER_REFUSALS)
+def test_the_server_chart_names_the_faulty_value(values: Manifest, field: str) -> None:
+    message = refusal("queue-operator", {"database": DATABASE, **values})
+    assert "values don't meet the specifications of the schema" in message
+    assert field in message
+
+
+@pytest.mark.parametrize(("values", "field"), WORKER_REFUSALS)
+def test_the_worker_chart_names_the_faulty_value(values: Manifest, field: str) -> None:
+    message = refusal("queue-worker", values)
+    assert "values don't meet the specifications of the schema" in message
+    assert field in message
+
+
+@pytest.mark.parametrize(("values", "words"), CONTRADICTIONS)
+def test_contradictions_are_refused_with_what_to_do(values: Manifest, words: str) -> None:
+    assert words in refusal("queue-operator", values)
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"),
+    [
+        ("queue-operator", {"database": DATABASE, "settings": {"controller": {"resync_s": 0.5}}}),
+        ("queue-operator", {"database": {"dsn": "host=/run/postgresql dbname=q"}}),
+        (
+            "queue-operator",
+            {"database": DATABASE, "podDisruptionBudget": {"maxUnavailable": "50%"}},
+        ),
+        ("queue-operator", {"database": DATABASE, "global": {"from": "a parent chart"}}),
+        ("queue-worker", {"server": "[fd00::1]:50051", "tags": ["größe=XL", "two words"]}),
+        ("queue-worker", {"handlers": "shop.jobs.mail:worker", "replicas": None}),
+    ],
+)
+def test_unusual_values_are_taken(chart: str, values: Manifest) -> None:
+    assert rendered(chart, values)
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"),
+    [
+        ("queue-operator", {"database": DATABASE}),
+        (
+            "queue-operator",
+            {"database": {"existingSecret": "mine"}, "networkPolicy": {"enabled": True}},
+        ),
+        ("queue-worker", {}),
+        ("queue-worker", {"tags": ["pool=a"], "networkPolicy": {"enabled": True}}),
+    ],
+)
+def test_charts_are_clean_for_the_strict_linter(chart: str, values: Manifest) -> None:
+    done = helm("lint", "--strict", str(CHARTS / chart), values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout

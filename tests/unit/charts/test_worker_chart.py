@@ -1,0 +1,134 @@
+"""The chart of the workers: what the SDK reads, an identity without rights, time to stop."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.charts.rendering import (
+    Manifest,
+    containers,
+    environment,
+    of_kind,
+    only,
+    pod_spec,
+    rendered,
+)
+
+from queue_operator.worker.settings import WorkerSettings
+
+CHART = "queue-worker"
+POOL: Manifest = {"tags": ["pool=a", "gpu"], "capacity": 50, "replicas": 2}
+FULL: Manifest = {
+    **POOL,
+    "networkPolicy": {"enabled": True},
+    "extraEnv": [{"name": "SMTP_HOST", "value": "mail"}],
+    "extraVolumes": [{"name": "models", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "models", "mountPath": "/models"}],
+    "priorityClassName": "batch",
+}
+
+
+def worker(values: Manifest) -> dict[str, Any]:
+    (container,) = containers(pod_spec(rendered(CHART, values)))
+    return container
+
+
+@pytest.mark.parametrize("values", [{}, FULL])
+def test_the_worker_is_restricted(values: Manifest) -> None:
+    spec = pod_spec(rendered(CHART, values))
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsUser"] == 65532
+    assert worker(values)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_the_sdk_finds_all_that_it_reads() -> None:
+    container = worker(POOL)
+    assert container["args"] == ["handlers:worker"]
+    fields = {
+        "metadata.name": "workers-7d9f",
+        "metadata.namespace": "shop",
+        "metadata.uid": "b0c1",
+        "spec.nodeName": "node-1",
+    }
+    variables = {
+        name: value if isinstance(value, str) else fields[value["fieldRef"]["fieldPath"]]
+        for name, value in environment(container).items()
+    }
+    settings = WorkerSettings.from_environment(variables)
+    assert settings == WorkerSettings(
+        server="queue-operator.queue-operator.svc:50051",
+        token_file=Path("/var/run/secrets/queue-operator/token"),
+        tags=frozenset({"pool=a", "gpu"}),
+        capacity=50,
+        namespace="shop",
+        worker_name="workers-7d9f",
+        host="node-1",
+        pod_uid="b0c1",
+        grace_s=30.0,
+    )
+
+
+def test_the_kubelet_knocks_where_the_worker_answers() -> None:
+    (port,) = worker({})["ports"]
+    assert (port["name"], port["containerPort"]) == ("health", WorkerSettings().health_port)
+
+
+def test_the_token_is_good_for_the_operator_alone() -> None:
+    spec = pod_spec(rendered(CHART, POOL))
+    tokens = [
+        source["serviceAccountToken"]
+        for volume in spec["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+    ]
+    assert tokens == [{"path": "token", "audience": "queue-operator", "expirationSeconds": 3600}]
+    assert {"name": "token", "mountPath": "/var/run/secrets/queue-operator", "readOnly": True} in (
+        worker(POOL)["volumeMounts"]
+    )
+
+
+def test_a_worker_has_no_rights() -> None:
+    kinds = {manifest["kind"] for manifest in rendered(CHART, FULL)}
+    assert kinds == {"Deployment", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}
+
+
+@pytest.mark.parametrize("grace", [0, 30, 3600])
+def test_the_kubelet_waits_longer_than_the_worker(grace: int) -> None:
+    values = {"graceSeconds": grace, "graceMarginSeconds": 5}
+    spec = pod_spec(rendered(CHART, values))
+    assert environment(worker(values))["QUEUE_OPERATOR_GRACE_S"] == str(grace)
+    assert spec["terminationGracePeriodSeconds"] == grace + 5
+
+
+def test_an_autoscaler_can_own_the_number() -> None:
+    assert "replicas" not in only(rendered(CHART, {"replicas": None}), "Deployment")["spec"]
+    assert only(rendered(CHART, {"replicas": 0}), "Deployment")["spec"]["replicas"] == 0
+
+
+def test_spreading_and_budget_select_the_pods() -> None:
+    manifests = rendered(CHART, FULL)
+    labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    (spread,) = pod_spec(manifests)["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels
+    for kind, field in (("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")):
+        selector = only(manifests, kind)["spec"][field]["matchLabels"]
+        assert selector.items() <= labels
+
+
+def test_the_policy_lets_the_operator_be_reached() -> None:
+    values = {"server": "queue.example:6000", "networkPolicy": {"enabled": True}}
+    (policy,) = of_kind(rendered(CHART, values), "NetworkPolicy")
+    ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+    assert ports == [53, 53, 6000]
+
+
+def test_pods_of_a_long_release_name_keep_names_that_are_labels() -> None:
+    manifests = rendered(CHART, {}, release="a" * 53)
+    name = only(manifests, "Deployment")["metadata"]["name"]
+    # A Deployment's pods add a hyphen, up to 10 characters, a hyphen and 5 characters.
+    assert len(name) + 17 <= 63

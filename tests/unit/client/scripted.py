@@ -1,0 +1,82 @@
+"""A real HTTP server that gives the answers it was told to."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`status` 0: the connection is closed without an answer."""
+
+    status: int
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Script:
+    """The answers still to give, and what was asked so far. The last answer repeats."""
+
+    answers: list[Answer]
+    asked: list[Asked] = field(default_factory=list)
+    url: str = ""
+
+
+@contextmanager
+def serving(*answers: Answer) -> Iterator[Script]:
+    """Serves `answers` in order on a free port."""
+    script = Script(list(answers))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply()
+
+        def do_POST(self) -> None:
+            self._reply()
+
+        def log_message(self, *args: object) -> None:
+            """The test's output is not the place."""
+
+        def _reply(self) -> None:
+            length = int(self.headers.get("content-length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            script.asked.append(Asked(self.command, self.path, headers, body))
+            answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
+            self.close_connection = True
+            if answer.status:
+                self._send(answer)
+
+        def _send(self, answer: Answer) -> None:
+            content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body)
+            raw = content if isinstance(content, bytes) else content.encode()
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    script.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

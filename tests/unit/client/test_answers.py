@@ -1,0 +1,124 @@
+"""From answers to results and errors."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from queue_operator.client import Backoff, Submission
+from queue_operator.client.models import JobStatus, QueueStats
+from queue_operator.client.protocol import Call, ServerError, answer, cancel, error_of, get
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    Forbidden,
+    InvalidArgument,
+    JobNotFound,
+    QueueError,
+    Unauthenticated,
+    Unavailable,
+)
+from queue_operator.domain.retry import BackoffStrategy
+
+CALL = Call("GET", "/v1/jobs/a", job_ids=("a", "b"))
+ONE = Call("GET", "/v1/jobs/a", job_ids=("a",))
+
+
+def told(status: int, code: str, *fields: str) -> httpx.Response:
+    details = [{"field": field, "code": code, "message": "is bad"} for field in fields]
+    body = {"code": code, "message": "so it is", "details": details, "request_id": "r"}
+    return httpx.Response(status, json=body)
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        (told(400, "INVALID_REQUEST", "type"), InvalidArgument),
+        (told(413, "INVALID_REQUEST", "payload"), InvalidArgument),
+        (told(401, "UNAUTHORIZED"), Unauthenticated),
+        (told(403, "FORBIDDEN"), Forbidden),
+        (told(404, "NOT_FOUND"), JobNotFound),
+        (told(409, "DUPLICATE", "job_id"), DuplicateJob),
+        (told(429, "QUOTA_EXCEEDED"), Unavailable),
+        (told(503, "INTERNAL_ERROR"), Unavailable),
+        (told(500, "INTERNAL_ERROR"), ServerError),
+        (httpx.Response(502, text="<html>bad gateway</html>"), Unavailable),
+        (httpx.Response(404, text="<html>who?</html>"), ServerError),
+    ],
+)
+def test_each_code_is_an_error_of_its_kind(
+    response: httpx.Response, kind: type[QueueError]
+) -> None:
+    assert type(error_of(ONE, response)) is kind
+
+
+def test_all_faults_are_in_the_message() -> None:
+    error = error_of(ONE, told(400, "INVALID_REQUEST", "type", "tags.a"))
+    assert isinstance(error, InvalidArgument)
+    assert error.field == "type"
+    assert "tags.a: is bad" in str(error)
+
+
+def test_duplicates_of_a_batch_are_named() -> None:
+    error = error_of(CALL, told(409, "DUPLICATE", "jobs[1].job_id"))
+    assert isinstance(error, DuplicateJob)
+    assert (error.job_ids, error.indexes) == (("b",), (1,))
+
+
+def test_a_server_error_can_be_found_in_the_log() -> None:
+    assert "(request r)" in str(error_of(ONE, told(500, "INTERNAL_ERROR")))
+
+
+def test_an_answer_of_something_else_is_an_error() -> None:
+    with pytest.raises(ServerError, match="not that of a queue operator"):
+        answer(ONE, httpx.Response(200, text="<html>hello</html>"), QueueStats)
+
+
+def test_fields_of_a_newer_server_are_ignored() -> None:
+    body = {
+        "job_id": "a",
+        "namespace": "n",
+        "type": "t",
+        "state": "RUNNING",
+        "attempt": 1,
+        "priority": "NORMAL",
+        "news": {"a": 1},
+    }
+    assert answer(ONE, httpx.Response(200, json=body), JobStatus).job_id == "a"
+
+
+def test_ids_are_quoted() -> None:
+    assert get("a/b?c", False, None).path == "/v1/jobs/a%2Fb%3Fc"
+    assert cancel("ü", "", False, None).path == "/v1/jobs/%C3%BC/cancel"
+
+
+@pytest.mark.parametrize(
+    ("given", "document"),
+    [
+        (Submission(type="t"), {"payload": None}),
+        (Submission(type="t", payload={"a": [1]}), {"payload": {"a": [1]}}),
+        (Submission(type="t", payload_bytes=b"\x00"), {"payload_base64": "AA=="}),
+        (Submission(type="t", delay=timedelta(minutes=5)), {"payload": None, "delay": "PT5M"}),
+        (
+            Submission(type="t", scheduled_at=datetime(2030, 1, 1, tzinfo=UTC)),
+            {"payload": None, "scheduled_at": "2030-01-01T00:00:00Z"},
+        ),
+        (
+            Submission(
+                type="t",
+                backoff=Backoff(strategy=BackoffStrategy.CUSTOM, delays=(timedelta(seconds=1),)),
+            ),
+            {"payload": None, "backoff": {"strategy": "CUSTOM", "delays": ["PT1S"]}},
+        ),
+    ],
+)
+def test_a_submission_as_it_is_sent(given: Submission, document: dict[str, Any]) -> None:
+    assert given.document() == {"type": "t", **document}
+    json.dumps(given.document())
+
+
+def test_two_payloads_are_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValidationError, match="not both"):
+        Submission(type="t", payload=1, payload_bytes=b"")

@@ -1,0 +1,183 @@
+"""The coalescing of statuses, with the time given."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from queue_operator.backends.protocol import MirrorEntry
+from queue_operator.controller.backlog import HELD, HOLD_S, Backlog, Write
+from queue_operator.crd.conditions import refused
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.states import JobState
+
+START = 100.0
+
+
+def entry(sequence: int, uid: str, transition: int, state: JobState) -> MirrorEntry:
+    job = Job(
+        id=uid,
+        type="a",
+        namespace="ns",
+        state=state,
+        transition=transition,
+        resource=ResourceRef("c", uid, f"name-{uid}"),
+    )
+    return MirrorEntry(sequence=sequence, job=job)
+
+
+def taken(backlog: Backlog, now: float) -> list[tuple[str, int]]:
+    found = []
+    while write := backlog.take(now):
+        found.append((write.uid, write.transition))
+    return found
+
+
+def test_a_job_that_succeeds_at_once_is_written_once() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 1, JobState.INITIAL_PENDING), START)
+    backlog.offer(entry(2, "u", 2, JobState.RUNNING), START + 0.1)
+    assert backlog.take(START + 0.1) is None
+    backlog.offer(entry(3, "u", 3, JobState.COMPLETED), START + 0.2)
+    write = backlog.take(START + 0.2)
+    assert write is not None
+    assert write.job is not None
+    assert write.job.state is JobState.COMPLETED
+    backlog.done(write)
+    assert backlog.delivered() == {1, 2, 3}
+    assert taken(backlog, START + 10) == []
+
+
+def test_a_waiting_job_gets_its_acceptance_after_two_seconds() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 1, JobState.INITIAL_PENDING), START)
+    assert backlog.next_due() == START + HOLD_S
+    assert taken(backlog, START + HOLD_S - 0.01) == []
+    assert taken(backlog, START + HOLD_S) == [("u", 1)]
+
+
+def test_running_shows_two_seconds_after_it_began() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 1, JobState.INITIAL_PENDING), START)
+    backlog.offer(entry(2, "u", 2, JobState.RUNNING), START + 1.5)
+    assert taken(backlog, START + HOLD_S) == []
+    assert taken(backlog, START + 1.5 + HOLD_S) == [("u", 2)]
+
+
+def test_reading_the_feed_again_does_not_put_off() -> None:
+    backlog = Backlog()
+    for at in range(5):
+        backlog.offer(entry(1, "u", 1, JobState.INITIAL_PENDING), START + at / 2)
+    assert taken(backlog, START + HOLD_S) == [("u", 1)]
+
+
+@pytest.mark.parametrize("state", sorted(set(JobState) - HELD))
+def test_all_other_states_are_written_at_once(state: JobState) -> None:
+    backlog = Backlog()
+    assert backlog.offer(entry(1, "u", 1, state), START)
+    assert taken(backlog, START) == [("u", 1)]
+
+
+def test_finished_first() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "a", 2, JobState.FAILED_RETRY), START)
+    backlog.offer(entry(2, "b", 3, JobState.COMPLETED), START + 1)
+    backlog.offer(entry(3, "c", 3, JobState.DEAD_LETTER), START + 2)
+    assert [uid for uid, _ in taken(backlog, START + 3)] == ["b", "c", "a"]
+
+
+def test_one_resource_is_never_in_flight_twice() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 2, JobState.FAILED_RETRY), START)
+    first = backlog.take(START)
+    assert first is not None
+    backlog.offer(entry(2, "u", 5, JobState.COMPLETED), START)
+    assert backlog.take(START) is None
+    backlog.done(first)
+    assert taken(backlog, START) == [("u", 5)]
+
+
+def test_a_failed_write_gives_way_to_a_newer_one() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 2, JobState.FAILED_RETRY), START)
+    first = backlog.take(START)
+    assert first is not None
+    backlog.offer(entry(2, "u", 5, JobState.COMPLETED), START)
+    backlog.failed(first, START + 4)
+    assert taken(backlog, START + 3.9) == []
+    second = backlog.take(START + 4)
+    assert second is not None
+    assert second.transition == 5
+    backlog.done(second)
+    assert backlog.delivered() == {1, 2}
+
+
+def test_a_failed_write_is_tried_again_when_due() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 5, JobState.COMPLETED), START)
+    first = backlog.take(START)
+    assert first is not None
+    backlog.failed(first, START + 4)
+    assert backlog.next_due() == START + 4
+    assert taken(backlog, START + 4) == [("u", 5)]
+
+
+def test_what_was_written_is_not_written_again_before_the_feed_forgets_it() -> None:
+    backlog = Backlog()
+    seen = entry(1, "u", 5, JobState.COMPLETED)
+    backlog.offer(seen, START)
+    write = backlog.take(START)
+    assert write is not None
+    assert not backlog.offer(seen, START)
+    backlog.done(write)
+    assert not backlog.offer(seen, START)
+    backlog.acknowledged(backlog.delivered())
+    assert backlog.delivered() == frozenset()
+    assert len(backlog) == 0
+
+
+def test_a_change_that_was_shown_with_an_earlier_one_is_not_written_again() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 3, JobState.COMPLETED), START)
+    write = backlog.take(START)
+    assert write is not None
+    backlog.done(write)
+    backlog.acknowledged(backlog.delivered())
+    assert not backlog.offer(entry(2, "u", 3, JobState.COMPLETED), START)
+    assert backlog.delivered() == {2}
+
+
+def test_a_late_change_after_the_acknowledgement_is_written() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 5, JobState.UNKNOWN_STOPPED), START)
+    write = backlog.take(START)
+    assert write is not None
+    backlog.done(write)
+    backlog.acknowledged(backlog.delivered())
+    assert backlog.offer(entry(2, "u", 6, JobState.COMPLETED), START)
+    assert taken(backlog, START) == [("u", 6)]
+
+
+def test_older_news_changes_nothing() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(2, "u", 5, JobState.COMPLETED), START)
+    assert not backlog.offer(entry(1, "u", 4, JobState.RUNNING), START)
+    assert taken(backlog, START) == [("u", 5)]
+
+
+def test_a_refusal_needs_no_job() -> None:
+    backlog = Backlog()
+    status = refused(InvalidArgument("spec.timeout", "bad"), datetime(2026, 1, 1, tzinfo=UTC), 1)
+    backlog.put(Write("ns", ResourceRef("c", "u", "n"), status=status), START)
+    write = backlog.take(START)
+    assert write is not None
+    assert write.final
+    backlog.done(write)
+    assert backlog.delivered() == frozenset()
+
+
+def test_a_job_without_a_resource_is_only_acknowledged() -> None:
+    backlog = Backlog()
+    loose = MirrorEntry(sequence=7, job=Job(id="x", type="a"))
+    assert not backlog.offer(loose, START)
+    assert backlog.delivered() == {7}

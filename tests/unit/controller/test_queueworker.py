@@ -1,0 +1,157 @@
+"""What becomes of sessions and QueueWorkers, without an API server."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from queue_operator.backends.protocol import WorkerSession
+from queue_operator.controller.queueworker import (
+    Existing,
+    make_plan,
+    manifest,
+    object_name,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SESSION = WorkerSession(
+    session_id="s1",
+    namespace="ns",
+    worker_name="pod-1",
+    pod_uid="pod-uid",
+    host="node",
+    tags=frozenset({"gpu", "eu"}),
+    types=frozenset({"a"}),
+    capacity=4,
+    busy=1,
+    version="0.1.0",
+    connected_at=NOW,
+    heartbeat_at=NOW,
+)
+KEY = ("ns", "pod-1")
+
+
+def existing(**changes: Any) -> Existing:
+    item = Existing("ns", "pod-1", "qw-uid", 1, "pod-uid", True, {}, {})
+    return replace(item, **changes)
+
+
+def with_status(session: WorkerSession = SESSION, **changes: Any) -> Existing:
+    """The object after its first status was written."""
+    ((item, status),) = make_plan([session], [existing(**changes)], (), NOW).write
+    return replace(item, status=status)
+
+
+def conditions(status: Any) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+
+def test_a_new_session_gets_an_object() -> None:
+    plan = make_plan([SESSION], [], (), NOW)
+    assert plan.create == (SESSION,)
+    assert not plan.delete
+    assert not plan.write
+
+
+def test_the_object_belongs_to_the_pod() -> None:
+    body = manifest(SESSION)
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "pod-1", "pod-uid")
+    assert body["spec"] == {}
+
+
+def test_a_process_worker_owns_itself() -> None:
+    assert "ownerReferences" not in manifest(replace(SESSION, pod_uid=""))["metadata"]
+
+
+def test_status_of_a_connected_worker() -> None:
+    status = with_status().status
+    assert status["effective"] == {"capacity": 4, "tags": ["eu", "gpu"], "types": ["a"]}
+    assert (status["slots"], status["busy"], status["sessionId"]) == (4, 1, "s1")
+    assert conditions(status) == {"Ready": ("True", "Connected")}
+
+
+def test_an_unchanged_session_writes_nothing() -> None:
+    assert make_plan([SESSION], [with_status()], (), NOW + timedelta(minutes=1)).write == ()
+
+
+@pytest.mark.parametrize(
+    "later", [replace(SESSION, busy=2), replace(SESSION, heartbeat_at=NOW + timedelta(seconds=9))]
+)
+def test_heartbeats_and_busy_slots_wait_their_turn(later: WorkerSession) -> None:
+    item = with_status()
+    assert make_plan([later], [item], {KEY}, NOW).write == ()
+    assert len(make_plan([later], [item], (), NOW).write) == 1
+
+
+def test_a_change_of_capacity_does_not_wait() -> None:
+    later = replace(SESSION, capacity=8)
+    assert len(make_plan([later], [with_status()], {KEY}, NOW).write) == 1
+
+
+def test_draining_shows() -> None:
+    ((_, status),) = make_plan([replace(SESSION, draining=True)], [with_status()], {KEY}, NOW).write
+    assert status["draining"] is True
+    assert conditions(status)["Ready"] == ("True", "Draining")
+
+
+def test_a_lost_session_makes_it_not_ready_once() -> None:
+    later = NOW + timedelta(seconds=5)
+    ((item, status),) = make_plan([], [with_status()], {KEY}, later).write
+    assert conditions(status)["Ready"] == ("False", "Disconnected")
+    assert status["busy"] == 0
+    assert status["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:10Z"
+    again = make_plan([], [replace(item, status=status)], (), later + timedelta(minutes=9))
+    assert again.write == ()
+
+
+def test_one_without_a_pod_is_deleted_with_its_session() -> None:
+    item = existing(owner_uid="")
+    assert make_plan([], [item], (), NOW).delete == (item,)
+
+
+def test_one_made_by_somebody_else_is_never_deleted() -> None:
+    item = existing(owner_uid="", managed=False)
+    plan = make_plan([], [item], (), NOW)
+    assert plan.delete == ()
+    assert conditions(plan.write[0][1])["Ready"][0] == "False"
+
+
+def test_one_left_by_another_pod_is_made_anew() -> None:
+    item = existing(owner_uid="older-pod")
+    plan = make_plan([SESSION], [item], (), NOW)
+    assert plan.delete == (item,)
+    assert plan.create == (SESSION,)
+    assert plan.write == ()
+
+
+def test_the_newest_session_of_a_restarted_container_counts() -> None:
+    newer = replace(SESSION, session_id="s2", connected_at=NOW + timedelta(seconds=1))
+    ((_, status),) = make_plan([newer, SESSION], [existing()], (), NOW).write
+    assert status["sessionId"] == "s2"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, None),
+        ({"capacity": 4, "tags": ["gpu", "eu"], "drain": False}, ("True", "InEffect")),
+        ({"capacity": 2}, ("False", "NotInEffect")),
+        ({"drain": True}, ("False", "NotInEffect")),
+    ],
+)
+def test_whether_the_spec_is_in_effect(spec: Any, expected: tuple[str, str] | None) -> None:
+    assert conditions(with_status(spec=spec).status).get("SpecApplied") == expected
+
+
+@pytest.mark.parametrize("name", ["pod-1", "a.b-c.d", "x" * 253])
+def test_a_legal_name_is_kept(name: str) -> None:
+    assert object_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["Wörker 1", "", "-", "UPPER", "x" * 254, "a..b", "ends-"])
+def test_other_names_become_legal_and_stay_distinct(name: str) -> None:
+    legal = object_name(name)
+    assert object_name(legal) == legal
+    assert object_name(name + "!") != legal

@@ -1,0 +1,149 @@
+"""The endpoint serves what was counted, and never an outdated depth."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from tests.unit.metrics import exposition
+from tests.unit.metrics.exposition import key
+
+from queue_operator import __version__
+from queue_operator.backends.protocol import QueueDepth
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.states import JobState
+from queue_operator.metrics.exporter import Exporter, Metrics
+from queue_operator.metrics.registry import METRICS, Kind
+from queue_operator.queue.protocol import StreamSpec, StreamUsage
+from queue_operator.settings import MetricsSettings
+
+SETTINGS = MetricsSettings(host="127.0.0.1", port=0, depth_interval_s=5)
+
+
+@dataclass
+class Store:
+    """A store whose depth can be set, and taken away."""
+
+    depth: QueueDepth | Exception = field(default_factory=QueueDepth)
+
+    async def queue_depth(self) -> QueueDepth:
+        if isinstance(self.depth, Exception):
+            raise self.depth
+        return self.depth
+
+    def usage(self) -> list[StreamUsage]:
+        spec = StreamSpec(assignee_id="w", capacity=10, namespace="ns")
+        busy = StreamUsage(spec=spec, busy=4, draining=False)
+        leaving = StreamUsage(spec=spec, busy=1, draining=True)
+        return [busy, leaving]
+
+
+@dataclass
+class StepClock:
+    """Sleeps until it is told to go on."""
+
+    steps: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, delay_s: float) -> None:
+        self.steps.put_nowait(delay_s)
+        await self.go_on.wait()
+        self.go_on.clear()
+
+
+@dataclass
+class Running:
+    exporter: Exporter
+    store: Store
+    clock: StepClock
+
+    async def next_look(self) -> None:
+        self.clock.go_on.set()
+        assert await self.clock.steps.get() == 5
+
+    async def scrape(self) -> exposition.Samples:
+        return await asyncio.to_thread(exposition.scraped, self.exporter.port)
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    store, clock = Store(), StepClock()
+    exporter = Exporter(Metrics("replica-1"), SETTINGS, clock, depths=store, streams=store)
+    await exporter.start()
+    await clock.steps.get()
+    yield Running(exporter, store, clock)
+    await exporter.stop()
+
+
+async def test_depths_and_slots_are_served(running: Running) -> None:
+    running.store.depth = QueueDepth(
+        jobs={
+            ("ns", "mail", JobState.INITIAL_PENDING): 7,
+            ("ns", "mail", JobState.DEAD_LETTER): 2,
+            ("ns", "scan", JobState.RUNNING): 1,
+        },
+        oldest_age_s={("ns", "mail"): 12.5},
+    )
+    await running.next_look()
+    found = await running.scrape()
+    labels = {"namespace": "ns", "type": "mail"}
+    assert found[key("queue_jobs", **labels, state=JobState.INITIAL_PENDING)] == 7
+    assert found[key("queue_dead_letters", **labels)] == 2
+    assert found[key("queue_oldest_job_age_seconds", **labels)] == 12.5
+    assert found[key("queue_worker_streams", namespace="ns")] == 2
+    slots = {
+        state: found[key("queue_worker_slots", namespace="ns", state=state)]
+        for state in ("busy", "free", "draining")
+    }
+    assert slots == {"busy": 5, "free": 6, "draining": 9}
+    assert found[key("queue_build_info", version=__version__, replica="replica-1")] == 1
+
+
+@pytest.mark.parametrize("failure", [Unavailable("down"), ValueError("a fault of ours")])
+async def test_gauges_are_withdrawn_while_the_store_is_away(
+    running: Running, failure: Exception
+) -> None:
+    running.store.depth = QueueDepth(jobs={("ns", "mail", JobState.RUNNING): 1})
+    await running.next_look()
+    jobs = key("queue_jobs", namespace="ns", type="mail", state=JobState.RUNNING)
+    assert (await running.scrape())[jobs] == 1
+    running.store.depth = failure
+    await running.next_look()
+    found = await running.scrape()
+    assert not [name for name, _ in found if name == "queue_jobs"]
+    assert found[key("queue_worker_streams", namespace="ns")] == 2
+    running.store.depth = QueueDepth(jobs={("ns", "mail", JobState.RUNNING): 3})
+    await running.next_look()
+    assert (await running.scrape())[jobs] == 3
+
+
+async def test_types_beyond_the_budget_are_summed(running: Running) -> None:
+    running.store.depth = QueueDepth(
+        jobs={("ns", f"type-{n}", JobState.RUNNING): n for n in range(1, 301)}
+    )
+    await running.next_look()
+    found = await running.scrape()
+    shown = {dict(labels)["type"] for name, labels in found if name == "queue_jobs"}
+    assert len(shown) == 201
+    assert {"type-300", "type-101", "other"} <= shown
+    other = key("queue_jobs", namespace="ns", type="other", state=JobState.RUNNING)
+    assert found[other] == sum(range(1, 101))
+
+
+async def test_a_taken_port_is_an_error(running: Running) -> None:
+    settings = MetricsSettings(host="127.0.0.1", port=running.exporter.port)
+    with pytest.raises(OSError, match="in use"):
+        await Exporter(Metrics(), settings, StepClock()).start()
+
+
+def test_names_follow_the_conventions() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM), metric.name
+        assert metric.buckets == tuple(sorted(metric.buckets)), metric.name
+        assert metric.help.endswith("."), metric.name

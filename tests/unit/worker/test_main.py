@@ -1,0 +1,121 @@
+"""The command, as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_operator.wire.v1 import worker_pb2 as wire
+
+HANDLERS = """
+import threading
+from queue_operator.worker import Worker
+
+worker = Worker()
+empty = Worker()
+other = object()
+
+@worker.handler("where")
+def where(ctx):
+    ctx.log("info", "here", answer=42)
+    return "here"
+
+@worker.handler("stuck")
+def stuck(ctx):
+    ctx.report_progress(1)
+    threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.py").write_text(HANDLERS)
+    (tmp_path / "broken.py").write_text("import no_such_library\n")
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "queue_operator.worker.main", *arguments],
+        cwd=folder,
+        env=os.environ | {"QUEUE_OPERATOR_HEALTH_PORT": "0"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    return process.returncode, out + err
+
+
+def test_sigterm_drains(folder: Path, server: Any, say: Any) -> None:
+    process = start(folder, "jobs:worker", QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    connection = server.accept()
+    connection.send(say.assigned(say.assignment("a", "t1", "where")))
+    assert connection.settle()[0].result == b'"here"'
+    process.send_signal(signal.SIGTERM)
+    connection.next("drain")
+    status, output = finish(process)
+    assert status == 0
+    lines = [json.loads(line) for line in output.splitlines()]
+    (line,) = [line for line in lines if line["message"] == "here"]
+    assert (line["answer"], line["job_id"], line["level"]) == (42, "a", "info")
+
+
+def test_a_second_signal_hands_back_what_never_ends(folder: Path, server: Any, say: Any) -> None:
+    process = start(folder, "jobs:worker", QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    connection = server.accept()
+    connection.send(say.assigned(say.assignment("a", "t1", "stuck")))
+    connection.next("progress")
+    process.send_signal(signal.SIGTERM)
+    connection.next("drain")
+    process.send_signal(signal.SIGINT)
+    assert connection.settle()[0].kind == wire.OUTCOME_KIND_HAND_BACK
+    assert finish(process)[0] == 0
+
+
+def test_a_worker_sent_away_exits_with_1(folder: Path, server: Any, say: Any) -> None:
+    process = start(folder, "jobs:worker", QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    server.accept().send(say.goodbye(reconnect=False))
+    status, output = finish(process)
+    assert status == 1
+    assert "ended the session for good: a test" in output
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        ("jobs", "must be MODULE:ATTRIBUTE"),
+        ("absent:worker", "there is no module 'absent'"),
+        ("jobs:absent", "has no 'absent'"),
+        ("jobs:other", "not a queue_operator Worker"),
+        ("jobs:empty", "has no handlers"),
+        ("broken:worker", "No module named 'no_such_library'"),
+    ],
+)
+def test_a_wrong_target_is_explained(folder: Path, target: str, fault: str) -> None:
+    status, output = finish(start(folder, target))
+    assert status != 0
+    assert fault in output
+
+
+def test_wrong_settings_are_explained(folder: Path) -> None:
+    status, output = finish(start(folder, "jobs:worker", QUEUE_OPERATOR_CAPACITY="none"))
+    assert status == 2
+    assert "QUEUE_OPERATOR_CAPACITY" in output
+
+
+def test_the_help_names_the_environment(folder: Path) -> None:
+    status, output = finish(start(folder, "--help"))
+    assert status == 0
+    assert "QUEUE_OPERATOR_TOKEN_FILE" in output

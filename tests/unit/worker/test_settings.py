@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from queue_operator.worker import InvalidSettings, WorkerSettings
+
+
+def test_the_defaults() -> None:
+    settings = WorkerSettings.from_environment({})
+    assert (settings.server, settings.capacity, settings.grace_s) == ("localhost:50051", 10, 25.0)
+    assert (settings.namespace, settings.tags) == ("default", frozenset())
+    assert (settings.token_file, settings.ca_file, settings.health_port) == (None, None, 8081)
+    assert settings.worker_name
+
+
+def test_every_variable() -> None:
+    settings = WorkerSettings.from_environment(
+        {
+            "QUEUE_OPERATOR_SERVER": "operator.queue:50051",
+            "QUEUE_OPERATOR_TOKEN_FILE": "/run/token",
+            "QUEUE_OPERATOR_CA_FILE": "/run/ca",
+            "QUEUE_OPERATOR_TAGS": "gpu, region=eu,,",
+            "QUEUE_OPERATOR_CAPACITY": "3",
+            "QUEUE_OPERATOR_NAMESPACE": "team-a",
+            "QUEUE_OPERATOR_WORKER_NAME": "mine",
+            "QUEUE_OPERATOR_GRACE_S": "1.5",
+            "QUEUE_OPERATOR_HEALTH_PORT": "0",
+            "POD_NAME": "pod-1",
+            "POD_UID": "uid-1",
+            "NODE_NAME": "node-1",
+        }
+    )
+    assert settings.server == "operator.queue:50051"
+    assert (settings.token_file, settings.ca_file) == (Path("/run/token"), Path("/run/ca"))
+    assert settings.tags == {"gpu", "region=eu"}
+    assert (settings.capacity, settings.namespace, settings.worker_name) == (3, "team-a", "mine")
+    assert (settings.grace_s, settings.health_port) == (1.5, 0)
+    assert (settings.pod_uid, settings.host) == ("uid-1", "node-1")
+
+
+def test_the_pod_names_the_worker() -> None:
+    settings = WorkerSettings.from_environment({"POD_NAME": "pod-1", "POD_NAMESPACE": "ns"})
+    assert (settings.worker_name, settings.namespace) == ("pod-1", "ns")
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        WorkerSettings.from_environment(
+            {
+                "QUEUE_OPERATOR_SERVER": "nowhere",
+                "QUEUE_OPERATOR_CAPACITY": "0",
+                "QUEUE_OPERATOR_HEALTH_PORT": "70000",
+                "QUEUE_OPERATOR_GRACE_S": "-1",
+                "QUEUE_OPERATOR_TAGS": "x" * 129,
+            }
+        )
+    faults = str(caught.value)
+    for name in ("SERVER", "CAPACITY", "HEALTH_PORT", "GRACE_S", "TAGS"):
+        assert f"QUEUE_OPERATOR_{name}" in faults
+
+
+def test_what_is_not_a_number_names_its_variable() -> None:
+    with pytest.raises(InvalidSettings, match="QUEUE_OPERATOR_CAPACITY: 'many' is not a number"):
+        WorkerSettings.from_environment({"QUEUE_OPERATOR_CAPACITY": "many"})

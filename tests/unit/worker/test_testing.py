@@ -1,0 +1,59 @@
+import pytest
+from pydantic import BaseModel
+
+from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker
+from queue_operator.worker.testing import job_context, run_handler, run_handler_async
+
+worker = Worker()
+
+
+class Sum(BaseModel):
+    a: int
+    b: int
+
+
+@worker.handler("sum")
+async def add(ctx: JobContext, payload: Sum) -> int:
+    return payload.a + payload.b
+
+
+@worker.handler("attempt")
+def attempt(ctx: JobContext) -> int:
+    ctx.raise_if_cancelled()
+    return ctx.attempt
+
+
+@worker.handler("raw")
+def raw(ctx: JobContext, payload: bytes) -> object:
+    return payload if payload else object()
+
+
+def test_payloads_may_be_models_values_or_bytes() -> None:
+    assert run_handler(worker, "sum", Sum(a=1, b=2)) == 3
+    assert run_handler(worker, "sum", {"a": 1, "b": 2}) == 3
+    assert run_handler(worker, "sum", b'{"a": 1, "b": 2}') == 3
+    assert run_handler(worker, "raw", b"\x00") == b"\x00"
+
+
+def test_the_context_can_be_given() -> None:
+    assert run_handler(worker, "attempt", attempt=3) == 3
+    context = job_context()
+    context.cancelled.set()
+    with pytest.raises(Cancelled):
+        run_handler(worker, "attempt", context=context)
+
+
+async def test_handlers_run_in_coroutine_tests() -> None:
+    assert await run_handler_async(worker, "sum", {"a": 1, "b": 2}) == 3
+    assert await run_handler_async(worker, "attempt", attempt=2) == 2
+
+
+def test_what_would_fail_in_the_queue_fails_here() -> None:
+    with pytest.raises(PermanentError) as invalid:
+        run_handler(worker, "sum", {"a": "x", "b": 2})
+    assert invalid.value.code == "INVALID_PAYLOAD"
+    with pytest.raises(PermanentError) as unstorable:
+        run_handler(worker, "raw", b"")
+    assert unstorable.value.code == "RESULT_NOT_STORABLE"
+    with pytest.raises(KeyError, match="attempt, raw, sum"):
+        run_handler(worker, "absent")
