@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from queue_operator.cli.main import main
 from queue_operator.domain.states import JobState
-from queue_operator.pipeline.session import prefetch_jars
+from queue_operator.pipeline.session import class_archive, prefetch_jars
 
 # PySpark leaves the socket open over which it fetched a result.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -45,5 +45,10 @@ def test_an_unreachable_database_is_named(tmp_path):
     assert "secret-word" not in result.stderr
 
 
-def test_the_driver_is_fetched_ahead():
-    assert run("jars").stdout.strip() == str(prefetch_jars())
+def test_what_a_start_needs_is_fetched_ahead():
+    result = run("jars")
+    assert result.exit_code == 0, result.stderr
+    driver, archive = result.stdout.split()
+    assert driver == str(prefetch_jars())
+    assert archive == str(class_archive())
+    assert class_archive().stat().st_size > 1_000_000

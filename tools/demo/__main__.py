@@ -11,9 +11,8 @@ from demo.fates import Fates
 from demo.install import NAMESPACE, install_operator, install_workers, load_images, start_cluster
 from demo.kube import Kube
 from demo.narrator import DemoFailed, chapter, console, say
-from demo.windows import Rollup, show_metrics, show_tables
+from demo.windows import Rollup, prepare_spark, show_metrics, show_tables
 from queue_operator.devcluster.errors import DevClusterError
-from queue_operator.pipeline.session import prefetch_jars
 
 GOODBYE = """The cluster stays up for you:
   export KUBECONFIG={kubeconfig}
@@ -40,7 +39,7 @@ def main() -> int:
 def show(name: str) -> None:
     with chapter("A Kubernetes cluster and a PostgreSQL"):
         cluster = start_cluster(name)
-        prefetch_jars()
+        prepare_spark()
     with chapter("The image, from the Dockerfile, and the workers' on top of it"):
         load_images(cluster)
     with chapter("The operator and its workers, by Helm"):

@@ -9,8 +9,10 @@ from demo.install import ROOT, SYSTEM
 from demo.kube import Kube
 from demo.narrator import DemoFailed, check, say
 from demo.store import Store
-from queue_operator.devcluster import ClusterInfo
+from queue_operator.devcluster import ClusterInfo, progress_for, require_java
 from queue_operator.domain.states import JobState
+from queue_operator.pipeline.classes import prefetch_classes
+from queue_operator.pipeline.session import prefetch_jars
 
 SHOWN = (
     "queue_jobs{",
@@ -37,8 +39,16 @@ def show_metrics(cluster: ClusterInfo) -> None:
     say("\n".join(shown[:24]))
 
 
+def prepare_spark() -> None:
+    """Fetches the database driver and keeps Spark's classes ready, once per machine."""
+    require_java()
+    with progress_for(sys.stderr).step("fetching Spark's database driver, keeping its classes"):
+        prefetch_jars()
+        prefetch_classes()
+
+
 class Rollup:
-    """The Spark job, started early because a session takes seconds to begin."""
+    """The Spark job, and a check of what it wrote."""
 
     def __init__(self, cluster: ClusterInfo, lake: Path) -> None:
         self._store = Store(cluster.postgres_dsn)

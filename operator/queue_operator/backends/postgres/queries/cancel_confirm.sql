@@ -2,11 +2,18 @@
 -- Parameters: arrays namespaces (int), ids, tokens (uuid).
 -- Index: job_namespace_id_id_key, lease_pkey. Locks: the lease rows, in order of number.
 WITH known AS MATERIALIZED (
-    SELECT g.token, job.job_no
+    SELECT g.token, found.job_no
     FROM unnest(%(namespaces)s::int[], %(ids)s::text[], %(tokens)s::uuid[])
         AS g(namespace_id, id, token)
-    JOIN job ON job.namespace_id = g.namespace_id AND job.id = g.id
-    ORDER BY job.job_no
+    CROSS JOIN LATERAL (
+        SELECT job_no FROM job WHERE job.namespace_id = g.namespace_id AND job.id = g.id LIMIT 1
+    ) found
+    ORDER BY found.job_no
+), held AS MATERIALIZED (
+    SELECT l.job_no FROM known CROSS JOIN LATERAL (
+        SELECT job_no FROM lease
+        WHERE lease.job_no = known.job_no AND lease.token = known.token
+        FOR NO KEY UPDATE
+    ) l
 )
-UPDATE lease SET cancel_received = true
-FROM known WHERE lease.job_no = known.job_no AND lease.token = known.token
+UPDATE lease SET cancel_received = true WHERE job_no = ANY (ARRAY(SELECT job_no FROM held))

@@ -2,19 +2,29 @@
 -- not among the ids returned (stale, repeated, cancelling, unknown) takes the slow path.
 -- Parameters: arrays namespaces (int), ids, tokens (uuid), results, content_types.
 -- Index: job_namespace_id_id_key, lease_pkey. Locks: the lease rows, in order of number.
+-- Traps: a plain join could be turned round by a plan that was made while a table was small,
+--   and would then read the whole table for each row; LIMIT and FOR UPDATE inside a LATERAL
+--   keep the look-up inside. The same holds for every statement here that takes a batch.
 WITH given AS (
     SELECT * FROM unnest(%(namespaces)s::int[], %(ids)s::text[], %(tokens)s::uuid[],
                          %(results)s::bytea[], %(content_types)s::text[])
         AS g(namespace_id, id, token, result, content_type)
 ), known AS MATERIALIZED (
-    SELECT job.job_no, given.* FROM given
-    JOIN job ON job.namespace_id = given.namespace_id AND job.id = given.id
-    ORDER BY job.job_no
-), gone AS (
-    DELETE FROM lease USING known
-    WHERE lease.job_no = known.job_no AND lease.token = known.token
-      AND lease.state IN ({{RUNNING}})
-    RETURNING lease.*, known.namespace_id, known.id, known.result, known.content_type
+    SELECT found.job_no, given.* FROM given
+    CROSS JOIN LATERAL (
+        SELECT job_no FROM job WHERE job.namespace_id = given.namespace_id AND job.id = given.id LIMIT 1
+    ) found
+    ORDER BY found.job_no
+), gone AS MATERIALIZED (
+    SELECT held.*, known.namespace_id, known.id, known.result, known.content_type
+    FROM known CROSS JOIN LATERAL (
+        SELECT * FROM lease
+        WHERE lease.job_no = known.job_no AND lease.token = known.token
+          AND lease.state IN ({{RUNNING}})
+        FOR UPDATE
+    ) held
+), removed AS (
+    DELETE FROM lease WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), finished AS (
     INSERT INTO final (job_no, lane_id, state, order_time, eligible_at, attempt, lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,

@@ -5,9 +5,11 @@
 SELECT g.n::int, place.state, coalesce(place.token = g.token, false)
 FROM unnest(%(namespaces)s::int[], %(ids)s::text[], %(tokens)s::uuid[])
     WITH ORDINALITY AS g(namespace_id, id, token, n)
-JOIN job ON job.namespace_id = g.namespace_id AND job.id = g.id
 CROSS JOIN LATERAL (
-    SELECT state, token FROM ready WHERE ready.job_no = job.job_no
-    UNION ALL SELECT state, token FROM lease WHERE lease.job_no = job.job_no
-    UNION ALL SELECT state, token FROM final WHERE final.job_no = job.job_no
+    SELECT job_no FROM job WHERE job.namespace_id = g.namespace_id AND job.id = g.id LIMIT 1
+) found
+CROSS JOIN LATERAL (
+    SELECT state, token FROM ready WHERE ready.job_no = found.job_no
+    UNION ALL SELECT state, token FROM lease WHERE lease.job_no = found.job_no
+    UNION ALL SELECT state, token FROM final WHERE final.job_no = found.job_no
 ) place

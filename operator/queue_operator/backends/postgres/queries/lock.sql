@@ -10,17 +10,23 @@ WITH given AS MATERIALIZED (
     SELECT given.given_token, lease.job_no, lease.lane_id, lease.state, lease.token,
            lease.attempt, lease.max_attempts, lease.failure_count, lease.backoff,
            lease.assignee_id, lease.mirrored, lease.cancel_forced, ''::text AS reason
-    FROM given JOIN lease USING (job_no) FOR UPDATE OF lease
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
+    ) lease
 ), in_ready AS MATERIALIZED (
     SELECT given.given_token, ready.job_no, ready.lane_id, ready.state, ready.token,
            ready.attempt, ready.max_attempts, ready.failure_count, ready.backoff,
            ready.assignee_id, ready.mirrored, false AS cancel_forced, ''::text AS reason
-    FROM given JOIN ready USING (job_no) FOR UPDATE OF ready
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
+    ) ready
 ), in_final AS MATERIALIZED (
     SELECT given.given_token, final.job_no, final.lane_id, final.state, final.token,
            final.attempt, final.max_attempts, final.failure_count, final.backoff,
            final.assignee_id, final.mirrored, false AS cancel_forced, final.reason
-    FROM given JOIN final USING (job_no) FOR UPDATE OF final
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
+    ) final
 ), found AS (
     SELECT * FROM in_lease UNION ALL SELECT * FROM in_ready UNION ALL SELECT * FROM in_final
 )
@@ -30,6 +36,6 @@ SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attemp
        (SELECT event FROM attempt
         WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token) AS recorded
 FROM found
-JOIN job ON job.job_no = found.job_no
+CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
 JOIN namespace ON namespace.id = job.namespace_id
 JOIN lane ON lane.id = found.lane_id

@@ -2,7 +2,7 @@
 -- Parameters: job_nos, results, content_types (arrays). Index: final_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[], %(content_types)s::text[])
+    SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[], %(content_types)s::text[])
         AS g(job_no, new_result, content_type)
 ), done AS (
     UPDATE final

@@ -8,22 +8,30 @@ WITH given AS MATERIALIZED (
                          %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
                          %(content_types)s::text[], %(retries)s::int[], %(records)s::bool[])
         AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, records)
-), from_lease AS (
-    DELETE FROM lease USING given WHERE lease.job_no = given.job_no
-    RETURNING lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
+), from_lease AS MATERIALIZED (
+    SELECT lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
               lease.state, given.*
-), from_ready AS (
-    DELETE FROM ready USING given WHERE ready.job_no = given.job_no
-    RETURNING ready.lane_id, ready.order_time, ready.eligible_at, ready.attempt, ready.lease_version,
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
+    ) lease
+), leased AS (
+    DELETE FROM lease WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_lease))
+), from_ready AS MATERIALIZED (
+    SELECT ready.lane_id, ready.order_time, ready.eligible_at, ready.attempt, ready.lease_version,
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
               ready.state, given.*
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
+    ) ready
+), waited AS (
+    DELETE FROM ready WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_ready))
 ), gone AS MATERIALIZED (
     SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
 ), finished AS (

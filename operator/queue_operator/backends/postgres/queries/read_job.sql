@@ -3,10 +3,13 @@
 -- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, final.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
-    SELECT job.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no) JOIN job USING (job_no)
+    SELECT found.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)
+    CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = w.job_no LIMIT 1) found
     UNION ALL
-    SELECT job.* FROM unnest(%(ids)s::text[]) AS w(id)
-    JOIN job ON job.namespace_id = %(namespace_id)s AND job.id = w.id
+    SELECT found.* FROM unnest(%(ids)s::text[]) AS w(id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM job WHERE job.namespace_id = %(namespace_id)s AND job.id = w.id LIMIT 1
+    ) found
 )
 SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.priority,
        lane.tags, w.payload, w.content_type, w.created_at, w.correlation_id, w.cluster_uid,
