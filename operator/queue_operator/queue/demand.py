@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from functools import lru_cache
+from typing import Final, Generic, Protocol, TypeVar
 
 from queue_operator.domain.job import Demand, TypeDefaults
 from queue_operator.domain.tags import matches
 from queue_operator.queue.capacity import Slots, share
-from queue_operator.queue.protocol import StreamSpec
+from queue_operator.queue.protocol import HandlerType, StreamSpec
+
+STREAMS_PER_CLAIM: Final = 256
+"""More would make each claim dear while a thousand workers idle; the others come next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,14 @@ class Filter:
     namespace: str
     tags: frozenset[str]
     types: frozenset[str]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Filters are looked up for every stream in every claim.
+        object.__setattr__(self, "_hash", hash((self.namespace, self.tags, self.types)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def accepts(self, namespace: str, job_type: str, tags: frozenset[str]) -> bool:
         return (
@@ -56,7 +68,13 @@ def groups_of(spec: StreamSpec) -> tuple[Group, ...]:
 
 
 def defaults_of(spec: StreamSpec) -> Mapping[str, TypeDefaults]:
-    return {handler.type: handler.defaults for handler in spec.types}
+    return _defaults(spec.types)
+
+
+@lru_cache
+def _defaults(types: tuple[HandlerType, ...]) -> Mapping[str, TypeDefaults]:
+    """One object for all streams that register the same, so that comparing is cheap."""
+    return {handler.type: handler.defaults for handler in types}
 
 
 class Asking(Protocol):
@@ -85,8 +103,8 @@ AnyStream = TypeVar("AnyStream", bound=Asking)
 class Round(Generic[AnyStream]):
     """One claim: `asked` counts by filter, `streams` take part, by assignee id.
 
-    `put_off` says that a stream must wait for another round: its registrations disagree
-    with those of a stream in this one, or it shares that stream's assignee id.
+    `put_off` says that a stream must wait for another round: this one is full, the stream's
+    registrations disagree with another's, or it shares that one's assignee id.
     """
 
     demands: list[Demand] = field(default_factory=list)
@@ -94,22 +112,29 @@ class Round(Generic[AnyStream]):
     streams: dict[str, AnyStream] = field(default_factory=dict)
     defaults: dict[str, TypeDefaults] = field(default_factory=dict)
     put_off: bool = False
+    _agreed: set[int] = field(default_factory=set)
 
     def admit(self, stream: AnyStream) -> bool:
-        if stream.spec.assignee_id in self.streams or any(
-            self.defaults.get(name, value) != value for name, value in stream.defaults.items()
-        ):
+        if stream.spec.assignee_id in self.streams or not self._agrees(stream.defaults):
             self.put_off = True
             return False
         self.streams[stream.spec.assignee_id] = stream
-        self.defaults.update(stream.defaults)
+        return True
+
+    def _agrees(self, defaults: Mapping[str, TypeDefaults]) -> bool:
+        if id(defaults) not in self._agreed:
+            if any(self.defaults.get(name, value) != value for name, value in defaults.items()):
+                return False
+            self.defaults.update(defaults)
+            self._agreed.add(id(defaults))
         return True
 
 
 def plan(streams: Iterable[AnyStream], hungry: Collection[Filter], batch: int) -> Round[AnyStream]:
     """Demands for at most `batch` jobs in all, split evenly over streams with free slots.
 
-    Only filters in `hungry` are asked for. Earlier streams get what does not divide.
+    Only filters in `hungry` are asked for. Earlier streams get what does not divide; of
+    more than STREAMS_PER_CLAIM the later ones are put off.
     """
     planned: Round[AnyStream] = Round()
     wanting: list[tuple[AnyStream, list[Group], list[int]]] = []
@@ -118,7 +143,12 @@ def plan(streams: Iterable[AnyStream], hungry: Collection[Filter], batch: int) -
             continue
         groups = [group for group in stream.groups if group.filter in hungry]
         wants = [_free(stream.slots, group) for group in groups]
-        if any(wants) and planned.admit(stream):
+        if not any(wants):
+            continue
+        if len(wanting) == STREAMS_PER_CLAIM:
+            planned.put_off = True
+            break
+        if planned.admit(stream):
             wanting.append((stream, groups, wants))
     totals = [min(stream.slots.free, sum(wants)) for stream, _, wants in wanting]
     for (stream, groups, wants), total in zip(wanting, share(batch, totals), strict=True):

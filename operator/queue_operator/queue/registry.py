@@ -11,10 +11,14 @@ from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import ELIGIBLE
 from queue_operator.queue.capacity import JobKey
 from queue_operator.queue.demand import Filter
+from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.stream import JobStream
 
 Parked = Mapping[JobKey, tuple[str, str]]
 """Token and type by job."""
+
+Owner = tuple[str, str]
+"""Namespace and assignee id: one alone proves nothing about whose the jobs are."""
 
 
 class StreamRegistry:
@@ -24,7 +28,7 @@ class StreamRegistry:
         self._clock = clock
         self._streams: dict[str, list[JobStream]] = {}
         self._filters: Counter[Filter] = Counter()
-        self._parked: dict[str, tuple[float, Parked]] = {}
+        self._parked: dict[Owner, tuple[float, Parked]] = {}
         self._orders = itertools.count(1)
         self._last_order = 0
         # Those that were given jobs last come last.
@@ -55,22 +59,22 @@ class StreamRegistry:
         if not siblings:
             self._streams.pop(stream.spec.assignee_id, None)
         if parked := stream.parked():
-            self._parked[stream.spec.assignee_id] = (self._clock.monotonic(), parked)
+            self._parked[_owner(stream.spec)] = (self._clock.monotonic(), parked)
 
-    def unpark(self, assignee_id: str) -> Parked:
-        """What the last closed stream of the assignee had delivered, once."""
-        return self._parked.pop(assignee_id, (0.0, {}))[1]
+    def unpark(self, spec: StreamSpec) -> Parked:
+        """What the last closed stream of the same assignee had delivered, once."""
+        return self._parked.pop(_owner(spec), (0.0, {}))[1]
 
-    def is_parked(self, assignee_id: str) -> bool:
-        return assignee_id in self._parked
+    def is_parked(self, spec: StreamSpec) -> bool:
+        return _owner(spec) in self._parked
 
     def forget_parked(self, older_than_s: float) -> list[str]:
         """Assignees that did not come back in time; their leases have run out."""
         limit_s = self._clock.monotonic() - older_than_s
-        gone = [name for name, (since_s, _) in self._parked.items() if since_s < limit_s]
-        for name in gone:
-            del self._parked[name]
-        return gone
+        gone = [owner for owner, (since_s, _) in self._parked.items() if since_s < limit_s]
+        for owner in gone:
+            del self._parked[owner]
+        return [assignee_id for _, assignee_id in gone]
 
     def all(self) -> list[JobStream]:
         """Those that have waited longest for a job come first."""
@@ -124,3 +128,7 @@ class StreamRegistry:
                 # Another namespace's worker must not learn the token, whatever id it took.
                 if stream.spec.namespace == request.namespace:
                     stream.cancel(request)
+
+
+def _owner(spec: StreamSpec) -> Owner:
+    return (spec.namespace, spec.assignee_id)

@@ -172,7 +172,7 @@ class QueueService:
         stream = self._open(spec, renewed_by_queue=False)
         await self._end_older(spec)
         await self._sessions.open(stream)
-        await stream.adopt(held, self._streams.unpark(spec.assignee_id))
+        await stream.adopt(held, self._streams.unpark(spec))
         # Another one may have been opened meanwhile; nothing may come between this and the
         # registration.
         await self._end_older(spec)
@@ -189,7 +189,7 @@ class QueueService:
         assignee_id = stream.spec.assignee_id
         if stream.renewed_by_queue or stream.end_reason is EndReason.REPLACED:
             return
-        if not self._streams.is_parked(assignee_id) and not self._streams.of(assignee_id):
+        if not self._streams.is_parked(stream.spec) and not self._streams.of(assignee_id):
             await self._sessions.close([assignee_id])
 
     def _open(self, spec: StreamSpec, *, renewed_by_queue: bool) -> JobStream:

@@ -43,7 +43,7 @@ async def test_jobs_already_there_are_assigned_at_once(
         assert job.state is JobState.RUNNING
         assert job.assignee_id == "w"
         assert job.assigned_at is not None
-        assert (job.payload, job.tags) == (b"\x00work", {"eu"})
+        assert (job.payload, job.tags) == (b"\x00work", frozenset({"eu"}))
         stored = await queue.get_job(job.id, namespace=namespace)
         assert stored.state is JobState.RUNNING
         assert stored.assignee_id == "w"
@@ -99,7 +99,7 @@ async def test_capacity_is_never_exceeded_and_comes_back(
 ) -> None:
     jobs = new_jobs(12)
     await queue.enqueue_jobs(jobs)
-    finished = set()
+    finished: set[str] = set()
     async with aclosing(queue.stream_jobs("w", [], 3, namespace=namespace)) as stream:
         while len(finished) < 12:
             for job in await take(stream, 1):

@@ -292,7 +292,7 @@ async def test_undelivered_jobs_go_back_and_delivered_ones_stay(
     await queue.enqueue_jobs(new_jobs(1))
     delivered = (await take(stream, 1))[0]
     await queue.enqueue_jobs(new_jobs(2))
-    written = []
+    written: list[Assignment] = []
     while len(written) < 2:
         push = await asyncio.wait_for(stream.next(), DEADLINE_S)
         assert push is not None
@@ -456,3 +456,6 @@ async def test_a_cancel_reaches_no_worker_of_another_namespace(
     push = await asyncio.wait_for(impostor.next(), DEADLINE_S)
     assert push is not None
     assert push.cancels == ()
+    back = await queue.open_stream(new_spec(1))
+    assert await state(queue, job) is JobState.CANCELLING
+    assert (await back.heartbeat(held([job])))[0].status is LeaseStatus.CURRENT

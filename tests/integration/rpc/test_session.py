@@ -22,7 +22,7 @@ Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 def complete(job: pb.Assignment, **fields: Any) -> pb.Outcome:
-    values = {"kind": pb.OUTCOME_KIND_COMPLETE, "token": job.token} | fields
+    values: dict[str, Any] = {"kind": pb.OUTCOME_KIND_COMPLETE, "token": job.token} | fields
     return pb.Outcome(job_id=job.job_id, **values)
 
 
@@ -273,7 +273,12 @@ async def test_a_bad_hello_names_the_field(
     connect: Connect, namespace: str, fields: dict[str, Any], named: str
 ) -> None:
     worker = connect()
-    values = {"session_id": "s", "worker_name": "w", "capacity": 1, "namespace": namespace}
+    values: dict[str, Any] = {
+        "session_id": "s",
+        "worker_name": "w",
+        "capacity": 1,
+        "namespace": namespace,
+    }
     await worker.say(hello=pb.Hello(**(values | fields)))
     failure = await worker.failure()
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -63,15 +63,15 @@ async def test_what_arrives_while_a_batch_runs_goes_together(
     await gate.arrived.wait()
     second, third = coalescer.offer([2]), coalescer.offer([3, 4])
     gate.open.set()
-    assert await asyncio.gather(first, second, third) == [[10], [20], [30, 40]]
+    assert [await first, await second, await third] == [[10], [20], [30, 40]]
     assert gate.batches == [[1], [2, 3, 4]]
 
 
 async def test_a_call_larger_than_a_batch_is_split_and_answered_whole(
     coalescer: Coalescer[int, int], gate: Gate
 ) -> None:
-    results = await asyncio.gather(coalescer.submit([1]), coalescer.submit(list(range(2, 12))))
-    assert results == [[10], [item * 10 for item in range(2, 12)]]
+    small, large = coalescer.offer([1]), coalescer.offer(list(range(2, 12)))
+    assert [await small, await large] == [[10], [item * 10 for item in range(2, 12)]]
     assert max(len(batch) for batch in gate.batches) == 4
     assert [item for batch in gate.batches for item in batch] == list(range(1, 12))
 

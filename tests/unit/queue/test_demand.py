@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from queue_operator.domain.job import TypeDefaults
 from queue_operator.queue.capacity import Slots
 from queue_operator.queue.demand import (
+    STREAMS_PER_CLAIM,
     Filter,
     Group,
     defaults_of,
@@ -64,6 +65,14 @@ def test_each_stream_asks_for_its_free_slots() -> None:
 def test_a_batch_too_small_for_all_is_shared_evenly() -> None:
     assert limits([applicant(name, 100) for name in "abc"], batch=30) == dict.fromkeys("abc", 10)
     assert limits([applicant("a", 2), applicant("b", 100)], batch=30) == {"a": 2, "b": 28}
+
+
+def test_of_very_many_streams_the_later_ones_are_put_off() -> None:
+    streams = [applicant(str(number)) for number in range(STREAMS_PER_CLAIM + 1)]
+    planned = plan(streams, hungry(*streams), 500)
+    assert planned.put_off
+    assert list(planned.streams) == [str(number) for number in range(STREAMS_PER_CLAIM)]
+    assert not plan(streams[1:], hungry(*streams), 500).put_off
 
 
 def test_only_hungry_filters_are_asked_for() -> None:
