@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,7 +49,7 @@ class Proxy:
             base_url=self._credentials.server, connector=connector, auto_decompress=False
         ) as session:
             app = web.Application()
-            app.router.add_route("*", "/{path:.*}", lambda request: self._answer(session, request))
+            app.router.add_route("*", "/{path:.*}", partial(self._answer, session))
             runner = web.AppRunner(app, shutdown_timeout=0.1)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -77,7 +78,7 @@ class Proxy:
         kept = {"Accept", "Content-Type"}
         headers = {name: request.headers[name] for name in kept if name in request.headers}
         async with session.request(
-            request.method, request.rel_url, headers=headers, data=await request.read()
+            request.method, request.rel_url, headers=headers, data=await request.read() or None
         ) as upstream:
             passed = {k: v for k, v in upstream.headers.items() if k.lower() not in _HOP}
             response = web.StreamResponse(status=upstream.status, headers=passed)

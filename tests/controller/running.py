@@ -56,7 +56,7 @@ class RunningController:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._stop is not None:
+        if self._stop is not None and self._thread.is_alive():
             self._stop()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the controller did not end"

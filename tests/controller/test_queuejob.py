@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.controller.jobs import claim, run_one, settle, until_state
 from tests.controller.kubectl import JOBS, Kubectl, Refused, queue_job
-from tests.controller.running import RunningController
+from tests.controller.running import RunningController, until
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import ResourceRef
@@ -250,20 +250,16 @@ async def test_the_same_name_again_is_another_job(
         kubectl("delete", JOBS, "job")
     last = kubectl.apply_job("job")
     await until_state(backend, last, kubectl.namespace)
-    await run_one_of(backend, last, kubectl.namespace)
+
+    async def older_ones_are_cancelled() -> bool:
+        stats = await backend.get_job_stats((), namespace=kubectl.namespace)
+        return stats.by_state[JobState.UNSCHEDULED] == stats.total_jobs - 1
+
+    await until(backend, older_ones_are_cancelled)
+    assert (await run_one(backend, kubectl.namespace)).job_id == last
     kubectl.wait("condition=Complete", f"{JOBS}/job")
     assert kubectl.get(JOBS, "job")["status"]["jobId"] == last
     assert last not in uids
-    stats = await backend.get_job_stats((), namespace=kubectl.namespace)
-    assert stats.by_state[JobState.COMPLETED] == 1
-    assert stats.total_jobs - 1 == stats.by_state[JobState.UNSCHEDULED]
-
-
-async def run_one_of(backend: PostgresBackend, uid: str, namespace: str) -> None:
-    """Older jobs of the name are cancelled by then, or will be before they are claimed."""
-    assignments = await claim(backend, namespace, limit=10)
-    assert uid in {a.job_id for a in assignments}
-    await settle(backend, [a for a in assignments if a.job_id == uid])
 
 
 async def test_a_finished_job_leaves_the_watch_and_does_not_come_back(
@@ -282,7 +278,7 @@ async def test_a_finished_job_leaves_the_watch_and_does_not_come_back(
         assert second.stats.events == 1
         assert second.stats.taken_in == 1
     selected = kubectl("get", JOBS, "--field-selector=status.finished!=true", "-o", "name")
-    assert selected.split() == [f"queuejob.queueoperator.dev/{'other'}"]
+    assert selected.split() == ["queuejob.queueoperator.dev/other"]
     job = await backend.get_job(uid, namespace=kubectl.namespace)
     assert job.state in TERMINAL
     assert job.attempt == 1

@@ -71,17 +71,25 @@ async def test_one_of_an_earlier_pod_is_made_anew(
     await backend.open_session(first)
     kubectl.wait("create", f"{WORKERS}/worker-1")
     before = kubectl.get(WORKERS, "worker-1")["metadata"]["uid"]
-    # The object outlives its pod: the collector must not be the one that removes it.
-    kubectl("patch", WORKERS, "worker-1", "--type=merge", "-p", ORPHAN)
-    second = replace(first, session_id="later", pod_uid=pod(kubectl, "worker-2"))
     await backend.close_sessions([first.session_id])
+    kubectl("delete", "pod", "worker-1", "--now")
+    second = replace(first, session_id="later", pod_uid=pod(kubectl, "worker-1"))
     await backend.open_session(second)
-    kubectl.wait(f"jsonpath={{.metadata.ownerReferences[0].uid}}={second.pod_uid}", ONE)
+    until_owned_by(kubectl, second.pod_uid)
     assert kubectl.get(WORKERS, "worker-1")["metadata"]["uid"] != before
 
 
-ONE = f"{WORKERS}/worker-1"
-ORPHAN = '{"metadata":{"ownerReferences":null}}'
+def until_owned_by(kubectl: Kubectl, pod_uid: str) -> None:
+    """The object may be deleted, by us or by the collector, while kubectl waits."""
+    owned = f"jsonpath={{.metadata.ownerReferences[0].uid}}={pod_uid}"
+    for _ in range(3):
+        try:
+            kubectl.wait("create", f"{WORKERS}/worker-1")
+            kubectl.wait(owned, f"{WORKERS}/worker-1")
+        except Refused:
+            continue
+        return
+    pytest.fail("no QueueWorker of the new pod appeared")
 
 
 async def test_a_process_worker_comes_and_goes_with_its_session(

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 CLOSE_TIMEOUT_S: Final = 2.0
+LINGER_S: Final = 0.1
+"""TLS connections that a cancelled request drops say goodbye in the background."""
 
 _Result = TypeVar("_Result")
 
@@ -269,6 +271,7 @@ class Controller:
         finally:
             await _cancel((*loops, stopped))
             await _cancel((watch,))
+            await asyncio.sleep(LINGER_S)
 
     async def _started(self, stop: asyncio.Event, ready: asyncio.Event, take_signals: bool) -> None:
         await ready.wait()
