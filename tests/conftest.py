@@ -7,11 +7,15 @@ used as it is, and left running.
 
 import os
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import settings as hypothesis_settings
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
 
@@ -31,17 +35,41 @@ def postgres_admin_dsn() -> Iterator[str]:
     """The superuser's address of an embedded PostgreSQL that only the tests use."""
     server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT)
     was_running = server.running()
-    server.start()
-    yield server.admin_dsn
-    if not (was_running or KEEP):
-        server.kill()
-        shutil.rmtree(POSTGRES_FOLDER)
+    try:
+        server.start()
+        yield server.admin_dsn
+    finally:
+        if not (was_running or KEEP):
+            server.kill()
+            shutil.rmtree(POSTGRES_FOLDER)
+
+
+@pytest.fixture
+def new_database(postgres_admin_dsn: str) -> Iterator[Callable[[], str]]:
+    """Makes empty databases and drops them at the end."""
+    names: list[str] = []
+
+    def create() -> str:
+        names.append(f"test_{uuid.uuid4().hex[:12]}")
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(names[-1])))
+        return make_conninfo(postgres_admin_dsn, dbname=names[-1])
+
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        yield create
+        for name in names:
+            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterInfo]:
     """A cluster of its own for the tests, with a node that runs pods."""
-    was_running = CLUSTER_NAME in {status.name for status in statuses()}
-    yield up(CLUSTER_NAME)
-    if not (was_running or KEEP):
-        down(CLUSTER_NAME)
+    was_running = _cluster_exists()
+    try:
+        yield up(CLUSTER_NAME)
+    finally:
+        if not (was_running or KEEP) and _cluster_exists():
+            down(CLUSTER_NAME)
+
+
+def _cluster_exists() -> bool:
+    return CLUSTER_NAME in {status.name for status in statuses()}

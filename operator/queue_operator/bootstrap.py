@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from multiprocessing.process import BaseProcess
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 CONTROLLER_STOP_S: Final = 8.0
 # Spawned, not forked: gRPC does not survive a fork.
 SPAWN: Final = multiprocessing.get_context("spawn")
+_SIGNALLED: Final = 128
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 10.0
 
@@ -137,7 +139,7 @@ async def serve(settings: Settings) -> int:
         await _first(asyncio.create_task(stop.wait()), ended)
         if not stop.is_set():
             logger.error("the controller ended with exit code %s", controller.exitcode)
-            return controller.exitcode or 1
+            return _exit_code(controller)
     return 0
 
 
@@ -172,9 +174,9 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
         stack.push_async_callback(exporter.stop)
         await rest.start()
         stack.push_async_callback(rest.stop)
-        await plane.start()
+        grpc_port = await plane.start()
         stack.push_async_callback(plane.stop)
-        logger.info("serving: REST %s, gRPC %s", settings.rest.port, settings.grpc.port)
+        logger.info("serving: REST on port %s, gRPC on port %s", rest.port, grpc_port)
         yield
 
 
@@ -195,13 +197,30 @@ async def _controller(settings: Settings, gate: ControllerGate) -> AsyncIterator
             await asyncio.to_thread(process.join)
 
 
+def _exit_code(ended: BaseProcess) -> int:
+    """Of the server whose controller has ended, which is never a success."""
+    code = ended.exitcode or 1
+    # A signal is a negative number here; a shell and Kubernetes write it as 128 and more.
+    return code if code > 0 else _SIGNALLED - code
+
+
 def _run_controller(settings: Settings, watching: Event) -> None:
     configure_logging()
+    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
     raise SystemExit(run_controller(settings, open_backend, on_ready=watching.set))
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed can tell nobody; without this its controller would go on."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        logger.error("the server is gone, and the controller ends with it")
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _sentinel(process: BaseProcess) -> None:

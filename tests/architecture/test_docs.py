@@ -1,4 +1,4 @@
-"""Documents point at things that exist, and say nothing about where they were written."""
+"""Documents point at things that exist."""
 
 import re
 from pathlib import Path

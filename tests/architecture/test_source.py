@@ -55,7 +55,7 @@ def test_sql_statements_do_not_spell_state_names() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples"])
+@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples", "bench"])
 def test_files_stay_small(folder: str) -> None:
     long = [
         f"{path.relative_to(ROOT)} ({count} lines)"
@@ -65,14 +65,14 @@ def test_files_stay_small(folder: str) -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples"])
+@pytest.mark.parametrize("folder", ["operator", "tools", "tests", "examples", "bench"])
 def test_functions_stay_small(folder: str) -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in sources(ROOT / folder)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno > 70
+        and (node.end_lineno or 0) - node.lineno >= 70
     ]
     assert long == []
 

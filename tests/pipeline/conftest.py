@@ -1,144 +1,16 @@
 """A Spark session for all tests, and for each a migrated database and a lake of its own."""
 
 import asyncio
-import json
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
-from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
+from tests.pipeline.stage import EventLog, Stage
 
 from queue_operator.backends.postgres.migrate import migrate
-from queue_operator.domain.states import Event, JobState
-from queue_operator.pipeline.jobs import PipelineReport, run_pipeline
-from queue_operator.pipeline.lake import Lake
 from queue_operator.pipeline.session import build_session
-
-SOME_TIME = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
-Row = dict[str, Any]
-
-
-@dataclass
-class EventLog:
-    """Writes events as the backend does: one row per statement."""
-
-    connection: psycopg.Connection[Any]
-    _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 1_000_000)))
-
-    def submit(self, count: int = 1, *, type: str = "mail", at: datetime = SOME_TIME) -> list[int]:
-        """Job numbers of the jobs submitted."""
-        numbers = [next(self._numbers) for _ in range(count)]
-        submitted = [
-            {
-                "id": f"job-{number}",
-                "namespace": "default",
-                "type": type,
-                "tags": ["a", "b"],
-                "priority": "NORMAL",
-                "correlation_id": "",
-            }
-            for number in numbers
-        ]
-        pending = [JobState.INITIAL_PENDING.value] * count
-        self._insert("SUBMIT", numbers, [], pending, at, submitted=json.dumps(submitted))
-        return numbers
-
-    def claim(
-        self, numbers: Sequence[int], wait_us: Sequence[int], at: datetime = SOME_TIME
-    ) -> None:
-        self._insert(
-            Event.CLAIM,
-            numbers,
-            [JobState.INITIAL_PENDING.value] * len(numbers),
-            [JobState.RUNNING.value] * len(numbers),
-            at,
-            wait_us=list(wait_us),
-            workers=["worker-1"] * len(numbers),
-        )
-
-    def complete(
-        self, numbers: Sequence[int], run_us: Sequence[int], at: datetime = SOME_TIME
-    ) -> None:
-        self._leave(Event.COMPLETE, JobState.COMPLETED, numbers, run_us, at)
-
-    def fail(self, numbers: Sequence[int], run_us: Sequence[int], at: datetime = SOME_TIME) -> None:
-        failed = [None, *({"category": "USER", "code": "E1"} for _ in numbers[1:])]
-        self._leave(Event.FAIL, JobState.FAILED_RETRY, numbers, run_us, at, json.dumps(failed))
-
-    def _leave(
-        self,
-        event: Event,
-        target: JobState,
-        numbers: Sequence[int],
-        run_us: Sequence[int],
-        at: datetime,
-        failed: str | None = None,
-    ) -> None:
-        running = [JobState.RUNNING.value] * len(numbers)
-        states = [target.value] * len(numbers)
-        self._insert(event, numbers, running, states, at, run_us=list(run_us), failed=failed)
-
-    def _insert(
-        self,
-        event: str,
-        numbers: Sequence[int],
-        before: list[str],
-        after: list[str],
-        at: datetime,
-        **more: Any,
-    ) -> None:
-        row = {
-            "at": at,
-            "event": str(event),
-            "job_nos": list(numbers),
-            "from_states": before,
-            "to_states": after,
-            "attempts": [1] * len(numbers),
-            **more,
-        }
-        names = sql.SQL(", ").join(map(sql.Identifier, row))
-        values = sql.SQL(", ").join(map(sql.Placeholder, row))
-        statement = sql.SQL("INSERT INTO queue_operator.job_event ({}) VALUES ({})")
-        self.connection.execute(statement.format(names, values), row)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A database, a lake, and the pipeline between them."""
-
-    dsn: str
-    folder: Path
-    spark: SparkSession
-    events: EventLog
-
-    @property
-    def lake(self) -> Lake:
-        return Lake(self.spark, self.folder)
-
-    def run(self) -> PipelineReport:
-        return run_pipeline(self.dsn, self.folder, spark=self.spark)
-
-    def query(self, text: str) -> list[Row]:
-        with psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row) as connection:
-            return connection.execute(text).fetchall()  # type: ignore[arg-type]
-
-    def rollup(self) -> dict[tuple[str, str], Row]:
-        """By type and state; for tests that stay within one hour."""
-        rows = self.query("SELECT * FROM queue_operator.rollup_hour")
-        assert len({row["hour"] for row in rows}) <= 1
-        return {(row["type"], row["state"]): row for row in rows}
-
-    def stored_jobs(self) -> list[int]:
-        """The job number of each row in the lake, doubles included."""
-        return sorted(row["job_no"] for row in self.lake.read().select("job_no").collect())
 
 
 @pytest.fixture(scope="session")
@@ -146,22 +18,6 @@ def spark() -> Iterator[SparkSession]:
     session = build_session()
     yield session
     session.stop()
-
-
-@pytest.fixture
-def new_database(postgres_admin_dsn: str) -> Iterator[Callable[[], str]]:
-    """Makes empty databases and drops them at the end."""
-    names: list[str] = []
-
-    def create() -> str:
-        names.append(f"pipeline_{uuid.uuid4().hex}")
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(names[-1])))
-        return make_conninfo(postgres_admin_dsn, dbname=names[-1])
-
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        yield create
-        for name in names:
-            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.pipeline.stage import Stage
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
@@ -31,7 +32,7 @@ async def work(dsn: str) -> None:
         await backend.close()
 
 
-def test_jobs_through_the_backend_are_counted(stage):
+def test_jobs_through_the_backend_are_counted(stage: Stage) -> None:
     asyncio.run(work(stage.dsn))
     report = stage.run()
     assert report.bronze_rows == 6 + 5 + 5

@@ -1,9 +1,11 @@
 """`queue-operator pipeline run`, on the session that the tests share."""
 
 import json
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from tests.pipeline.stage import Stage
 
 from queue_operator.cli.main import main
 from queue_operator.domain.states import JobState
@@ -13,11 +15,11 @@ from queue_operator.pipeline.session import class_archive, prefetch_jars
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
-def run(*arguments: str):
+def run(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["pipeline", *arguments])
 
 
-def test_json_and_table_show_the_rollup(stage):
+def test_json_and_table_show_the_rollup(stage: Stage) -> None:
     numbers = stage.events.submit(4)
     stage.events.claim(numbers, [1_500, 1_500, 1_500, 2_500_000])
     arguments = ["run", "--dsn", stage.dsn, "--lake", str(stage.folder)]
@@ -37,7 +39,7 @@ def test_json_and_table_show_the_rollup(stage):
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_unreachable_database_is_named(tmp_path):
+def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
     dsn = "postgresql://someone:secret-word@127.0.0.1:1/none"
     result = run("run", "--dsn", dsn, "--lake", str(tmp_path))
     assert result.exit_code == 1
@@ -45,7 +47,7 @@ def test_an_unreachable_database_is_named(tmp_path):
     assert "secret-word" not in result.stderr
 
 
-def test_what_a_start_needs_is_fetched_ahead():
+def test_what_a_start_needs_is_fetched_ahead() -> None:
     result = run("jars")
     assert result.exit_code == 0, result.stderr
     driver, archive = result.stdout.split()

@@ -1,8 +1,12 @@
 """Every committed event reaches the lake, once, whatever happens around it."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import psycopg
 import pytest
 from psycopg import sql
+from tests.pipeline.stage import Stage
 
 from queue_operator.domain.states import JobState
 from queue_operator.pipeline.checkpoint import locked
@@ -22,14 +26,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 PENDING = JobState.INITIAL_PENDING.value
 
 
-def test_an_empty_log_gives_an_empty_report(stage):
+def test_an_empty_log_gives_an_empty_report(stage: Stage) -> None:
     report = stage.run()
     assert (report.events, report.bronze_rows, report.rollup_rows) == (0, 0, 0)
     assert report.generation == 1
     assert stage.rollup() == {}
 
 
-def test_what_was_read_is_not_read_again(stage):
+def test_what_was_read_is_not_read_again(stage: Stage) -> None:
     numbers = stage.events.submit(3)
     stage.events.claim(numbers, [10, 20, 30])
     first = stage.run()
@@ -42,7 +46,7 @@ def test_what_was_read_is_not_read_again(stage):
     assert stage.stored_jobs() == sorted(numbers * 3)
 
 
-def test_an_event_that_commits_late_is_neither_lost_nor_doubled(stage):
+def test_an_event_that_commits_late_is_neither_lost_nor_doubled(stage: Stage) -> None:
     """Its row has the lower number and the lower transaction id, and commits last."""
     stage.run()
     with psycopg.connect(stage.dsn) as slow:
@@ -59,7 +63,7 @@ def test_an_event_that_commits_late_is_neither_lost_nor_doubled(stage):
     assert counts == {("mail", PENDING): 1, ("report", PENDING): 2}
 
 
-def test_an_idle_transaction_holds_nothing_up(stage):
+def test_an_idle_transaction_holds_nothing_up(stage: Stage) -> None:
     with psycopg.connect(stage.dsn) as idle:
         idle.execute("SELECT pg_current_xact_id()")
         rows = []
@@ -71,7 +75,7 @@ def test_an_idle_transaction_holds_nothing_up(stage):
     assert len(stage.stored_jobs()) == 6
 
 
-def test_a_run_that_dies_after_writing_is_made_good(stage):
+def test_a_run_that_dies_after_writing_is_made_good(stage: Stage) -> None:
     """The roll-up fails, so the lake has the rows and the checkpoint does not know."""
     stage.events.submit(2)
     stage.run()
@@ -97,7 +101,7 @@ def test_a_run_that_dies_after_writing_is_made_good(stage):
     assert stage.run().bronze_rows == 0
 
 
-def test_many_small_runs_are_merged(stage):
+def test_many_small_runs_are_merged(stage: Stage) -> None:
     for _ in range(4):
         stage.events.submit(2)
         stage.run()
@@ -112,7 +116,7 @@ def test_many_small_runs_are_merged(stage):
     assert stage.rollup()["mail", PENDING]["transitions"] == 9
 
 
-def test_what_a_killed_merge_leaves_is_counted_once(stage):
+def test_what_a_killed_merge_leaves_is_counted_once(stage: Stage) -> None:
     stage.events.submit(2)
     stage.run()
     lake = stage.lake
@@ -125,7 +129,7 @@ def test_what_a_killed_merge_leaves_is_counted_once(stage):
     assert stage.stored_jobs() == [1, 2, 3]
 
 
-def test_large_windows_are_read_in_equal_parts(stage):
+def test_large_windows_are_read_in_equal_parts(stage: Stage) -> None:
     """One row far away by number, and rows of very different weight."""
     fill = sql.SQL(
         "INSERT INTO queue_operator.job_event (seq, event, job_nos, from_states, to_states,"
@@ -148,7 +152,7 @@ def test_large_windows_are_read_in_equal_parts(stage):
     assert max(weights) < 3 * sorted(weights)[8]
 
 
-def test_the_password_is_in_no_plan(stage, capfd):
+def test_the_password_is_in_no_plan(stage: Stage, capfd: pytest.CaptureFixture[str]) -> None:
     stage.events.submit()
     with connect(stage.dsn) as connection:
         window = Window(None, Snapshot(1, 1))
@@ -161,7 +165,7 @@ def test_the_password_is_in_no_plan(stage, capfd):
     assert password not in shown
 
 
-def test_two_runs_at_once_are_refused(stage):
+def test_two_runs_at_once_are_refused(stage: Stage) -> None:
     with (
         connect(stage.dsn) as other,
         locked(other, stage.lake.identity()),
@@ -171,20 +175,22 @@ def test_two_runs_at_once_are_refused(stage):
     assert stage.run().generation == 1
 
 
-def test_another_lake_starts_from_the_beginning(stage, tmp_path):
+def test_another_lake_starts_from_the_beginning(stage: Stage, tmp_path: Path) -> None:
     stage.events.submit(2)
     stage.run()
     stage.folder.rename(tmp_path / "moved")
     assert stage.run().bronze_rows == 2
 
 
-def test_a_database_without_tables_says_what_to_do(stage, new_database, tmp_path):
+def test_a_database_without_tables_says_what_to_do(
+    stage: Stage, new_database: Callable[[], str], tmp_path: Path
+) -> None:
     bare = type(stage)(new_database(), tmp_path / "lake", stage.spark, stage.events)
     with pytest.raises(NotMigrated, match="queue-operator migrate"):
         bare.run()
 
 
-def test_events_of_a_later_version_are_refused(stage):
+def test_events_of_a_later_version_are_refused(stage: Stage) -> None:
     stage.events.submit()
     stage.events.connection.execute("UPDATE queue_operator.job_event SET schema_version = 9")
     with pytest.raises(EventsTooNew, match="upgrade"):
@@ -192,7 +198,7 @@ def test_events_of_a_later_version_are_refused(stage):
     assert stage.stored_jobs() == []
 
 
-def test_a_failure_inside_spark_is_told_in_a_line(stage):
+def test_a_failure_inside_spark_is_told_in_a_line(stage: Stage) -> None:
     stage.events.submit()
     stage.folder.mkdir()
     (stage.folder / "bronze").write_text("a file where a folder must be")

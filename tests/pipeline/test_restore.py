@@ -3,11 +3,14 @@
 import socket
 import subprocess
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from tests.pipeline.stage import Stage
 
 from queue_operator.devcluster.pgprograms import programs
 from queue_operator.devcluster.postgres import Postgres
@@ -19,7 +22,7 @@ AFTER_THE_RESTORE = datetime(2026, 3, 1, 10, 45, tzinfo=UTC)
 
 
 @pytest.fixture
-def other_server():
+def other_server() -> Iterator[Postgres]:
     """Another PostgreSQL, with a system identifier and transaction ids of its own."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -38,7 +41,7 @@ def copy_database(source: str, target: str, file: Path) -> None:
     subprocess.run([folder / "pg_restore", "--no-owner", "-d", target, file], check=True)
 
 
-def use_up_transaction_ids(connection: psycopg.Connection, upto: int) -> None:
+def use_up_transaction_ids(connection: psycopg.Connection[Any], upto: int) -> None:
     connection.execute(
         "CREATE PROCEDURE use_up(upto xid8) LANGUAGE plpgsql AS $$ BEGIN"
         " WHILE pg_current_xact_id() <= upto LOOP COMMIT; END LOOP; END $$"
@@ -47,11 +50,13 @@ def use_up_transaction_ids(connection: psycopg.Connection, upto: int) -> None:
     connection.execute("CALL use_up(%s::text::xid8)", (upto,))
 
 
-def counts(stage) -> dict[str, int]:
+def counts(stage: Stage) -> dict[str, int]:
     return {type_: row["transitions"] for (type_, _), row in stage.rollup().items()}
 
 
-def test_a_restored_database_opens_a_generation(stage, other_server, tmp_path):
+def test_a_restored_database_opens_a_generation(
+    stage: Stage, other_server: Postgres, tmp_path: Path
+) -> None:
     stage.events.submit(2, type="kept")
     assert stage.run().generation == 1
     copy_database(stage.dsn, other_server.admin_dsn, tmp_path / "dump")

@@ -4,11 +4,15 @@ import json
 import os
 import random
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests.pipeline.stage import Row, Stage
 
 from queue_operator.domain.histogram import bucket_of as bucket_in_python
 from queue_operator.domain.states import JobState
@@ -25,24 +29,24 @@ HOUR = datetime(2026, 3, 1, 10, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def nearest_rank(values, percent):
+def nearest_rank(values: Sequence[int], percent: int) -> int:
     ordered = sorted(values)
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
-def test_buckets_in_spark_are_those_of_the_vectors(spark):
+def test_buckets_in_spark_are_those_of_the_vectors(spark: SparkSession) -> None:
     values = [(vector["value_us"], vector["bucket"]) for vector in VECTORS["buckets"]]
     frame = spark.createDataFrame(values, "value bigint, wanted int")
     found = frame.withColumn("found", gold.bucket_of(F.col("value"))).collect()
     assert [row["found"] for row in found] == [row["wanted"] for row in found]
 
 
-def test_no_value_has_no_bucket(spark):
+def test_no_value_has_no_bucket(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(None,)], "value bigint")
-    assert frame.select(gold.bucket_of(F.col("value"))).first()[0] is None
+    assert frame.select(gold.bucket_of(F.col("value"))).collect()[0][0] is None
 
 
-def test_counts_rates_and_percentiles(stage):
+def test_counts_rates_and_percentiles(stage: Stage) -> None:
     draw = random.Random(7)  # noqa: S311
     numbers = {name: stage.events.submit(200, type=name) for name in ("mail", "report")}
     waits = {name: [int(draw.lognormvariate(10, 2)) for _ in range(200)] for name in numbers}
@@ -67,24 +71,24 @@ def test_counts_rates_and_percentiles(stage):
         assert rollup[name, JobState.INITIAL_PENDING]["transitions"] == 200
 
 
-def check_measure(row, prefix, values):
+def check_measure(row: Row, prefix: str, values: Sequence[int]) -> None:
     for percent in (50, 90, 99):
         exact = nearest_rank(values, percent)
         assert abs(row[f"{prefix}_p{percent}_us"] - exact) <= exact / 64
     assert row[f"{prefix}_max_us"] == max(values)
-    buckets = {}
+    buckets: dict[str, int] = {}
     for value in values:
         key = str(bucket_in_python(value))
         buckets[key] = buckets.get(key, 0) + 1
     assert row[f"{prefix}_histogram"] == buckets
 
 
-def check_nothing_measured(row, prefix):
+def check_nothing_measured(row: Row, prefix: str) -> None:
     assert row[f"{prefix}_histogram"] == {}
     assert all(row[f"{prefix}_{name}_us"] is None for name in ("p50", "p90", "p99", "max"))
 
 
-def test_an_hour_is_recomputed_as_a_whole(stage):
+def test_an_hour_is_recomputed_as_a_whole(stage: Stage) -> None:
     first = stage.events.submit(1)
     stage.events.claim(first, [1000])
     stage.run()
@@ -96,7 +100,7 @@ def test_an_hour_is_recomputed_as_a_whole(stage):
     check_measure(row, "queue_latency", [1000, 9000])
 
 
-def test_other_hours_are_left_alone(stage):
+def test_other_hours_are_left_alone(stage: Stage) -> None:
     stage.events.submit(1, at=HOUR)
     stage.run()
     stage.events.connection.execute("UPDATE queue_operator.rollup_hour SET written_at = 'epoch'")
@@ -107,7 +111,7 @@ def test_other_hours_are_left_alone(stage):
     assert rows[1]["written_at"] > HOUR
 
 
-def test_the_type_comes_from_a_submission_of_an_earlier_day(stage):
+def test_the_type_comes_from_a_submission_of_an_earlier_day(stage: Stage) -> None:
     numbers = stage.events.submit(2, type="report", at=HOUR - timedelta(days=3))
     stage.run()
     stage.events.claim(numbers, [5, 6])
@@ -120,7 +124,7 @@ def test_the_type_comes_from_a_submission_of_an_earlier_day(stage):
     assert [tuple(row.values()) for row in rows] == [(gold.UNKNOWN, 1), ("report", 2)]
 
 
-def test_what_was_submitted_is_in_the_lake(stage):
+def test_what_was_submitted_is_in_the_lake(stage: Stage) -> None:
     numbers = stage.events.submit(1)
     stage.events.claim(numbers, [5])
     stage.events.fail([*numbers, *numbers], [8, 9])
@@ -155,9 +159,10 @@ INSTANTS = [
 
 
 @pytest.fixture
-def foreign_zones(stage, monkeypatch):
+def foreign_zones(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """New York in Spark and Python, Kolkata in the JVM and the database."""
-    zones = stage.spark._jvm.java.util.TimeZone
+    jvm: Any = stage.spark._jvm
+    zones = jvm.java.util.TimeZone
     before = zones.getDefault()
     database = stage.events.connection.info.dbname
     stage.events.connection.execute(f"ALTER DATABASE {database} SET timezone = 'Asia/Kolkata'")
@@ -174,7 +179,7 @@ def foreign_zones(stage, monkeypatch):
 
 
 @pytest.mark.usefixtures("foreign_zones")
-def test_no_zone_setting_moves_an_instant(stage):
+def test_no_zone_setting_moves_an_instant(stage: Stage) -> None:
     instants = [datetime.fromisoformat(text) for text in INSTANTS]
     for instant in instants:
         stage.events.submit(1, at=instant)
@@ -197,6 +202,6 @@ def test_no_zone_setting_moves_an_instant(stage):
     assert [row["s"] for row in rows] == [int(hour.timestamp()) for hour in hours]
 
 
-def test_hours_before_1970_round_down(spark):
+def test_hours_before_1970_round_down(spark: SparkSession) -> None:
     frame = spark.sql("SELECT timestamp_micros(-1) AS at")
-    assert frame.select(hour_of(F.col("at"))).first()[0] == -1
+    assert frame.select(hour_of(F.col("at"))).collect()[0][0] == -1

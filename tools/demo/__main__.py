@@ -1,25 +1,39 @@
 """`make demo`."""
 
 import argparse
+import signal
+import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from demo.bulk import run_bulk
 from demo.fates import Fates
-from demo.install import NAMESPACE, install_operator, install_workers, load_images, start_cluster
+from demo.install import (
+    NAMESPACE,
+    install_operator,
+    install_workers,
+    load_images,
+    require_pods,
+    start_cluster,
+)
 from demo.kube import Kube
-from demo.narrator import DemoFailed, chapter, console, say
+from demo.narrator import DemoFailed, chapter, give_up, rejoice, say
 from demo.windows import Rollup, prepare_spark, show_metrics, show_tables
+from queue_operator.devcluster import progress_for, require_java
 from queue_operator.devcluster.errors import DevClusterError
+from queue_operator.domain.errors import QueueError
 
 GOODBYE = """The cluster stays up for you:
-  export KUBECONFIG={kubeconfig}
-  {kubectl} -n demo get qj,qw        look around
-  {kubectl} -n demo apply -f …       submit your own QueueJob
-  .venv/bin/queue-operator dev down  take it all down
+  look around:    export KUBECONFIG={kubeconfig}
+                  {kubectl} -n demo get qj,qw
+  your own job:   {kubectl} -n demo apply -f …
+  take it down:   .venv/bin/queue-operator dev down --name {name}
 Next: examples/01-hello/README.md, docs/guides/write-a-worker.md, docs/guides/submit-jobs.md"""
+HINT = """What there is stays up.
+  look at it:     .venv/bin/queue-operator dev status --name {name}
+  start over:     .venv/bin/queue-operator dev down --name {name}"""
+INTERRUPTED = 130
+FAILURES = (DemoFailed, DevClusterError, QueueError, OSError, subprocess.TimeoutExpired)
 
 
 def main() -> int:
@@ -27,24 +41,35 @@ def main() -> int:
     parser.add_argument("--name", default="dev", help="name of the development cluster")
     name = parser.parse_args().name
     started = time.monotonic()
+    # However it is ended, what it started beside the cluster ends with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         show(name)
-    except (DemoFailed, DevClusterError) as failure:
-        console.print(f"[red]✘[/] {failure}")
+    except FAILURES as failure:
+        give_up(failure, HINT.format(name=name))
         return 1
-    say(f"[bold green]All of it was so.[/] [dim]{time.monotonic() - started:.0f} s in all[/]")
+    except KeyboardInterrupt:
+        give_up("interrupted", HINT.format(name=name))
+        return INTERRUPTED
+    rejoice("All of it was so.", time.monotonic() - started)
     return 0
 
 
 def show(name: str) -> None:
+    # The build may take twenty minutes; what will be missing at the end is missing now.
+    require_pods()
+    require_java()
     with chapter("A Kubernetes cluster and a PostgreSQL"):
         cluster = start_cluster(name)
         prepare_spark()
     with chapter("The image, from the Dockerfile, and the workers' on top of it"):
         load_images(cluster)
     with chapter("The operator and its workers, by Helm"):
-        install_operator(cluster)
-        install_workers(cluster)
+        progress = progress_for(sys.stderr)
+        with progress.step("charts/queue-operator, until it is ready"):
+            install_operator(cluster)
+        with progress.step("charts/queue-worker, for pool a with two pods and pool b with one"):
+            install_workers(cluster)
     kube = Kube(cluster, NAMESPACE)
     fates = Fates(cluster, kube)
     with chapter("kubectl apply -f examples/01-hello/"):
@@ -57,9 +82,9 @@ def show(name: str) -> None:
     with chapter("Metrics"):
         show_metrics(cluster)
     with chapter("Spark: what just happened, by the hour"):
-        lake = Path(tempfile.gettempdir()) / f"queue-operator-lake-{name}"
-        Rollup(cluster, lake).run()
-    say(GOODBYE.format(kubeconfig=cluster.kubeconfig, kubectl=cluster.kubectl))
+        Rollup(cluster).run()
+    kubectl = cluster.kubectl
+    say(GOODBYE.format(kubeconfig=cluster.kubeconfig, kubectl=kubectl, name=cluster.name))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from demo.install import HELLO
 from demo.kube import Kube, until
 from demo.narrator import check, say
 from demo.store import Store
+from queue_operator.crd.names import QUEUE_JOB
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.domain.states import JobState
 
@@ -25,7 +26,7 @@ class Fates:
 
     def submit(self) -> None:
         # A finished job of an earlier run would stay as it is: a spec never runs twice.
-        self._kube.run("delete", "qj", "--all", "--wait=true")
+        self._kube.run("delete", QUEUE_JOB.crd, "--all", "--wait=true")
         say(self._kube.apply(HELLO).strip())
 
     def watch(self) -> None:
@@ -39,15 +40,17 @@ class Fates:
         self._survivor_completes_elsewhere()
 
     def _uid(self, name: str) -> str:
-        uid: str = self._kube.get(f"qj/{name}")["metadata"]["uid"]
+        uid: str = self._kube.get(f"{QUEUE_JOB.crd}/{name}")["metadata"]["uid"]
         return uid
 
     def _ended(self, name: str, state: JobState) -> dict[str, Any]:
         """The job's final row, once the resource and Postgres agree on `state`."""
         self._kube.wait(name, jsonpath=f"{{.status.state}}={state}")
-        row = self._store.ended(self._uid(name))
-        seen = row["state"] if row else "nothing"
-        check(f"{name} is {state} on the API server and in Postgres", seen == state, seen)
+        uid = self._uid(name)
+        row = self._store.ended(uid)
+        found = row["state"] if row else "no final row"
+        seen = f"job {uid}" if found == state else f"{found} in Postgres"
+        check(f"{name} is {state} on the API server and in Postgres", found == state, seen)
         return row or {}
 
     def _hello_completes(self) -> None:
@@ -77,7 +80,8 @@ class Fates:
         uid = self._uid("long")
         until(lambda: self._store.holder(uid) is not None, "long starts to run")
         check("long runs", True, (self._store.holder(uid) or {})["worker_name"])
-        self._kube.run("patch", "qj/long", "--type=merge", '--patch={"spec":{"cancel":true}}')
+        patch = '--patch={"spec":{"cancel":true}}'
+        self._kube.run("patch", f"{QUEUE_JOB.crd}/long", "--type=merge", patch)
         self._ended("long", JobState.STOPPED)
         status = self._kube.status("long")
         check("long was cancelled while it ran", status["phase"] == "CANCELLED", status["phase"])

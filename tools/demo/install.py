@@ -7,9 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from demo.kube import Kube, execute, helm
-from demo.narrator import say
-from queue_operator.devcluster import ClusterInfo, build_image, load_image, up
-from queue_operator.devcluster.progress import progress_for
+from demo.narrator import DemoFailed, say
+from queue_operator.devcluster import (
+    ClusterInfo,
+    build_image,
+    default_provider,
+    load_image,
+    progress_for,
+    up,
+)
+from queue_operator.devcluster.provider import CONTROL_PLANE
 
 ROOT = Path(__file__).resolve().parents[2]
 HELLO = ROOT / "examples" / "01-hello"
@@ -18,6 +25,12 @@ WORKER_IMAGE = "queue-operator-hello:dev"
 SYSTEM = "queue-system"
 NAMESPACE = "demo"
 POOLS = {"a": 2, "b": 1}
+
+
+def require_pods() -> None:
+    """Ends the demo at once where nothing could run a pod."""
+    if default_provider() == CONTROL_PLANE:
+        raise DemoFailed("the demo runs pods, and this user can have no node here: run it as root")
 
 
 def start_cluster(name: str) -> ClusterInfo:

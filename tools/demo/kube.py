@@ -3,12 +3,14 @@
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from demo.narrator import DemoFailed
+from queue_operator.crd.names import QUEUE_JOB
 from queue_operator.devcluster import ClusterInfo
 
 
@@ -40,10 +42,10 @@ class Kube:
     def wait(self, name: str, *, condition: str = "", jsonpath: str = "") -> None:
         """`kubectl wait`, by a condition or by a JSON path with its value."""
         awaited = f"--for=condition={condition}" if condition else f"--for=jsonpath={jsonpath}"
-        self.run("wait", awaited, f"qj/{name}", "--timeout=60s")
+        self.run("wait", awaited, f"{QUEUE_JOB.crd}/{name}", "--timeout=60s")
 
     def status(self, name: str) -> dict[str, Any]:
-        status: dict[str, Any] = self.get(f"qj/{name}").get("status", {})
+        status: dict[str, Any] = self.get(f"{QUEUE_JOB.crd}/{name}").get("status", {})
         return status
 
     @contextmanager
@@ -68,19 +70,25 @@ def helm(cluster: ClusterInfo, *arguments: str) -> str:
 
 
 def execute(command: Sequence[str], *, timeout_s: float = 90, text_in: str | None = None) -> str:
-    finished = subprocess.run(
-        command, input=text_in, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    try:
+        finished = subprocess.run(
+            command, input=text_in, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise DemoFailed(f"`{_spoken(command)}` did not end within {timeout_s:g} s") from expired
     if finished.returncode:
-        words = " ".join(Path(word).name if "/" in word else word for word in command[:6])
-        raise DemoFailed(f"`{words} …` failed:\n{finished.stderr or finished.stdout}")
+        raise DemoFailed(f"`{_spoken(command)}` failed:\n{finished.stderr or finished.stdout}")
     return finished.stdout
+
+
+def _spoken(command: Sequence[str]) -> str:
+    """The command as a person would type it: without paths, and without which cluster."""
+    program, *words = (word for word in command if not word.startswith("--kubeconfig="))
+    return " ".join([Path(program).name, *words])
 
 
 def until(probe: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
     """Asks again and again until `probe` says yes; fails the demo when the time is over."""
-    import time
-
     give_up_at = time.monotonic() + timeout_s
     while not probe():
         if time.monotonic() > give_up_at:

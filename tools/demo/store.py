@@ -6,6 +6,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from demo.narrator import DemoFailed
+
 
 @dataclass(frozen=True)
 class Store:
@@ -14,9 +16,12 @@ class Store:
     dsn: str
 
     def query(self, statement: str, *parameters: object) -> list[dict[str, Any]]:
-        with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
-            connection.execute("SET search_path = queue_operator")
-            return connection.execute(statement, parameters).fetchall()
+        try:
+            with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
+                connection.execute("SET search_path = queue_operator")
+                return connection.execute(statement, parameters).fetchall()
+        except psycopg.Error as error:
+            raise DemoFailed(f"Postgres does not answer the demo's question: {error}") from error
 
     def holder(self, uid: str) -> dict[str, Any] | None:
         """The lease of a running job: worker, session, token."""

@@ -1,19 +1,24 @@
 """What there is to look at: tables, metrics, the rollup."""
 
+import os
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 from demo.install import ROOT, SYSTEM
 from demo.kube import Kube
 from demo.narrator import DemoFailed, check, say
 from demo.store import Store
-from queue_operator.devcluster import ClusterInfo, progress_for, require_java
+from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
+from queue_operator.devcluster import ClusterInfo, progress_for
+from queue_operator.devcluster.state import existing_folder
 from queue_operator.domain.states import JobState
 from queue_operator.pipeline.classes import prefetch_classes
 from queue_operator.pipeline.session import prefetch_jars
 
+PIPELINE_LIMIT_S = 300
+# One hour of the demo: seven types in up to five states.
+ROWS = 25
 SHOWN = (
     "queue_jobs{",
     "queue_jobs_enqueued_total",
@@ -25,7 +30,8 @@ SHOWN = (
 
 
 def show_tables(kube: Kube) -> None:
-    say(kube.run("get", "qj,qw"))
+    # In full: the short names may be another group's as well.
+    say(kube.run("get", f"{QUEUE_JOB.crd},{QUEUE_WORKER.crd}"))
 
 
 def show_metrics(cluster: ClusterInfo) -> None:
@@ -41,7 +47,6 @@ def show_metrics(cluster: ClusterInfo) -> None:
 
 def prepare_spark() -> None:
     """Fetches the database driver and keeps Spark's classes ready, once per machine."""
-    require_java()
     with progress_for(sys.stderr).step("fetching Spark's database driver, keeping its classes"):
         prefetch_jars()
         prefetch_classes()
@@ -50,21 +55,25 @@ def prepare_spark() -> None:
 class Rollup:
     """The Spark job, and a check of what it wrote."""
 
-    def __init__(self, cluster: ClusterInfo, lake: Path) -> None:
+    def __init__(self, cluster: ClusterInfo) -> None:
         self._store = Store(cluster.postgres_dsn)
-        self._lake = lake
+        # Goes with the cluster: a new one has a new history, and a lake keeps the old ones too.
+        self._lake = existing_folder(cluster.name).path / "lake"
         self._dsn = cluster.postgres_dsn
 
     def run(self) -> None:
         command = [sys.executable, "-m", "queue_operator.cli.main", "pipeline", "run"]
-        finished = subprocess.run(
-            [*command, "--dsn", self._dsn, "--lake", str(self._lake)],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            timeout=300,
-            check=False,
-        )
+        with progress_for(sys.stderr).step("events to Parquet, roll-ups back to Postgres"):
+            finished = subprocess.run(
+                [*command, "--lake", str(self._lake), f"--rows={ROWS}"],
+                # Not an argument: those are for everybody on this machine to read.
+                env=os.environ | {"QUEUE_OPERATOR_DATABASE__DSN": self._dsn},
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                timeout=PIPELINE_LIMIT_S,
+                check=False,
+            )
         if finished.returncode:
             raise DemoFailed(f"the pipeline failed:\n{finished.stderr[-4000:]}")
         say(finished.stdout.strip())

@@ -105,6 +105,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (eq .Values.auth.mode "static") (not .Values.auth.tokens) (not .Values.auth.existingSecret) }}
 {{- fail "auth.mode is static, but there are no tokens. Set auth.tokens or auth.existingSecret." }}
 {{- end }}
+{{- if and .Values.controller.enabled (gt (int .Values.replicas) 1) }}
+{{- fail "Each of the replicas would serve the custom resources. Keep replicas at 1, or set controller.enabled to false and serve the resources with another release, of one replica, on the same database." }}
+{{- end }}
 {{- if and .Values.auth.tokens .Values.auth.existingSecret }}
 {{- fail "Static tokens are given twice. Keep one of auth.tokens and auth.existingSecret." }}
 {{- end }}

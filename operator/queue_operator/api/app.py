@@ -1,5 +1,7 @@
 """Builds the REST application."""
 
+import secrets
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -11,11 +13,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from queue_operator import __version__
-from queue_operator.api import errors, ids, schemas
+from queue_operator.api import errors, schemas
 from queue_operator.api.routes import router
 from queue_operator.api.services import Services, limits_of
 from queue_operator.api.tracing import RequestTracing
 from queue_operator.auth.protocol import Authenticator, Authorizer
+from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 from queue_operator.queue.protocol import Queue
 from queue_operator.settings import Settings
 
@@ -33,6 +36,10 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _new_id() -> str:
+    return uuid7(time.time_ns(), secrets.randbits(ENTROPY_BITS))
+
+
 def create_app(
     queue: Queue,
     authenticator: Authenticator,
@@ -40,7 +47,7 @@ def create_app(
     settings: Settings,
     *,
     now: Callable[[], datetime] = _utc_now,
-    new_id: Callable[[], str] = ids.new_job_id,
+    new_id: Callable[[], str] = _new_id,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 

@@ -53,6 +53,12 @@ MAX_DETAILS: Final = 100
 RETRY_AFTER_S: Final = 1
 """What a caller is told to wait when the store or the cluster does not answer."""
 
+OURS: Final = {
+    500: "an unexpected error; report it with the request_id",
+    503: "the job store or the cluster does not answer now; try again after Retry-After",
+}
+"""What a caller is told of errors that are ours; the log has the rest, by request id."""
+
 _SUBMISSION_ID: Final = re.compile(r"(^|\.)id$")
 
 
@@ -152,9 +158,12 @@ def respond(
 async def _on_queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)  # noqa: S101  (the table of handlers says so)
     status, code = status_of(error)
+    message = _message(error)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        # Its text names hosts and accounts, and the caller may be a stranger.
         log.warning("request %s: %s", request.scope.get("request_id"), error)
-    return respond(request, status, code, _message(error), details_of(error), _headers(error))
+        message = OURS[status]
+    return respond(request, status, code, message, details_of(error), _headers(error))
 
 
 async def _on_bad_parameters(request: Request, error: Exception) -> Response:

@@ -7,8 +7,12 @@ from typing import Final, Protocol
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
+from queue_operator.domain.errors import QueueError
+
 Check = Callable[[], Awaitable[None]]
-"""Returns when fine, raises otherwise; what it raises is shown."""
+"""Returns when fine, raises otherwise. Strangers may ask, so only the kind of what it raises is
+shown: the text may name hosts and accounts.
+"""
 
 CHECK_TIMEOUT_S: Final = 2.0
 
@@ -51,5 +55,5 @@ async def _ask(check: Check) -> str:
         return f"no answer within {CHECK_TIMEOUT_S:g} s"
     except Exception as error:
         # Whatever a check raises, the answer is "not ready", never a failed probe handler.
-        return str(error) or type(error).__name__
+        return error.code if isinstance(error, QueueError) else type(error).__name__
     return _OK

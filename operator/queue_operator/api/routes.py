@@ -17,7 +17,7 @@ from queue_operator.domain.validation import check_tags
 router = APIRouter(prefix="/v1")
 
 _IN_LOOP_BYTES: Final = 128 * 1024
-"""Larger bodies are parsed in a thread, one at a time."""
+"""Larger bodies and results are handled in a thread, one at a time."""
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ async def submit_one(
     namespace = await services.admit(request, "create", query.namespace)
     limit = submissions.submission_bytes(services.limits.payload_bytes)
     body = await read_json(request, min(limit, services.settings.rest.body_bytes))
-    job = await _parsed(lambda: submissions.job_from(body, namespace, services), body, services)
+    job = await _apart(lambda: submissions.job_from(body, namespace, services), len(body), services)
     return _render(await submit(job, services), 201)
 
 
@@ -65,7 +65,9 @@ async def submit_many(
     """All jobs or none, unless `atomic` is false. Needs the verb `create` on `queuejobs`."""
     namespace = await services.admit(request, "create", query.namespace)
     body = await read_json(request, services.settings.rest.body_bytes)
-    batch = await _parsed(lambda: submissions.batch_from(body, namespace, services), body, services)
+    batch = await _apart(
+        lambda: submissions.batch_from(body, namespace, services), len(body), services
+    )
     return _render(await submit_batch(batch, services), 201 if batch.atomic else 200)
 
 
@@ -104,7 +106,12 @@ async def get_one(
     """Needs the verb `get` on `queuejobs`."""
     namespace = await services.admit(request, "get", query.namespace)
     job = await services.queue.get_job(job_id, namespace=namespace)
-    return _render(views.job_status(job, services.now(), include_result=query.include_result), 200)
+    now, with_result = services.now(), query.include_result
+    return await _apart(
+        lambda: _render(views.job_status(job, now, include_result=with_result), 200),
+        len(job.result or b"") if with_result else 0,
+        services,
+    )
 
 
 @router.get(
@@ -123,8 +130,9 @@ async def stats(
     return _render(views.queue_stats(counted), 200)
 
 
-async def _parsed(work: Callable[[], T], body: bytes, services: Services) -> T:
-    if len(body) <= _IN_LOOP_BYTES:
+async def _apart(work: Callable[[], T], size: int, services: Services) -> T:
+    """What `work` gives, which handles `size` bytes of JSON."""
+    if size <= _IN_LOOP_BYTES:
         return work()
     return await anyio.to_thread.run_sync(work, limiter=services.parsing)
 

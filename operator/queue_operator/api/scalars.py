@@ -1,9 +1,10 @@
 """Times and durations as `external-api.md` section 6 writes them."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 MAX_DURATION: Final = timedelta(days=3660)
 """Ten years and a bit: longer is a mistake in the unit."""
@@ -18,10 +19,22 @@ def _duration(value: object) -> object:
     raise ValueError("must be an ISO 8601 duration such as 'PT5M', or a number of seconds")
 
 
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
+
+
 def _timestamp(value: object) -> object:
-    if isinstance(value, int | float):
-        raise ValueError("must be an ISO 8601 timestamp such as '2024-01-15T10:30:00Z'")
-    return value
+    # Numbers, also those written as strings, would be taken for seconds since 1970.
+    if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
+        return value
+    raise ValueError("must be an ISO 8601 timestamp such as '2024-01-15T10:30:00Z'")
+
+
+def _utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        # A store would take it, and then fail whoever reads the row.
+        raise ValueError("must be within the years 1 to 9999 in UTC") from None
 
 
 _DURATION_SCHEMA: Final = {
@@ -45,5 +58,5 @@ PositiveDuration = Annotated[
     WithJsonSchema(_DURATION_SCHEMA),
 ]
 
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_timestamp)]
-"""Must carry a time zone."""
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_timestamp), AfterValidator(_utc)]
+"""Must carry a time zone; is UTC afterwards."""

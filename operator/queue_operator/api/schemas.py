@@ -79,7 +79,7 @@ class BatchSubmission(_Request):
 class CancellationRequest(_Request):
     """Why a job is cancelled, and how hard."""
 
-    reason: str = ""
+    reason: str = Field("", description="At most 1024 characters; the worker sees it too.")
     force: StrictBool = Field(False, description="Interrupt the handler of a running job.")
 
 
@@ -190,6 +190,10 @@ class JobStatus(_Answer):
     state: Phase
     attempt: int = Field(description="Number of the current or last attempt; 0 before the first.")
     cancel_requested: bool = Field(description="A running job was asked to stop.")
+    reason: str = Field(
+        description="Why it is stopping, as the cancel said, or what ended it, in one word; "
+        "empty for other jobs."
+    )
     created_at: datetime | None
     updated_at: datetime | None
     scheduled_for: datetime | None

@@ -16,7 +16,7 @@ from queue_operator.settings import LimitSettings, Settings
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """`now` is used for views only. `parsing` admits one large body at a time."""
+    """`now` is used for views only. `parsing` admits one large body or result at a time."""
 
     queue: Queue
     authenticator: Authenticator

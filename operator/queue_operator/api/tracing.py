@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from queue_operator.api.errors import INTERNAL_ERROR, respond
+from queue_operator.api.errors import INTERNAL_ERROR, OURS, respond
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,7 @@ class RequestTracing:
             log.exception("request %s: %s %s failed", request_id, request.method, request.url.path)
             if started:
                 raise
-            text = "an unexpected error; report it with the request_id"
-            answer = respond(request, 500, INTERNAL_ERROR, text)
+            answer = respond(request, 500, INTERNAL_ERROR, OURS[500])
             await answer(scope, receive, send_with_id)
 
 

@@ -1,5 +1,6 @@
 """Chooses who vouches for callers."""
 
+import logging
 from typing import assert_never
 
 from queue_operator.auth.kubernetes import KubernetesAuthenticator, KubernetesAuthorizer, connect
@@ -7,6 +8,8 @@ from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.auth.static import StaticAuthenticator
 from queue_operator.settings import AuthMode, AuthSettings
+
+log = logging.getLogger(__name__)
 
 
 def build(
@@ -28,6 +31,7 @@ def build(
         case AuthMode.STATIC:
             return StaticAuthenticator(settings.tokens), AdministratorsOnly()
         case AuthMode.NONE:
+            log.warning("auth.mode is none: everybody who reaches the ports may do everything")
             return OpenAuthenticator(), AdministratorsOnly()
         case _:
             assert_never(settings.mode)

@@ -179,7 +179,9 @@ def _identity(user: client.V1UserInfo) -> Identity:
         namespace=_namespace_of(name),
         pod_name=next(iter(extra.get(_POD_NAME, ())), ""),
         pod_uid=next(iter(extra.get(_POD_UID, ())), ""),
+        uid=user.uid or "",
         groups=tuple(user.groups or ()),
+        extra=tuple((key, tuple(values)) for key, values in sorted(extra.items())),
     )
 
 
@@ -221,7 +223,10 @@ class KubernetesAuthorizer:
         status = await self._reviews.access(
             client.V1SubjectAccessReviewSpec(
                 user=identity.name,
+                uid=identity.uid or None,
                 groups=list(identity.groups),
+                # Without it a token of limited scope would have all rights of its user.
+                extra={key: list(values) for key, values in identity.extra},
                 resource_attributes=attributes,
             )
         )

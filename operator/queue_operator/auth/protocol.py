@@ -14,14 +14,18 @@ class Identity:
     """A caller somebody vouches for.
 
     `namespace` is the caller's own: the one a request means that names none. The pod is
-    set for tokens bound to a pod. `admin` callers pass every review without asking.
+    set for tokens bound to a pod. `uid`, `groups` and `extra` are what the cluster says of
+    the caller; its authorizers may restrict by any of them. `admin` callers pass every
+    review without asking.
     """
 
     name: str
     namespace: str
     pod_name: str = ""
     pod_uid: str = ""
+    uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     admin: bool = False
 
 

@@ -13,11 +13,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from queue_operator.cli.environment import read_settings
 from queue_operator.domain.errors import QueueError
 from queue_operator.pipeline.classes import prefetch_classes
 from queue_operator.pipeline.jobs import PipelineReport, Say, latest_rollup, run_pipeline
 from queue_operator.pipeline.session import prefetch_jars
-from queue_operator.settings import Settings
 
 # A row has one of the two: claims were waited for, outcomes ended an execution.
 _MEASURES: Final = {"wait": "queue_latency", "run": "execution"}
@@ -42,7 +42,7 @@ def pipeline() -> None:
 )
 def run(dsn: str | None, lake: str, master: str, output: str, rows: int) -> None:
     """Read what is new, roll up the hours it touches, print the newest roll-ups."""
-    address = dsn or Settings().database.dsn.get_secret_value()
+    address = dsn or read_settings().database.dsn.get_secret_value()
     console = Console(stderr=True)
     try:
         with _progress(console) as say:
@@ -100,7 +100,9 @@ def _plain(value: object) -> str:
 
 
 def _print_rollup(rollup: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="Jobs by hour (UTC)", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Jobs by hour (UTC)", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     for name in ("hour", "namespace", "type", "state"):
         table.add_column(name, overflow="fold")
     for name in ("jobs", "per s", "of", *_FIGURES):

@@ -2,15 +2,14 @@
 
 import asyncio
 import sys
-from typing import NoReturn
 
 import click
 import uvloop
-from pydantic import ValidationError
 
 from queue_operator.backends.postgres import migrate as apply_migrations
 from queue_operator.bootstrap import configure_logging
 from queue_operator.bootstrap import serve as serve_until_stopped
+from queue_operator.cli.environment import fail, read_settings
 from queue_operator.domain.errors import QueueError
 from queue_operator.settings import Settings
 
@@ -45,21 +44,3 @@ def migrate(dsn: str | None) -> None:
     except QueueError as error:
         fail(str(error))
     click.echo(f"applied: {', '.join(applied)}" if applied else "the schema is up to date")
-
-
-def read_settings() -> Settings:
-    """The settings of the environment; every fault is told at once, and ends the process."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        faults = [
-            f"  QUEUE_OPERATOR_{'__'.join(str(part).upper() for part in fault['loc'])}: "
-            f"{fault['msg']}"
-            for fault in error.errors()
-        ]
-        fail("\n".join(["the settings are wrong:", *faults]))
-
-
-def fail(message: str) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
-    sys.exit(1)

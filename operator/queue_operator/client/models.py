@@ -152,6 +152,7 @@ class JobStatus(_Received):
     state: Phase
     attempt: int
     cancel_requested: bool = False
+    reason: str = ""
     created_at: datetime | None = None
     updated_at: datetime | None = None
     scheduled_for: datetime | None = None

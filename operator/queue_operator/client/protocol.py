@@ -1,6 +1,8 @@
 """Requests and answers, the same for both clients."""
 
 import re
+import secrets
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -9,7 +11,6 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from queue_operator.client.ids import new_job_id
 from queue_operator.client.models import APIError, BatchResult, Submission, SubmissionResult
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -20,6 +21,7 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -150,7 +152,8 @@ def _documents(submissions: Iterable[Submission]) -> tuple[list[dict[str, Any]],
     for submission in submissions:
         document = submission.document()
         if submission.job_id is None:
-            document["job_id"] = new_job_id()
+            # Made before the first try, so that a second one cannot store the job twice.
+            document["job_id"] = uuid7(time.time_ns(), secrets.randbits(ENTROPY_BITS))
             made.add(document["job_id"])
         documents.append(document)
     return documents, frozenset(made)
@@ -161,7 +164,9 @@ def _params(namespace: str | None) -> dict[str, Any]:
 
 
 def _job_path(job_id: str) -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    # As segments of their own, dots would be taken for a way through the path.
+    segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
+    return f"/v1/jobs/{segment}"
 
 
 def _duplicate(call: Call, told: APIError) -> DuplicateJob:

@@ -108,7 +108,8 @@ class KubeClient:
             params["fieldSelector"] = field_selector
         while True:
             page = await self.get(path, params=params, accept=accept)
-            yield page["items"]
+            # The API server says null where a list is empty.
+            yield page["items"] or []
             token = page["metadata"].get("continue")
             if not token:
                 return

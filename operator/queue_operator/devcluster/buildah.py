@@ -67,7 +67,9 @@ class Buildah:
 
     def command(self, *arguments: str) -> list[str | Path]:
         root, runroot = self.storage / "root", self.storage / "run"
-        return ["buildah", "--root", root, "--runroot", runroot, *arguments]
+        # The mounts of a build that is killed go with a namespace of its own.
+        isolate = ("unshare", "--mount", "--")
+        return [*isolate, "buildah", "--root", root, "--runroot", runroot, *arguments]
 
     def _environment(self) -> dict[str, str]:
         # The kernel stacks no overlay on an overlay, which is what a container's root is.

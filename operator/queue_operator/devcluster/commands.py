@@ -9,6 +9,8 @@ from pathlib import Path
 
 from queue_operator.devcluster.errors import CommandFailed, ToolMissing
 
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 
 def run(
     command: Sequence[str | Path],
@@ -29,7 +31,7 @@ def run(
         done = subprocess.run(
             words,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=_environment(env or {}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -41,6 +43,13 @@ def run(
     if done.returncode != 0:
         raise CommandFailed(words, done.returncode, done.stderr + done.stdout)
     return done.stdout
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    # An ordinary PATH, which root has after a plain `su`, lacks where Debian keeps debootstrap
+    # and what dpkg asks for.
+    path = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+    return {**os.environ, "PATH": path, **more}
 
 
 def succeeds(command: Sequence[str | Path], *, timeout_s: float | None = None) -> bool:

@@ -50,7 +50,6 @@ class ExistingCluster:
         """
         dsn = self._options.postgres_dsn or self._recorded_dsn()
         self._folder.create()
-        self._folder.write_settings(EXISTING)
         kubectl = ensure_kubectl(progress)
         kubeconfig = self._folder.kubeconfig("admin")
         if self._given_cluster() or not kubeconfig.exists():
@@ -72,6 +71,8 @@ class ExistingCluster:
             node_address=None,
             has_node=bool(nodes.split()),
         )
+        # Only now: what does not answer would be a cluster that later calls find recorded.
+        self._folder.write_settings(EXISTING)
         self._folder.write_info(info)
         return info
 

@@ -79,7 +79,9 @@ class KindCluster:
     def down(self) -> None:
         if "address" in self._folder.settings():
             self._postgres().kill()
-        run(delete_command(_installed_kind(), self._folder))
+        # A first `up` that could not get kind has made nothing with it.
+        if (kind := _installed_kind()).exists():
+            run(delete_command(kind, self._folder))
 
     def _postgres(self) -> Postgres:
         settings = self._folder.settings()

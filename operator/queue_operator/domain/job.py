@@ -86,9 +86,6 @@ class Job:
 class Demand:
     """What one stream asks of a claim: at most `limit` jobs of `namespace` that carry all
     `tags` and, unless `types` is empty, are of one of `types`.
-
-    `default_max_attempts` and `default_timeout_s` by type come from the handlers'
-    registrations; a job that left them out takes them at its first claim.
     """
 
     assignee_id: str

@@ -12,7 +12,12 @@ from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
 MAX_ATTEMPTS_BOUND: Final = 100
+MAX_JSON_DEPTH: Final = 100
+MAX_DURATION_S: Final = 100 * 365 * 86_400.0
+"""A century. Longer ones overflow timestamps and timers of stores and workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,17 @@ def check_bytes(field: str, value: object, limit: int) -> None:
         raise PayloadTooLarge(field, len(value), limit)
 
 
+def check_json_depth(field: str, text: bytes, limit: int = MAX_JSON_DEPTH) -> None:
+    """Raises InvalidArgument when the JSON document nests arrays and objects deeper."""
+    if text.count(b"[") + text.count(b"{") <= limit:
+        return
+    depth = 0
+    for bracket in _BRACKETS.findall(_JSON_STRINGS.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limit:
+            raise InvalidArgument(field, f"is nested deeper than {limit} levels")
+
+
 def check_positive(field: str, value: float) -> None:
     """Raises InvalidArgument unless `value` is a number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -81,9 +97,15 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     _check_untouched(job)
 
 
+def check_duration(field: str, seconds: float) -> None:
+    """Raises InvalidArgument unless it is 0 s to a century."""
+    if not 0 <= seconds <= MAX_DURATION_S:
+        raise InvalidArgument(field, "must be 0 seconds or more, and at most 100 years")
+
+
 def check_backoff(backoff: Backoff) -> None:
-    """Raises InvalidArgument for a negative or infinite delay, a multiplier below 1, or a
-    CUSTOM strategy without delays (or delays without CUSTOM).
+    """Raises InvalidArgument for a delay that is negative or over a century, a multiplier
+    below 1, or a CUSTOM strategy without delays (or delays without CUSTOM).
     """
     named = {
         "backoff.initial_delay": backoff.initial_delay_s,
@@ -91,8 +113,7 @@ def check_backoff(backoff: Backoff) -> None:
         **{f"backoff.delays[{n}]": delay for n, delay in enumerate(backoff.delays_s)},
     }
     for field, delay in named.items():
-        if not 0 <= delay < inf:
-            raise InvalidArgument(field, "must be 0 or more seconds")
+        check_duration(field, delay)
     if not 1 <= backoff.multiplier < inf:
         raise InvalidArgument("backoff.multiplier", "must be 1 or more")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
@@ -102,14 +123,15 @@ def check_backoff(backoff: Backoff) -> None:
 def _check_timing(job: Job) -> None:
     if job.delay_s is not None and job.scheduled_at is not None:
         raise InvalidArgument("delay", "give either delay or scheduled_at, not both")
-    if job.delay_s is not None and not 0 <= job.delay_s < inf:
-        raise InvalidArgument("delay", "must be 0 or more seconds")
+    if job.delay_s is not None:
+        check_duration("delay", job.delay_s)
     for field in ("created_at", "scheduled_at"):
         at = getattr(job, field)
         if at is not None and at.tzinfo is None:
             raise InvalidArgument(field, "must carry a time zone")
     if job.timeout_s is not None:
         check_positive("timeout", job.timeout_s)
+        check_duration("timeout", job.timeout_s)
     if job.max_attempts is not None and not 0 <= job.max_attempts <= MAX_ATTEMPTS_BOUND:
         raise InvalidArgument("max_attempts", f"must be 1 to {MAX_ATTEMPTS_BOUND}")
 

@@ -69,7 +69,8 @@ ENQUEUED: Final = Metric(
     name="queue_jobs_enqueued_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type"),
-    help="Jobs stored through this replica.",
+    help="Jobs stored through the REST door of this replica. Those of custom resources are "
+    "stored by the controller's process, which is not measured: see queue_jobs.",
 )
 ATTEMPTS: Final = Metric(
     name="queue_job_attempts_total",
@@ -82,7 +83,8 @@ FINISHED: Final = Metric(
     name="queue_jobs_finished_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type", "outcome"),
-    help="Jobs that an outcome on this replica ended; outcome is the final state, lower case.",
+    help="Jobs ended by a worker's outcome on this replica; outcome is the final state, lower "
+    "case. Not those ended by a cancel alone, or by the sweeper.",
 )
 WAIT: Final = Metric(
     name="queue_job_wait_seconds",
@@ -102,7 +104,8 @@ LEASES_EXPIRED: Final = Metric(
     name="queue_lease_expired_total",
     kind=Kind.COUNTER,
     labels=("namespace",),
-    help="Jobs this replica took from workers that stopped renewing their lease.",
+    help="Jobs that the sweeper of this replica took from a worker: the lease ran out, the "
+    "execution timeout passed, or a cancel was not obeyed in time.",
 )
 STALE_TOKENS: Final = Metric(
     name="queue_stale_token_total",

@@ -35,7 +35,7 @@ class Latency:
     def columns(self, prefix: str) -> dict[str, Any]:
         """The measure's columns of `rollup_hour`; null where nothing was measured."""
         percentiles = {
-            f"{prefix}_{name}_us": percentile(self.counts, per_mille)
+            f"{prefix}_{name}_us": self._percentile(per_mille)
             for name, per_mille in _PER_MILLE.items()
         }
         histogram = {str(bucket): self.counts[bucket] for bucket in sorted(self.counts)}
@@ -44,6 +44,11 @@ class Latency:
             f"{prefix}_max_us": self.max_us,
             f"{prefix}_histogram": json.dumps(histogram),
         }
+
+    def _percentile(self, per_mille: int) -> int | None:
+        """The histogram's, but never above the maximum, which is known exactly."""
+        found = percentile(self.counts, per_mille)
+        return found if found is None or self.max_us is None else min(found, self.max_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
 from queue_operator.backends.sql import load
@@ -58,16 +59,22 @@ def template(name: str) -> sql.SQL:
 def connect(dsn: str) -> Iterator[Connection]:
     """A connection in autocommit, closed at the end.
 
-    Raises Unavailable when Postgres cannot be reached or goes away, NotMigrated when it
-    has no event log; the text of neither has the password.
+    Raises InvalidArgument when `dsn` is no address, Unavailable when Postgres cannot be
+    reached or goes away, NotMigrated when it has no event log; the text of none of them has
+    the password.
     """
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise InvalidArgument("dsn", f"this is no address of a database: {error}") from None
     try:
         with closing(
             psycopg.connect(dsn, autocommit=True, application_name="queue-operator-pipeline")
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        raise Unavailable(f"Postgres cannot be used: {error}") from error
+        said = " ".join(str(error).split())
+        raise Unavailable(f"Postgres cannot be used: {said}") from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise NotMigrated from error
 

@@ -134,11 +134,18 @@ def share(total: int, wants: Sequence[int]) -> list[int]:
     """Splits `total` over `wants` so that nobody can get more without one who has less
     losing (max-min fairness); what does not divide goes to the first.
     """
-    shares = [0] * len(wants)
-    open_wants = sorted(range(len(wants)), key=lambda index: wants[index])
     left = min(total, sum(wants))
-    for done, index in enumerate(open_wants):
-        fair = -(-left // (len(wants) - done))
-        shares[index] = min(wants[index], fair)
-        left -= shares[index]
+    level = 0
+    for done, want in enumerate(sorted(wants)):
+        level = left // (len(wants) - done)
+        if want > level:
+            left -= level * (len(wants) - done)
+            break
+        left -= want
+        level = want
+    shares = [min(want, level) for want in wants]
+    for index, want in enumerate(wants):
+        if left and want > level:
+            shares[index] += 1
+            left -= 1
     return shares

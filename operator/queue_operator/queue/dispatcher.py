@@ -109,6 +109,8 @@ class Dispatcher:
     async def _turn(self) -> None:
         await self._wanted.wait()
         self._wanted.clear()
+        # Filters of streams that are gone would make every freed slot look for work.
+        self._hungry.intersection_update(self._streams.filters())
         planned = plan(self._streams.all(), self._hungry, self._settings.claim_batch)
         if planned.put_off:
             self._wanted.set()

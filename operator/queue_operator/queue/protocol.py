@@ -93,7 +93,11 @@ class Stream(Protocol):
         ...
 
     async def heartbeat(self, held: Sequence[Held]) -> list[LeaseAnswer]:
-        """Renews the leases of the jobs the worker says it holds."""
+        """Renews the leases of the jobs the worker says it holds.
+
+        Of a draining worker these are all it will ever finish: others assigned to it are
+        RELEASEd.
+        """
         ...
 
     def confirm_cancels(self, received: Sequence[Held]) -> None:
@@ -146,8 +150,9 @@ class Queue(Protocol):
 
         `held` is what the worker still runs or has an unacknowledged outcome of, after a
         reconnect: those keep their slots and their leases are renewed; other jobs that the
-        earlier connection had delivered are RELEASEd. Raises InvalidArgument for a bad
-        spec, Forbidden when the assignee id belongs to another worker.
+        earlier connection had delivered are RELEASEd if it was to this process, else they
+        come back when their lease ends. Raises InvalidArgument for a bad spec, Forbidden
+        when the assignee id belongs to another worker.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.job import CancelRequest
@@ -92,7 +92,7 @@ class StreamRegistry:
     def assignee_ids(self) -> list[str]:
         return list(self._streams)
 
-    def filters(self) -> Iterable[Filter]:
+    def filters(self) -> Collection[Filter]:
         return self._filters.keys()
 
     # News
@@ -103,19 +103,19 @@ class StreamRegistry:
             if answer.freed_assignee_id is not None:
                 key = (answer.namespace, answer.job_id)
                 for stream in self.of(answer.freed_assignee_id):
-                    stream.slots.settle(key, outcome.token)
+                    stream.left(key, outcome.token)
         return any(answer.state in ELIGIBLE for answer in answers)
 
-    def freed(self, assignee_ids: Iterable[str], key: JobKey) -> None:
-        """A library call ended one job."""
+    def freed(self, assignee_ids: Iterable[str], key: JobKey, before: int) -> None:
+        """A library call took one job away; one assigned again meanwhile stays."""
         for assignee_id in assignee_ids:
             for stream in self.of(assignee_id):
-                stream.lose(key)
+                stream.lose(key, before=before)
 
-    def each(self, assignee_ids: Iterable[str], act: Callable[[JobStream], None]) -> None:
+    def lost_all(self, assignee_ids: Iterable[str], before: int) -> None:
         for assignee_id in assignee_ids:
             for stream in self.of(assignee_id):
-                act(stream)
+                stream.lose_all(before=before)
 
     def lost(self, jobs: Iterable[Lost], before: int) -> None:
         for job in jobs:

@@ -104,14 +104,22 @@ class QueueService:
             await service.start()
 
     async def stop(self) -> None:
-        """Ends all streams, gives undelivered jobs back and stops every loop."""
+        """Ends all streams, gives undelivered jobs back and stops every loop.
+
+        While the store is away this takes a lease TTL: then those jobs go back by themselves.
+        """
         if self._closed:
             return
         self._closed = True
-        streams = self._streams.all()
-        await asyncio.gather(*(s.close(EndReason.QUEUE_CLOSED) for s in streams))
+        closing = [
+            asyncio.ensure_future(stream.close(EndReason.QUEUE_CLOSED))
+            for stream in self._streams.all()
+        ]
+        if closing:
+            await asyncio.wait(closing, timeout=self.lease_ttl_s)
         for service in reversed(self._services):
             await service.stop()
+        await asyncio.gather(*closing)
 
     async def close(self) -> None:
         await self.stop()
@@ -176,6 +184,7 @@ class QueueService:
         # Another one may have been opened meanwhile; nothing may come between this and the
         # registration.
         await self._end_older(spec)
+        self._check_open()
         self._register(stream)
         return stream
 
@@ -193,13 +202,16 @@ class QueueService:
             await self._sessions.close([assignee_id])
 
     def _open(self, spec: StreamSpec, *, renewed_by_queue: bool) -> JobStream:
-        if self._closed:
-            raise Unavailable("the queue is shutting down; connect to another replica")
+        self._check_open()
         check_text("assignee_id", spec.assignee_id, _ID_LIMIT)
         check_text("namespace", spec.namespace, _ID_LIMIT)
         check_positive("capacity", spec.capacity)
         check_tags("tags", spec.tags)
         return JobStream(spec, self._parts, renewed_by_queue=renewed_by_queue)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the queue is shutting down; connect to another replica")
 
     def _register(self, stream: JobStream) -> None:
         self._streams.add(stream)
@@ -215,8 +227,9 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        before = self._streams.last_order
         freed = await self.backend.complete_job(job_id, result, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id)
+        self._left(freed, namespace, job_id, before)
 
     async def fail_job(
         self,
@@ -226,8 +239,9 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        before = self._streams.last_order
         freed = await self.backend.fail_job(job_id, error_msg, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id)
+        self._left(freed, namespace, job_id, before)
         self._may_be_ready()
 
     async def stop_job(
@@ -238,8 +252,9 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        before = self._streams.last_order
         freed = await self.backend.stop_job(job_id, error_msg, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id)
+        self._left(freed, namespace, job_id, before)
 
     async def stop_job_with_retry(
         self,
@@ -249,10 +264,11 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        before = self._streams.last_order
         freed = await self.backend.stop_job_with_retry(
             job_id, error_msg, namespace=namespace, token=token
         )
-        self._left(freed, namespace, job_id)
+        self._left(freed, namespace, job_id, before)
 
     async def mark_job_unknown_stopped(
         self,
@@ -262,10 +278,11 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        before = self._streams.last_order
         freed = await self.backend.mark_job_unknown_stopped(
             job_id, error_msg, namespace=namespace, token=token
         )
-        self._left(freed, namespace, job_id)
+        self._left(freed, namespace, job_id, before)
 
     # Cancellation
 
@@ -307,14 +324,16 @@ class QueueService:
     # Workers
 
     async def mark_worker_unresponsive(self, assignee_id: str) -> None:
+        before = self._streams.last_order
         freed = await self.backend.mark_worker_unresponsive(assignee_id)
-        self._streams.each({*freed, assignee_id}, JobStream.lose_all)
+        self._streams.lost_all({*freed, assignee_id}, before)
         self._may_be_ready()
 
     async def reset_running_jobs(self, *, namespace: str | None = None) -> None:
+        before = self._streams.last_order
         await self.backend.reset_running_jobs(namespace=namespace)
         for stream in self._streams.all():
-            stream.lose_all(namespace)
+            stream.lose_all(namespace, before=before)
         self._may_be_ready()
 
     # Queries and maintenance
@@ -346,8 +365,8 @@ class QueueService:
             self._may_be_ready()
         self.dispatcher.freed()
 
-    def _left(self, assignee_ids: Iterable[str], namespace: str, job_id: str) -> None:
-        self._streams.freed(assignee_ids, (namespace, job_id))
+    def _left(self, assignee_ids: Iterable[str], namespace: str, job_id: str, before: int) -> None:
+        self._streams.freed(assignee_ids, (namespace, job_id), before)
         self.dispatcher.freed()
 
     def _may_be_ready(self) -> None:

@@ -53,8 +53,10 @@ class JobStream:
         self.groups = groups_of(spec)
         self.defaults = defaults_of(spec)
         self._filters = {group.limited: group.filter for group in self.groups if group.limited}
+        self._rest = self.groups[-1].filter
         self.draining = False
         self.stalled = False
+        self.silent = False
         self.end_reason: EndReason | None = None
         self.adopted: tuple[LeaseAnswer, ...] = ()
         self._buffer: dict[str, Assignment] = {}
@@ -63,6 +65,7 @@ class JobStream:
         self._told: dict[str, bool] = {}
         self._strays: set[str] = set()
         self._heard_s = parts.clock.monotonic()
+        self._owes_word_since_s: float | None = None
         self._changed = asyncio.Event()
         self._closing: asyncio.Future[None] | None = None
 
@@ -72,7 +75,8 @@ class JobStream:
 
     @property
     def accepting(self) -> bool:
-        return not (self.draining or self.stalled) and self.end_reason is None
+        withheld = self.draining or self.stalled or self.silent
+        return not withheld and self.end_reason is None
 
     def usage(self) -> StreamUsage:
         return StreamUsage(
@@ -102,10 +106,18 @@ class JobStream:
 
     def delivered(self, push: Push) -> None:
         self.stalled = False
+        if push.assignments and self._owes_word_since_s is None:
+            self._owes_word_since_s = self._parts.clock.monotonic()
         for assignment in push.assignments:
             self._handed.pop(assignment.token, None)
 
+    def _heard(self) -> None:
+        self._heard_s = self._parts.clock.monotonic()
+        self._owes_word_since_s = None
+        self.silent = False
+
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        self._heard()
         answers = await self._parts.completer.submit(outcomes)
         for outcome, settled in zip(outcomes, answers, strict=True):
             self._told.pop(outcome.token or "", None)
@@ -124,12 +136,28 @@ class JobStream:
             self.slots.doubt(key, outcome.token)
 
     async def heartbeat(self, held: Sequence[Held]) -> list[LeaseAnswer]:
-        self._heard_s = self._parts.clock.monotonic()
-        if self.slots.report((job.namespace, job.job_id) for job in held):
+        was_silent = self.silent
+        freed = self.slots.report((job.namespace, job.job_id) for job in held)
+        self._heard()
+        if freed or was_silent:
             self._parts.freed()
+        if self.draining:
+            await self._release_unnamed(held)
         answers = await self._parts.leases.submit(held)
         self._learn(answers)
         return answers
+
+    async def _release_unnamed(self, held: Sequence[Held]) -> None:
+        """A draining worker starts nothing more, so what it does not name was still on the
+        way to it, and goes to others at once.
+        """
+        named = {job.token for job in held}
+        unseen = [
+            undelivered(job_id, namespace, slot.token)
+            for (namespace, job_id), slot in self.slots.items()
+            if slot.stored and slot.token not in named and not self._waits(slot.token)
+        ]
+        await self._parts.completer.submit(unseen)
 
     def _learn(self, answers: Iterable[LeaseAnswer]) -> None:
         strays, self._strays = self._strays, set()
@@ -137,9 +165,10 @@ class JobStream:
             key = (answer.namespace, answer.job_id)
             if answer.status is not LeaseStatus.CURRENT:
                 self.slots.lose(key, answer.token)
-            elif self.slots.get(key) is None:
-                # An outcome may have crossed this answer; if the next heartbeat still names
-                # the job, its slot was given back by mistake.
+            if self.slots.get(key) is None:
+                # An outcome may have crossed this answer. If the next heartbeat still names
+                # the job, its slot was given back by mistake, or its handler goes on although
+                # the job has ended: either way the worker has no room for another.
                 self._strays.add(answer.token)
                 if answer.token in strays:
                     self._adopt(answer, {})
@@ -212,7 +241,7 @@ class JobStream:
 
     def filter_for(self, job_type: str) -> Filter:
         """The filter by which a claim for this stream found a job of the type."""
-        return self._filters.get(job_type, self.groups[-1].filter)
+        return self._filters.get(job_type, self._rest)
 
     def push(self, assignments: Sequence[Assignment]) -> None:
         """Takes the slots and queues the jobs for the worker."""
@@ -220,17 +249,27 @@ class JobStream:
         for job in assignments:
             key = (job.namespace, job.job_id)
             self.slots.take(key, job.token, job.type, self._parts.next_order(), now_s)
-            self._buffer[job.token] = job
+            if job.token in self._told:
+                self._stop_undelivered(job.job_id, job.namespace, job.token)
+            else:
+                self._buffer[job.token] = job
+        served = {self.filter_for(job.type) for job in assignments}
+        # Where slots are short, types that were not served come first the next time.
+        self.groups = tuple(sorted(self.groups, key=lambda group: group.filter in served))
         self._changed.set()
+
+    def _stop_undelivered(self, job_id: str, namespace: str, token: str) -> None:
+        # Until that is stored the same request may come again; it is not for the worker.
+        self._told[token] = True
+        self._cancels.pop(token, None)
+        self._parts.completer.release([cancelled_undelivered(job_id, namespace, token)])
 
     def cancel(self, request: CancelRequest) -> None:
         """Tells the worker, once, and once more when force is added; a job that still waits
-        in the buffer is stopped instead.
+        in the buffer is stopped instead, as is one whose cancel overtook its assignment.
         """
         if self._buffer.pop(request.token, None) is not None:
-            self._parts.completer.release(
-                [cancelled_undelivered(request.job_id, request.namespace, request.token)]
-            )
+            self._stop_undelivered(request.job_id, request.namespace, request.token)
             return
         told = self._told.get(request.token)
         if self.renewed_by_queue or told is True or told is request.force:
@@ -238,6 +277,11 @@ class JobStream:
         self._told[request.token] = request.force
         self._cancels[request.token] = request
         self._changed.set()
+
+    def left(self, key: JobKey, token: str | None) -> None:
+        """An outcome was stored that frees the slot."""
+        self._told.pop(token or "", None)
+        self.slots.settle(key, token)
 
     def lose(self, key: JobKey, *, before: int | None = None) -> None:
         """The store took the job away. What the worker never saw, it shall not see."""
@@ -247,10 +291,10 @@ class JobStream:
             self._told.pop(slot.token, None)
             self.slots.lose(key, slot.token)
 
-    def lose_all(self, namespace: str | None = None) -> None:
+    def lose_all(self, namespace: str | None = None, *, before: int) -> None:
         for key, _ in list(self.slots.items()):
             if namespace in (None, key[0]):
-                self.lose(key)
+                self.lose(key, before=before)
 
     def to_renew(self) -> list[Held]:
         """Jobs for which no worker can send a heartbeat."""
@@ -296,9 +340,21 @@ class JobStream:
             )
 
     def forget_silence(self, lease_ttl_s: float) -> None:
-        """A worker that holds a job says so; one silent for a TTL holds none."""
-        if self._parts.clock.monotonic() - self._heard_s > lease_ttl_s:
+        """A worker that holds a job says so; one silent for a TTL holds none. One that was
+        given jobs and says nothing for half of one is cut off: it gets no more until it
+        speaks, or each would wait for its lease to end and lose an attempt.
+        """
+        now_s = self._parts.clock.monotonic()
+        if now_s - self._heard_s > lease_ttl_s:
             self.slots.report(())
+        owed_since_s = self._owes_word_since_s
+        overdue = owed_since_s is not None and now_s - owed_since_s > lease_ttl_s / 2
+        if overdue and not self.silent:
+            self.silent = True
+            logger.warning(
+                "worker %s says nothing about its jobs: it gets no more until it does",
+                self._spec.worker_name,
+            )
 
     def doubtful(self, silent_for_s: float) -> list[JobKey]:
         """Delivered jobs that the worker does not name, though it had time to."""

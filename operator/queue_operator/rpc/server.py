@@ -13,8 +13,9 @@ from queue_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-KEEPALIVE_S: Final = 10
-KEEPALIVE_TIMEOUT_S: Final = 5
+KEEPALIVE_S: Final = 3
+KEEPALIVE_TIMEOUT_S: Final = 2
+"""Together one lease TTL: a dead connection ends before it costs more than the jobs on it."""
 STOP_GRACE_S: Final = 5.0
 _FRAME_BYTES: Final = 1024 * 1024
 

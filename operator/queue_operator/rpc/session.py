@@ -160,6 +160,8 @@ class Session:
                 received = self._held_jobs(message.cancel_receipts.received, "received")
                 self._stream.confirm_cancels(received)
             case "drain":
+                # What it held before it drained says nothing about what it will not start.
+                self._held = None
                 self._stream.drain()
             case "hello":
                 raise InvalidArgument("hello", "must come once, as the first message")

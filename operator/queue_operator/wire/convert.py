@@ -13,7 +13,7 @@ from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, CancelReque
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
 from queue_operator.domain.states import Event
-from queue_operator.domain.validation import check_text
+from queue_operator.domain.validation import MAX_DURATION_S, check_duration, check_text
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
@@ -69,10 +69,9 @@ def duration_to_wire(seconds: float) -> Duration:
 
 
 def seconds_from_wire(field: str, duration: Duration) -> float:
-    """Raises InvalidArgument for a negative duration."""
+    """Raises InvalidArgument for a duration that is negative or over a century."""
     seconds: float = duration.seconds + duration.nanos / 1_000_000_000
-    if seconds < 0:
-        raise InvalidArgument(field, "must be 0 or more seconds")
+    check_duration(field, seconds)
     return seconds
 
 
@@ -101,7 +100,9 @@ def assignment_to_wire(assignment: Assignment) -> pb.Assignment:
         priority=assignment.priority.value,
     )
     if assignment.timeout_s is not None:
-        message.timeout.CopyFrom(duration_to_wire(max(assignment.timeout_s, 0.0)))
+        # One odd row must not end the session that it would be written to.
+        left_s = min(max(assignment.timeout_s, 0.0), MAX_DURATION_S)
+        message.timeout.CopyFrom(duration_to_wire(left_s))
     return message
 
 

@@ -29,8 +29,9 @@ MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    # A dead path is found within one lease TTL, in time to go on through another.
+    ("grpc.keepalive_time_ms", 3_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Each connect gets a channel of its own: no backoff of an earlier one may delay it.
     ("grpc.use_local_subchannel_pool", 1),
@@ -159,7 +160,9 @@ class Client:
 
     async def _greet(self, call: Call) -> None:
         async with asyncio.timeout(self._settings.connect_timeout_s):
-            await call.write(wire.WorkerMessage(hello=self._session.hello()))
+            # A call that was refused at once cannot be written to; the read tells why.
+            with contextlib.suppress(asyncio.InvalidStateError):
+                await call.write(wire.WorkerMessage(hello=self._session.hello()))
             first = await call.read()
         if not isinstance(first, wire.ServerMessage):
             raise ConnectionError("the server closed the stream instead of answering the hello")

@@ -89,7 +89,9 @@ class JobContext:
     """The first argument of every handler.
 
     `attempt` counts from 1. `deadline` is when the execution timeout strikes, by this
-    machine's clock, None without a timeout. `payload` is what was submitted, byte for
+    machine's clock, None without a timeout. Both are of the claim that started the handler:
+    if the job is lost while the worker is cut off and claimed by it again, the handler goes
+    on, and the timeout then strikes later. `payload` is what was submitted, byte for
     byte. `cancelled` can be waited on: `wait(s)` in a function, `await wait_async(s)` in
     a coroutine.
     """

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
+from queue_operator.domain.validation import MAX_DURATION_S
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 RESULT_NOT_STORABLE = "RESULT_NOT_STORABLE"
@@ -26,8 +27,8 @@ class Retry(Exception):
     ) -> None:
         super().__init__(message or "the handler asked for a retry")
         self.after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        if self.after_s is not None and not 0 <= self.after_s < float("inf"):
-            raise InvalidArgument("after", f"must be 0 or more seconds, not {after!r}")
+        if self.after_s is not None and not 0 <= self.after_s <= MAX_DURATION_S:
+            raise InvalidArgument("after", f"must be 0 seconds to 100 years, not {after!r}")
         self.code = code
 
 
@@ -46,7 +47,7 @@ class PermanentError(Exception):
     ) -> None:
         super().__init__(message or code)
         self.code = code
-        self.context = dict(context or {})
+        self.context = {str(key): str(value) for key, value in (context or {}).items()}
 
 
 class Cancelled(Exception):

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import math
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,13 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import to_jsonable_python
 
 from queue_operator.domain.errors import InvalidArgument
-from queue_operator.domain.validation import DEFAULT_LIMITS, MAX_ATTEMPTS_BOUND, check_text
+from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    MAX_ATTEMPTS_BOUND,
+    MAX_DURATION_S,
+    check_json_depth,
+    check_text,
+)
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import (
     INVALID_PAYLOAD,
@@ -101,8 +106,11 @@ def build_spec(
     except InvalidArgument as error:
         raise InvalidHandler(error.field, error.reason) from None
     timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if timeout_s is not None and not (_is_number(timeout_s) and 0 < timeout_s < math.inf):
-        raise InvalidHandler("timeout", f"must be seconds above 0 or a timedelta, not {timeout!r}")
+    if timeout_s is not None and not (_is_number(timeout_s) and 0 < timeout_s <= MAX_DURATION_S):
+        raise InvalidHandler(
+            "timeout",
+            f"must be seconds or a timedelta, above 0 and at most 100 years, not {timeout!r}",
+        )
     _check_count("max_attempts", max_attempts, MAX_ATTEMPTS_BOUND)
     _check_count("concurrency", concurrency, 2**31)
     if not callable(function):
@@ -242,18 +250,23 @@ def _encode(value: object) -> tuple[bytes, str]:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), OCTETS
     try:
-        if isinstance(value, BaseModel):
-            return value.model_dump_json().encode(), JSON
-        text = json.dumps(
-            value,
-            allow_nan=False,
-            ensure_ascii=False,
-            separators=(",", ":"),
-            default=to_jsonable_python,
-        )
-        return text.encode(), JSON
-    except (TypeError, ValueError, RecursionError) as error:
+        document = _document(value).encode()
+        check_json_depth("result", document)
+        return document, JSON
+    except (TypeError, ValueError, RecursionError, InvalidArgument) as error:
         raise PermanentError(
-            f"the result, a {type(value).__name__}, is not JSON: {error}",
+            f"the result, a {type(value).__name__}, is not JSON that can be stored: {error}",
             code=RESULT_NOT_STORABLE,
         ) from None
+
+
+def _document(value: object) -> str:
+    if isinstance(value, BaseModel):
+        return value.model_dump_json()
+    return json.dumps(
+        value,
+        allow_nan=False,
+        ensure_ascii=False,
+        separators=(",", ":"),
+        default=to_jsonable_python,
+    )

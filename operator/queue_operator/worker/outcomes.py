@@ -14,6 +14,9 @@ MAX_BATCH_BYTES: Final = 3 * 1024 * 1024
 RESEND_TICKS: Final = 3
 MAX_MESSAGE_BYTES: Final = 8 * 1024
 MAX_TRACE_BYTES: Final = 64 * 1024
+MAX_CODE_BYTES: Final = 255
+MAX_CONTEXT_ENTRIES: Final = 64
+MAX_CONTEXT_BYTES: Final = 1024
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 _CATEGORIES: Final = {
@@ -79,12 +82,21 @@ def bare(job_id: str, token: str, kind: wire.OutcomeKind.ValueType) -> wire.Outc
 def _error_info(error: ErrorInfo) -> wire.ErrorInfo:
     return wire.ErrorInfo(
         category=_CATEGORIES[error.category],
-        code=storable(error.code),
+        code=cut(storable(str(error.code)), MAX_CODE_BYTES),
         message=cut(storable(error.message), MAX_MESSAGE_BYTES),
         # The end of a trace names the fault.
         stack_trace=cut(storable(error.stack_trace), MAX_TRACE_BYTES, keep_end=True),
-        context={storable(str(k)): storable(str(v)) for k, v in error.context.items()},
+        # Whatever its size, an outcome must fit a message: one that does not would end every
+        # session that it is sent through.
+        context={
+            _context_text(key): _context_text(value)
+            for key, value in list(error.context.items())[:MAX_CONTEXT_ENTRIES]
+        },
     )
+
+
+def _context_text(value: object) -> str:
+    return cut(storable(str(value)), MAX_CONTEXT_BYTES)
 
 
 def storable(text: str) -> str:

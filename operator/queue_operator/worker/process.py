@@ -22,6 +22,7 @@ from queue_operator.worker.settings import WorkerSettings
 logger = logging.getLogger(__name__)
 
 CLOSE_S: Final = 1.0
+SIGNAL_CHECK_S: Final = 0.5
 
 
 class WorkerProcess:
@@ -37,7 +38,8 @@ class WorkerProcess:
             host=settings.host,
             tags=settings.tags,
         )
-        self._lock = threading.Lock()
+        # A signal may interrupt the handling of another one, in the same thread.
+        self._lock = threading.RLock()
         self._stops = 0
         self._stop: Callable[[], object] | None = None
         self._fault: BaseException | None = None
@@ -51,7 +53,10 @@ class WorkerProcess:
         thread = threading.Thread(target=self._session_thread, name="session", daemon=True)
         with _signals(self.stop):
             thread.start()
-            thread.join()
+            # The kernel may deliver a signal to another thread, which does not end this wait;
+            # its handler runs when this thread next does.
+            while thread.is_alive():
+                thread.join(SIGNAL_CHECK_S)
         if self._fault is not None:
             raise self._fault
 

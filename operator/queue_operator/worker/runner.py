@@ -70,7 +70,7 @@ async def run_async(run: Run) -> Ending:
     try:
         value = await run.spec.function(*run.spec.arguments(run.context))
         return _completed(run, value)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         return ending_of(error)
 
 
@@ -78,7 +78,7 @@ def run_sync(run: Run) -> Ending:
     try:
         value = run.spec.function(*run.spec.arguments(run.context))
         return _completed(run, value)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         return ending_of(error)
 
 
@@ -96,7 +96,7 @@ def ending_of(error: BaseException) -> Ending:
         case PermanentError():
             return Failed(
                 ErrorInfo(
-                    message=str(error),
+                    message=_text(error),
                     category=ErrorCategory.PERMANENT,
                     code=error.code,
                     stack_trace=_trace(error),
@@ -108,8 +108,16 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def _info(error: BaseException, category: ErrorCategory, code: str) -> ErrorInfo:
-    message = str(error) or type(error).__name__
+    message = _text(error) or type(error).__name__
     return ErrorInfo(message=message, category=category, code=code, stack_trace=_trace(error))
+
+
+def _text(error: BaseException) -> str:
+    """Its message. A handler whose exception cannot say what is wrong has failed all the same."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"{type(error).__name__}, whose text cannot be had: {type(other).__name__}"
 
 
 def _trace(error: BaseException) -> str:

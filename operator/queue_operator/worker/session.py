@@ -26,6 +26,7 @@ from queue_operator.worker.settings import WorkerSettings
 logger = logging.getLogger(__name__)
 
 DEFAULT_HEARTBEAT_S: Final = 5.0 / 3
+PROGRESS_PER_MESSAGE: Final = 512
 
 
 class Launcher(Protocol):
@@ -100,14 +101,18 @@ class Session:
         messages = []
         if self._drain_unsent:
             messages.append(wire.WorkerMessage(drain=wire.Drain()))
-        if self._heartbeat_due and (held := self.held()):
+        held = self.held() if self._heartbeat_due else []
+        # That a draining worker holds nothing tells the server that what it has just assigned
+        # will not be started.
+        if held or (self._heartbeat_due and self.draining):
             messages.append(wire.WorkerMessage(heartbeat=wire.Heartbeat(held=held)))
         if self._receipts:
             seen = [wire.HeldJob(job_id=job, token=token) for job, token in self._receipts]
             receipts = wire.CancelReceipts(received=seen)
             messages.append(wire.WorkerMessage(cancel_receipts=receipts))
-        if self._progress:
-            batch = wire.ProgressBatch(progress=self._progress.values())
+        reports = list(self._progress.values())
+        for start in range(0, len(reports), PROGRESS_PER_MESSAGE):
+            batch = wire.ProgressBatch(progress=reports[start : start + PROGRESS_PER_MESSAGE])
             messages.append(wire.WorkerMessage(progress=batch))
         messages += [wire.WorkerMessage(outcomes=b) for b in self.outcomes.take_batches()]
         self._drain_unsent = self._heartbeat_due = False
@@ -359,6 +364,7 @@ class Session:
         if self._receipts:
             self._wake()
         if self.draining and self.idle:
+            self._heartbeat_due = True
             self._done()
 
 

@@ -45,9 +45,10 @@ async def test_a_delayed_job_is_cancelled_at_once(door: Door) -> None:
 async def test_a_running_job_is_asked_to_stop(door: Door) -> None:
     job_id = await door.submitted()
     await door.claimed(job_id)
-    assert await cancelled(door, job_id) == ("CANCEL_REQUESTED", "RUNNING")
+    assert await cancelled(door, job_id, reason="too slow") == ("CANCEL_REQUESTED", "RUNNING")
     shown = await door.status(job_id)
     assert (shown["state"], shown["cancel_requested"]) == ("RUNNING", True)
+    assert shown["reason"] == "too slow"
     assert await cancelled(door, job_id, force=True) == ("CANCEL_REQUESTED", "RUNNING")
 
 
@@ -97,7 +98,18 @@ async def test_a_job_of_another_namespace_is_not_found(door: Door) -> None:
     assert (await door.stored(job_id)).state is JobState.INITIAL_PENDING
 
 
-@pytest.mark.parametrize("body", [{"force": "yes"}, {"force": 1}, {"why": "x"}, [], {"reason": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"force": "yes"},
+        {"force": 1},
+        {"why": "x"},
+        [],
+        {"reason": 1},
+        {"reason": "a\0b"},
+        {"reason": "x" * 1025},
+    ],
+)
 async def test_a_malformed_request_cancels_nothing(door: Door, body: Any) -> None:
     job_id = await door.submitted()
     answer = await door.call("POST", f"/v1/jobs/{job_id}/cancel", body)
@@ -110,8 +122,11 @@ async def test_a_malformed_request_cancels_nothing(door: Door, body: Any) -> Non
     [
         (b'{"sent": true}', "application/json", {"output": {"sent": True}}),
         (b"null", "application/json", {"output": None}),
+        # Large enough to be rendered beside the event loop.
+        (b'"%s"' % (b"x" * 300_000), "application/json", {"output": "x" * 300_000}),
         (b"\x00\xff", "application/octet-stream", {"output_base64": "AP8="}),
     ],
+    ids=["json", "null", "large", "bytes"],
 )
 async def test_a_result_is_shown_when_asked_for(
     door: Door, result: bytes, content_type: str, shown: dict[str, Any]

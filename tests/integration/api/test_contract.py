@@ -107,6 +107,15 @@ async def test_a_life_through_the_blocking_client(door: Door) -> None:
     assert (await door.stored("b1")).payload == b"\x00"
 
 
+@pytest.mark.parametrize("job_id", [".", "..", "a/../b", "%2F", "x/cancel", "ü?#"])
+async def test_the_client_reaches_any_id(door: Door, job_id: str) -> None:
+    async with AsyncQueueClient(door.url, TOKEN) as queue:
+        await queue.submit(Submission(type="t", job_id=job_id), namespace=door.namespace)
+        assert (await queue.get(job_id, namespace=door.namespace)).job_id == job_id
+        cancelled = await queue.cancel(job_id, namespace=door.namespace)
+        assert (cancelled.job_id, cancelled.status) == (job_id, "CANCELLED")
+
+
 async def test_the_clients_errors(door: Door) -> None:
     async with AsyncQueueClient(door.url, TOKEN) as queue:
         with pytest.raises(JobNotFound):

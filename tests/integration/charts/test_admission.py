@@ -12,6 +12,7 @@ SERVER: Values = {"database": {"host": "db", "password": "p@:/%#?&\\ \"'é$1"}}
 SERVER_FULL: Values = {
     **SERVER,
     "replicas": 3,
+    "controller": {"enabled": False},
     "auth": {"mode": "static", "tokens": {"ci": "token"}},
     "networkPolicy": {"enabled": True, "clients": [{"namespaceSelector": {}}]},
     "settings": {"queue": {"lease_ttl_s": 10}, "limits": {"payload_bytes": 10485760}},

@@ -78,20 +78,23 @@ def test_upgrades_without_change_leave_secrets_alone(release: Namespace) -> None
 
 def test_a_cluster_wide_release_has_its_rights_and_no_more(release: Namespace) -> None:
     release.helm("install", RELEASE, CHART, values={**QUIET, **DATABASE})
-    for verb in ("list", "watch", "patch", "delete"):
+    for verb in ("get", "list", "watch"):
         assert allowed(release, verb, f"{GROUP}/queuejobs", "*")
-    assert allowed(release, "patch", f"{GROUP}/queuejobs/status", "*")
-    assert allowed(release, "get", "/pods", "*")
+    for verb in ("create", "patch", "update", "delete", "deletecollection"):
+        assert not allowed(release, verb, f"{GROUP}/queuejobs", "*")
+    for verb in ("get", "list", "create", "delete"):
+        assert allowed(release, verb, f"{GROUP}/queueworkers", "*")
+    for kind in ("queuejobs", "queueworkers"):
+        assert allowed(release, "patch", f"{GROUP}/{kind}/status", "*")
     assert allowed(release, "create", "authentication.k8s.io/tokenreviews", "*")
     assert allowed(release, "create", "authorization.k8s.io/subjectaccessreviews", "*")
     assert allowed(release, "get", "/namespaces", "kube-system", name="kube-system")
     definitions = "apiextensions.k8s.io/customresourcedefinitions"
     assert allowed(release, "get", definitions, "*", name=f"queuejobs.{GROUP}")
     assert not allowed(release, "get", definitions, "*", name="other.example.com")
-    assert allowed(release, "update", "coordination.k8s.io/leases")
-    assert not allowed(release, "update", "coordination.k8s.io/leases", "kube-system")
+    assert not allowed(release, "update", "coordination.k8s.io/leases")
     assert not allowed(release, "get", "/secrets")
-    assert not allowed(release, "list", "/pods")
+    assert not allowed(release, "get", "/pods")
     assert not allowed(release, "get", "/namespaces", "default", name="default")
 
 
@@ -99,7 +102,7 @@ def test_a_namespaced_release_has_rights_at_home_only(release: Namespace) -> Non
     rbac = {"clusterWide": False, "clusterRights": False, "aggregate": False}
     release.helm("install", RELEASE, CHART, values={**QUIET, **DATABASE, "rbac": rbac})
     assert allowed(release, "watch", f"{GROUP}/queuejobs")
-    assert allowed(release, "get", "/pods")
+    assert allowed(release, "create", f"{GROUP}/queueworkers")
     assert not allowed(release, "watch", f"{GROUP}/queuejobs", "default")
     assert not allowed(release, "watch", f"{GROUP}/queuejobs", "*")
     assert not allowed(release, "create", "authentication.k8s.io/tokenreviews", "*")

@@ -1,6 +1,7 @@
 """The parts of the Postgres store, each on a database made for the test module."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, LiteralString
@@ -11,9 +12,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
-from queue_operator.backends.postgres.connection import Pool, open_pool
+from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.sql import load
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +61,23 @@ async def ask(dsn: str) -> AsyncIterator[Ask]:
 
     yield run
     await connection.close()
+
+
+@pytest.fixture
+def steps(pool: Pool) -> Steps:
+    """The index scans on an index in the plan of a statement of the store."""
+
+    async def explain(name: str, index: str, **parameters: object) -> list[dict[str, Any]]:
+        statement = "EXPLAIN (FORMAT JSON) " + load("queue_operator.backends.postgres", name)
+        async with borrowed(pool) as connection:
+            rows = await (await connection.execute(statement, parameters)).fetchall()
+        nodes: list[dict[str, Any]] = []
+
+        def collect(node: dict[str, Any]) -> dict[str, Any]:
+            nodes.append(node)
+            return node
+
+        json.loads(json.dumps(rows[0][0]), object_hook=collect)
+        return [node for node in nodes if node.get("Index Name") == index]
+
+    return explain

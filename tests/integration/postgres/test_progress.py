@@ -1,5 +1,6 @@
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,8 @@ from queue_operator.backends.protocol import ProgressReport
 from queue_operator.domain.job import Assignment, Demand, Job, Progress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
 Claim = Callable[[int], Awaitable[list[Assignment]]]
 
 
@@ -113,3 +116,23 @@ async def test_a_message_that_no_text_column_can_hold_is_shown_without_it(
     await store.record_progress([spoiled])
     job = await backend.get_job(one.job_id, namespace=one.namespace)
     assert job.progress == Progress(1, "abc", NOON)
+
+
+async def test_plan_made_with_one_lease_does_not_read_all_leases(
+    claim: Claim, ask: Ask, steps: Steps
+) -> None:
+    await ask("DELETE FROM lease")
+    [one] = await claim(1)
+    await ask("VACUUM ANALYZE lease")
+    scans = await steps(
+        "progress_record",
+        "lease_pkey",
+        namespaces=[one.namespace] * 500,
+        job_ids=[one.job_id] * 500,
+        tokens=[one.token] * 500,
+        percents=[1] * 500,
+        messages=[""] * 500,
+        updated_ats=[NOON] * 500,
+    )
+    assert len(scans) == 2
+    assert all("job_no" in scan["Index Cond"] for scan in scans)

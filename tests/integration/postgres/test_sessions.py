@@ -11,6 +11,7 @@ from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import Topic, WorkerSession
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +122,19 @@ async def test_pruning_removes_only_the_silent(store: SessionStore, ask: Ask) ->
     assert await store.prune_sessions(3600) == 1
     assert [listed.session_id for listed in await store.list_sessions()] == ["alive"]
     assert await store.prune_sessions(3600) == 0
+
+
+async def test_plan_made_with_one_session_does_not_read_all_sessions(
+    store: SessionStore, ask: Ask, steps: Steps
+) -> None:
+    await store.open_session(session())
+    await ask("VACUUM ANALYZE worker_session")
+    scans = await steps(
+        "session_touch",
+        "worker_session_pkey",
+        session_ids=["s-1"] * 500,
+        busy=[1] * 500,
+        draining=[False] * 500,
+    )
+    assert len(scans) == 2
+    assert all("session_id" in scan["Index Cond"] for scan in scans)

@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.domain.job import Job
+from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 
@@ -69,6 +70,15 @@ def new_jobs(namespace: str) -> Callable[..., list[Job]]:
             Job(id=uuid.uuid4().hex, type=type, namespace=namespace, **fields)  # type: ignore[arg-type]
             for _ in range(count)
         ]
+
+    return make
+
+
+@pytest.fixture
+def new_spec(namespace: str) -> Callable[..., StreamSpec]:
+    def make(capacity: int = 10, **fields: object) -> StreamSpec:
+        values = {"assignee_id": uuid.uuid4().hex, "worker_name": "w"} | fields
+        return StreamSpec(capacity=capacity, namespace=namespace, **values)  # type: ignore[arg-type]
 
     return make
 

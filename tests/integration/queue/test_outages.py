@@ -5,7 +5,10 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
@@ -91,3 +94,40 @@ async def test_signals_and_claims_come_back_after_the_connections_were_killed(
         while not (push is not None and push.cancels):
             push = await stream.next()
     assert push.cancels[0].job_id == job.id
+
+
+async def test_a_queue_can_be_stopped_while_the_store_is_away(
+    dsn: str, postgres_admin_dsn: str, namespace: str, new_jobs: NewJobs
+) -> None:
+    queue = QueueService(await PostgresBackend.open(dsn), QueueSettings(lease_ttl_s=0.5))
+    await queue.start()
+    spec = StreamSpec(assignee_id=uuid.uuid4().hex, capacity=1, namespace=namespace)
+    await queue.open_stream(spec)
+    job = new_jobs()[0]
+    await queue.enqueue_job(job)
+    while not queue.usage()[0].busy:
+        await queue.ping()
+    allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    database = str(conninfo_to_dict(dsn)["dbname"])
+    name = sql.Identifier(database)
+    async with await psycopg.AsyncConnection.connect(postgres_admin_dsn, autocommit=True) as admin:
+        await admin.execute(allow.format(name, sql.SQL("false")))
+        try:
+            await admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                (database,),
+            )
+            async with asyncio.timeout(DEADLINE_S):
+                await queue.close()
+        finally:
+            await admin.execute(allow.format(name, sql.SQL("true")))
+    async with asyncio.timeout(DEADLINE_S):
+        other = QueueService(await PostgresBackend.open(dsn), QueueSettings(lease_ttl_s=0.5))
+        await other.start()
+        stream = await other.open_stream(
+            StreamSpec(assignee_id=uuid.uuid4().hex, capacity=1, namespace=namespace)
+        )
+        push = await stream.next()
+        await other.close()
+    assert push is not None
+    assert [got.job_id for got in push.assignments] == [job.id]

@@ -23,15 +23,6 @@ Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 DEADLINE_S = 20.0
 
 
-@pytest.fixture
-def new_spec(namespace: str) -> Callable[..., StreamSpec]:
-    def make(capacity: int = 10, **fields: object) -> StreamSpec:
-        values = {"assignee_id": uuid.uuid4().hex, "worker_name": "w"} | fields
-        return StreamSpec(capacity=capacity, namespace=namespace, **values)  # type: ignore[arg-type]
-
-    return make
-
-
 async def take(stream: Stream, count: int) -> list[Assignment]:
     jobs: list[Assignment] = []
     async with asyncio.timeout(DEADLINE_S):
@@ -126,11 +117,13 @@ async def test_a_claim_never_exceeds_the_concurrency_of_a_type(
     while finished.total() < 16:
         for job in await take(stream, 1):
             running[job.job_id] = job
+        await stream.heartbeat(held(list(running.values())))
         mails = [job for job in running.values() if job.type == "mail"]
         assert len(mails) <= 2
         assert len(running) <= 6
-        more_mail = finished["mail"] + len(mails) < 8
-        leaving = mails[:1] if more_mail else list(running.values())
+        leaving = list(running.values())
+        if finished.total() + len(running) < 16:
+            leaving = mails[:1] or leaving[:1]
         await stream.settle([said(job) for job in leaving])
         for job in leaving:
             del running[job.job_id]
@@ -459,3 +452,72 @@ async def test_a_cancel_reaches_no_worker_of_another_namespace(
     back = await queue.open_stream(new_spec(1))
     assert await state(queue, job) is JobState.CANCELLING
     assert (await back.heartbeat(held([job])))[0].status is LeaseStatus.CURRENT
+
+
+async def test_a_job_on_its_way_to_a_worker_that_leaves_goes_to_another_at_once(
+    queue: QueueService, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
+) -> None:
+    await queue.enqueue_jobs(new_jobs(2))
+    leaving = await queue.open_stream(new_spec(2))
+    kept, unseen = await take(leaving, 2)
+    leaving.drain()
+    await leaving.heartbeat(held([kept]))
+    assert busy(queue, leaving) == 1
+    again = (await take(await queue.open_stream(new_spec(1)), 1))[0]
+    assert (again.job_id, again.attempt) == (unseen.job_id, 1)
+    assert (await leaving.settle([said(kept)]))[0].state is JobState.COMPLETED
+
+
+async def test_a_worker_that_never_speaks_of_its_jobs_gets_no_more_until_it_does(
+    open_queue: OpenQueue, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs, until: Until
+) -> None:
+    queue = await open_queue(QueueSettings(lease_ttl_s=0.3))
+    cut_off = await queue.open_stream(new_spec(1))
+    await queue.enqueue_jobs(new_jobs(1))
+    job = (await take(cut_off, 1))[0]
+
+    async def lost() -> bool:
+        return await state(queue, job) is JobState.UNKNOWN_RETRY and not busy(queue, cut_off)
+
+    await until(lost)
+    other = await queue.open_stream(new_spec(1))
+    again = (await take(other, 1))[0]
+    await other.settle([said(again)])
+    await queue.enqueue_jobs(new_jobs(1))
+    await other.settle([said(got) for got in await take(other, 1)])
+    await other.close()
+    await queue.enqueue_jobs(new_jobs(1))
+    await cut_off.heartbeat([])
+    assert len(await take(cut_off, 1)) == 1
+
+
+async def test_a_handler_that_outlives_its_job_keeps_its_slot(
+    queue: QueueService, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
+) -> None:
+    await queue.enqueue_jobs(new_jobs(1))
+    stream = await queue.open_stream(new_spec(1))
+    job = (await take(stream, 1))[0]
+    error = ErrorInfo("too long", ErrorCategory.PERMANENT)
+    await stream.settle([said(job, Event.FAIL, error=error)])
+    await stream.heartbeat(held([job]))
+    assert busy(queue, stream) == 0, "the heartbeat may have crossed the answer to the outcome"
+    await stream.heartbeat(held([job]))
+    assert busy(queue, stream) == 1
+    await stream.heartbeat([])
+    assert busy(queue, stream) == 0
+
+
+async def test_no_type_waits_for_ever_behind_busier_ones(
+    queue: QueueService, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
+) -> None:
+    names = ("mail", "video", "rare")
+    types = tuple(HandlerType(type=name, concurrency=2) for name in names)
+    await queue.enqueue_jobs([job for name in names for job in new_jobs(20, name)])
+    stream = await queue.open_stream(new_spec(3, types=types))
+    running = await take(stream, 3)
+    seen: Counter[str] = Counter(job.type for job in running)
+    for _ in range(12):
+        await stream.settle([said(running.pop(0))])
+        running += await take(stream, 1)
+        seen[running[-1].type] += 1
+    assert min(seen[name] for name in names) >= 4

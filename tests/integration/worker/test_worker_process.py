@@ -1,7 +1,9 @@
 """The example's worker from submission to outcome, and through what can go wrong."""
 
 import json
+import os
 import signal
+import subprocess
 from typing import Any
 
 from queue_operator.domain.states import JobState
@@ -60,6 +62,30 @@ async def test_sigterm_hands_back_and_another_worker_goes_on(
     start_worker("w-2")
     again = await operator.reached(job_id, JobState.RUNNING)
     assert again.attempt == 1
+
+
+def suspend_and_terminate(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+
+
+async def test_a_worker_that_was_suspended_hears_sigterm(
+    operator: Any, start_worker: Any, ended: Any
+) -> None:
+    """The kernel then often delivers the signal to another thread than the main one."""
+    workers = [start_worker(f"w-{number}", CAPACITY="1") for number in range(4)]
+    jobs = [await operator.submit("long", b'{"seconds": 3600}') for _ in workers]
+    for job_id in jobs:
+        await operator.reached(job_id, JobState.RUNNING)
+    await operator.queue.cancel_jobs([], jobs, namespace=operator.namespace)
+    for job_id in jobs:
+        await operator.reached(job_id, JobState.STOPPED)
+    for worker in workers:
+        suspend_and_terminate(worker)
+    for worker in workers:
+        assert await ended(worker) == 0
 
 
 async def test_a_killed_worker_loses_its_job_to_another(operator: Any, start_worker: Any) -> None:

@@ -124,6 +124,11 @@ def test_custom_delays() -> None:
         ({"payload": 1, "scheduled_at": "2030-01-01T00:00:00"}, "scheduled_at"),
         ({"payload": 1, "scheduled_at": 1700000000}, "scheduled_at"),
         ({"payload": 1, "scheduled_at": "tomorrow"}, "scheduled_at"),
+        ({"payload": 1, "scheduled_at": "1700000000"}, "scheduled_at"),
+        ({"payload": 1, "scheduled_at": "2030-01-01"}, "scheduled_at"),
+        # In UTC these are in the years 10000 and 0.
+        ({"payload": 1, "scheduled_at": "9999-12-31T23:59:59-14:00"}, "scheduled_at"),
+        ({"payload": 1, "scheduled_at": "0001-01-01T00:00:00+14:00"}, "scheduled_at"),
         ({"payload": 1, "timeout": 0}, "timeout"),
         ({"payload": 1, "max_attempts": 0}, "max_attempts"),
         ({"payload": 1, "max_attempts": 101}, "max_attempts"),

@@ -89,8 +89,10 @@ def test_a_job_cancelled_before_it_ran_has_no_result() -> None:
 
 
 def test_a_cancelled_running_job_is_running_with_a_mark() -> None:
-    shown = views.job_status(replace(JOB, state=JobState.CANCELLING), NOW, include_result=False)
+    job = replace(JOB, state=JobState.CANCELLING, reason="not needed")
+    shown = views.job_status(job, NOW, include_result=False)
     assert (shown.state, shown.cancel_requested) == (Phase.RUNNING, True)
+    assert shown.reason == "not needed"
 
 
 def test_tags_and_progress_are_shown() -> None:

@@ -38,8 +38,9 @@ def test_unusable_static_tokens_stop_the_start(tokens: dict[str, str]) -> None:
         StaticAuthenticator({name: SecretStr(token) for name, token in tokens.items()})
 
 
-async def test_mode_none_lets_everybody_in() -> None:
+async def test_mode_none_lets_everybody_in_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     authenticator, authorizer = build(AuthSettings(mode=AuthMode.NONE))
+    assert "everybody" in caplog.text
     identity = await authenticator.authenticate(None)
     assert identity.admin
     await authorizer.authorize(identity, "create", "queuejobs", "default")

@@ -6,35 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from tests.unit.auth.apiserver import reviews_by
 
 from queue_operator.auth.kubernetes import (
     KubernetesAuthenticator,
     KubernetesAuthorizer,
-    KubernetesReviews,
-    connect,
 )
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import Unavailable
-
-
-def reviews_by(port: int, folder: Path) -> KubernetesReviews:
-    kubeconfig = folder / "kubeconfig"
-    server = {"server": f"http://127.0.0.1:{port}"}
-    context = {"cluster": "here", "user": "me"}
-    kubeconfig.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "here", "cluster": server}],
-                "users": [{"name": "me", "user": {"token": "none"}}],
-                "contexts": [{"name": "here", "context": context}],
-                "current-context": "here",
-            }
-        )
-    )
-    return connect(str(kubeconfig))
 
 
 @pytest.fixture
@@ -47,7 +26,7 @@ def silent() -> Iterator[socket.socket]:
 async def test_an_absent_api_server_is_unavailable(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    reviews = reviews_by(port, tmp_path)
+    reviews = reviews_by(f"http://127.0.0.1:{port}", tmp_path)
     with pytest.raises(Unavailable, match="API server cannot be reached"):
         await KubernetesAuthenticator(reviews, "queue-operator").authenticate("token")
     with pytest.raises(Unavailable, match="API server cannot be reached"):
@@ -60,7 +39,7 @@ async def test_an_absent_api_server_is_unavailable(tmp_path: Path) -> None:
 async def test_a_silent_api_server_does_not_stop_the_event_loop(
     silent: socket.socket, tmp_path: Path
 ) -> None:
-    reviews = reviews_by(silent.getsockname()[1], tmp_path)
+    reviews = reviews_by(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path)
     authenticator = KubernetesAuthenticator(reviews, "queue-operator")
     waiting = asyncio.create_task(authenticator.authenticate("token"))
     loop = asyncio.get_running_loop()

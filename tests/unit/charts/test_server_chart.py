@@ -31,7 +31,6 @@ STATIC: Manifest = {
 }
 EVERYTHING: Manifest = {
     **DATABASE,
-    "replicas": 3,
     "networkPolicy": {"enabled": True},
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}}},
     "watchNamespaces": ["team-a", "team-b"],
@@ -201,10 +200,33 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
         for rule in role["rules"]
     ]
     assert "*" not in json.dumps(rules)
-    readable = {resource for rule in rules for resource in rule["resources"]}
-    assert readable.isdisjoint({"secrets", "configmaps", "nodes"})
-    pods = [rule["verbs"] for rule in rules if "pods" in rule["resources"]]
-    assert pods == [["get"]]
+    granted = {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == {
+        *(("queuejobs", verb) for verb in ("get", "list", "watch")),
+        *(("queueworkers", verb) for verb in ("get", "list", "create", "delete")),
+        ("queuejobs/status", "patch"),
+        ("queueworkers/status", "patch"),
+        ("tokenreviews", "create"),
+        ("subjectaccessreviews", "create"),
+        ("namespaces", "get"),
+        ("customresourcedefinitions", "get"),
+    }
+    named = [rule for rule in rules if "resourceNames" in rule]
+    assert {r for rule in named for r in rule["resources"]} == {
+        "namespaces",
+        "customresourcedefinitions",
+    }
+
+
+def test_only_who_talks_to_the_api_server_has_a_token() -> None:
+    assert pod_spec(rendered(CHART, DATABASE))["automountServiceAccountToken"] is True
+    alone = {**STATIC, "controller": {"enabled": False}}
+    assert pod_spec(rendered(CHART, alone))["automountServiceAccountToken"] is False
 
 
 def test_a_namespaced_install_needs_no_cluster_right() -> None:
@@ -222,10 +244,9 @@ def test_a_namespaced_install_needs_no_cluster_right() -> None:
 
 def test_a_namespaced_install_has_a_role_in_each_served_namespace() -> None:
     manifests = rendered(CHART, EVERYTHING)
-    served = {"team-a", "team-b"}
     for kind in ("Role", "RoleBinding"):
         found = {m["metadata"]["namespace"] for m in of_kind(manifests, kind)}
-        assert found == served | {NAMESPACE}
+        assert found == {"team-a", "team-b"}
     subjects = [s for m in of_kind(manifests, "RoleBinding") for s in m["subjects"]]
     assert {(s["name"], s["namespace"]) for s in subjects} == {(RELEASE, NAMESPACE)}
 

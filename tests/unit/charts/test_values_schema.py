@@ -55,6 +55,7 @@ CONTRADICTIONS: list[tuple[Manifest, str]] = [
     ({"database": {"host": "db", "dsn": "postgresql://db"}}, "more than once"),
     ({"database": {"host": "db", "existingSecret": "mine"}}, "more than once"),
     ({"database": DATABASE, "auth": {"mode": "static"}}, "there are no tokens"),
+    ({"database": DATABASE, "replicas": 2}, "Each of the replicas would serve"),
     (
         {
             "database": DATABASE,
@@ -92,6 +93,15 @@ def test_contradictions_are_refused_with_what_to_do(values: Manifest, words: str
         (
             "queue-operator",
             {"database": DATABASE, "podDisruptionBudget": {"maxUnavailable": "50%"}},
+        ),
+        (
+            "queue-operator",
+            {
+                "database": DATABASE,
+                "replicas": 3,
+                "strategy": {"type": "RollingUpdate"},
+                "controller": {"enabled": False},
+            },
         ),
         ("queue-operator", {"database": DATABASE, "global": {"from": "a parent chart"}}),
         ("queue-worker", {"server": "[fd00::1]:50051", "tags": ["größe=XL", "two words"]}),

@@ -92,6 +92,12 @@ def test_the_token_is_good_for_the_operator_alone() -> None:
     )
 
 
+def test_an_audience_stays_a_string() -> None:
+    spec = pod_spec(rendered(CHART, {"token": {"audience": "123"}}))
+    (source,) = next(v for v in spec["volumes"] if v["name"] == "token")["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == "123"
+
+
 def test_a_worker_has_no_rights() -> None:
     kinds = {manifest["kind"] for manifest in rendered(CHART, FULL)}
     assert kinds == {"Deployment", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}

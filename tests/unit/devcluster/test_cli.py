@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from queue_operator.cli.dev import dev
+from queue_operator.devcluster import kind
 from queue_operator.devcluster.progress import LineProgress, progress_for
 from queue_operator.devcluster.state import folder_of
 
@@ -54,6 +56,38 @@ def test_existing_needs_a_database_and_leaves_no_trace(root: Path) -> None:
     assert result.exit_code == 1
     assert "--postgres-dsn is required" in result.output
     assert not root.exists() or list(root.iterdir()) == []
+
+
+def test_an_existing_cluster_that_does_not_answer_leaves_no_trace(
+    root: Path, tmp_path: Path
+) -> None:
+    server = {"server": "https://127.0.0.1:1"}
+    config = {
+        "current-context": "there",
+        "contexts": [{"name": "there", "context": {"cluster": "there", "user": "me"}}],
+        "clusters": [{"name": "there", "cluster": server}],
+        "users": [{"name": "me", "user": {}}],
+    }
+    (tmp_path / "config").write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Config"} | config)
+    )
+    options = ["--kubeconfig", str(tmp_path / "config"), "--postgres-dsn", "host=127.0.0.1 port=1"]
+    result = CliRunner().invoke(dev, ["up", "--provider", "existing", *options])
+    assert result.exit_code == 1
+    assert "the cluster does not answer" in result.output
+    assert not root.exists() or list(root.iterdir()) == []
+
+
+def test_a_kind_cluster_that_never_got_kind_can_be_removed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUEUE_OPERATOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kind, "find_program", lambda name: None)
+    folder = folder_of("dev")
+    folder.create()
+    folder.write_settings("kind")
+    result = CliRunner().invoke(dev, ["down"])
+    assert (result.exit_code, folder.exists()) == (0, False), result.output
 
 
 def test_a_cluster_keeps_its_provider() -> None:

@@ -141,7 +141,7 @@ def test_processes_make_room_for_control_groups(tmp_path: Path) -> None:
 
 def test_missing_java_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(toolchain, "_SYSTEM_PATH", "")
+    monkeypatch.setattr(toolchain, "SYSTEM_PATH", "")
     with pytest.raises(ToolMissing, match="apt-get install openjdk-17-jre-headless"):
         toolchain.require_java()
 
@@ -163,3 +163,10 @@ def test_a_failed_command_carries_its_output() -> None:
     assert failure.value.status == 3
     assert not succeeds([sys.executable, "-c", program])
     assert not succeeds(["no-such-program"])
+
+
+def test_programs_of_root_are_found_without_roots_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/bin")
+    path = run(["sh", "-c", "echo $PATH"]).strip().split(":")
+    assert path[0] == "/bin"
+    assert {"/usr/sbin", "/sbin"} <= set(path)

@@ -89,7 +89,8 @@ def test_buildah_builds_from_its_own_storage_and_pulls_nothing() -> None:
     arguments = {"B": "2", "A": "1"}
     command = builder.build_command(Path("/src"), Path("/src/Dockerfile"), arguments)
     words = [str(word) for word in command]
-    assert words[:6] == [
+    assert words[:9] == [
+        "unshare", "--mount", "--",
         "buildah", "--root", "/cache/storage/root", "--runroot", "/cache/storage/run", "build",
     ]  # fmt: skip
     assert {"--pull-never", "--layers"} <= set(words)

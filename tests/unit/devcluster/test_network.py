@@ -7,7 +7,13 @@ import socket
 import pytest
 
 from queue_operator.devcluster.errors import DevClusterError
-from queue_operator.devcluster.network import SLOTS, AddressPlan, choose_port, choose_slot
+from queue_operator.devcluster.network import (
+    SLOTS,
+    AddressPlan,
+    choose_port,
+    choose_slot,
+    used_ranges,
+)
 
 
 def test_the_plan_of_a_slot() -> None:
@@ -56,6 +62,20 @@ def test_the_lowest_free_slot_is_chosen() -> None:
 def test_no_free_slot_says_what_to_do() -> None:
     with pytest.raises(DevClusterError, match="dev down"):
         choose_slot(range(SLOTS), loopback=True, is_free=lambda plan: True)
+
+
+def test_a_network_that_the_machine_is_part_of_is_left_alone() -> None:
+    # As on a machine of Google's cloud, whose default network is where our pods would be.
+    links = [{"ifname": "ens4", "addr_info": [{"family": "inet", "local": "10.128.0.7"}]}]
+    routes = [{"dst": "default"}, {"dst": "10.128.0.1"}, {"dst": "10.0.0.0/8"}]
+    used = used_ranges(links, routes)
+    assert [str(network) for network in used] == ["10.128.0.7/32", "10.128.0.1/32", "10.0.0.0/8"]
+
+    def cut_off(plan: AddressPlan) -> bool:
+        return any(network.subnet_of(ours) for network in used for ours in plan.ranges)
+
+    # A wide route, as of a VPN, goes on beside our narrow ones.
+    assert [cut_off(AddressPlan(slot)) for slot in (0, 1)] == [True, False]
 
 
 def test_a_bound_port_is_not_free() -> None:

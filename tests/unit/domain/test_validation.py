@@ -38,6 +38,10 @@ def test_a_good_job_passes() -> None:
         ("scheduled_at", datetime(2026, 1, 1)),
         ("timeout", 0),
         ("timeout", -1.0),
+        ("timeout", 1e12),
+        ("timeout", float("nan")),
+        ("delay", -1.0),
+        ("delay", 1e12),
         ("max_attempts", -1),
         ("max_attempts", 101),
         ("state", JobState.RUNNING),
@@ -46,7 +50,7 @@ def test_a_good_job_passes() -> None:
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: Any) -> None:
-    attribute = "timeout_s" if field == "timeout" else field
+    attribute = f"{field}_s" if field in ("timeout", "delay") else field
     with pytest.raises(InvalidArgument) as caught:
         check_job(replace(GOOD, **{attribute: value}))
     assert caught.value.field == field

@@ -133,3 +133,8 @@ def test_shares_use_all_there_is_and_favour_nobody(total: int, wants: list[int])
     unmet = [given for given, want in zip(shares, wants, strict=True) if given < want]
     if unmet:
         assert max(shares) - min(unmet) <= 1
+
+
+def test_what_does_not_divide_goes_to_the_first_whatever_they_want() -> None:
+    assert share(2, [2, 1, 1]) == [1, 1, 0]
+    assert share(5, [9, 1, 9]) == [2, 1, 2]

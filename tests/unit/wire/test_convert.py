@@ -1,6 +1,7 @@
 """What the conversion promises beyond copying fields."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -22,24 +23,25 @@ def outcome(**fields: object) -> pb.Outcome:
     return pb.Outcome(job_id="j", token="t", **fields)  # type: ignore[arg-type]
 
 
+ASSIGNMENT = Assignment(
+    job_id="j",
+    namespace="default",
+    type="mail",
+    payload=b"\x00\xff",
+    content_type="text/plain",
+    tags=frozenset({"b", "a"}),
+    attempt=2,
+    token="t",
+    assignee_id="s",
+    created_at=datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+)
+
+
 def test_an_assignment_keeps_bytes_time_and_the_absent_timeout() -> None:
-    created_at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    assignment = Assignment(
-        job_id="j",
-        namespace="default",
-        type="mail",
-        payload=b"\x00\xff",
-        content_type="text/plain",
-        tags=frozenset({"b", "a"}),
-        attempt=2,
-        token="t",
-        assignee_id="s",
-        created_at=created_at,
-    )
-    message = convert.assignment_to_wire(assignment)
+    message = convert.assignment_to_wire(ASSIGNMENT)
     assert message.payload == b"\x00\xff"
     assert list(message.tags) == ["a", "b"]
-    assert message.created_at.ToDatetime(UTC) == created_at
+    assert message.created_at.ToDatetime(UTC) == ASSIGNMENT.created_at
     assert not message.HasField("timeout")
 
 
@@ -139,3 +141,16 @@ def test_held_jobs_name_the_faulty_entry() -> None:
     with pytest.raises(InvalidArgument) as caught:
         convert.held_from_wire([good, bad])
     assert caught.value.field == "held[1].token"
+
+
+@pytest.mark.parametrize("timeout_s", [1e12, 1e300, float("inf")])
+def test_a_timeout_out_of_range_is_sent_as_a_century(timeout_s: float) -> None:
+    message = convert.assignment_to_wire(replace(ASSIGNMENT, timeout_s=timeout_s))
+    assert message.timeout.ToTimedelta() == timedelta(days=36_500)
+
+
+def test_a_delay_over_a_century_is_refused() -> None:
+    outcome = pb.Outcome(job_id="j", token="t", kind=pb.OUTCOME_KIND_FAIL)
+    outcome.retry_after.seconds = 4_000_000_000
+    with pytest.raises(InvalidArgument, match="retry_after"):
+        convert.outcome_from_wire(outcome)

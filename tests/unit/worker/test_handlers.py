@@ -211,3 +211,13 @@ def test_results_that_cannot_be_stored_are_permanent(value: object) -> None:
     with pytest.raises(PermanentError) as caught:
         encode_result(value, 10)
     assert caught.value.code == "RESULT_NOT_STORABLE"
+
+
+def test_a_result_may_nest_a_hundred_levels() -> None:
+    nested: list[Any] = ['brackets in strings, [[[{{{ and \\"[', "do not count"]
+    for _ in range(99):
+        nested = [nested]
+    encode_result(nested, 10_000)
+    with pytest.raises(PermanentError, match="deeper than 100") as caught:
+        encode_result({"a": nested}, 10_000)
+    assert caught.value.code == "RESULT_NOT_STORABLE"

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import Cancelled, PermanentError, Retry
 from queue_operator.worker.outcomes import MAX_BATCH_BYTES, OutcomeBuffer, conclude, cut
-from queue_operator.worker.runner import Failed, Stopped, ending_of, run_sync
+from queue_operator.worker.runner import Failed, Stopped, ending_of, run_async, run_sync
 
 
 def raised(error: BaseException) -> Failed:
@@ -35,8 +36,6 @@ def test_a_retry_carries_its_delay() -> None:
     assert ending.retry_after_s == 1.5
     assert (ending.error.category, ending.error.message) == (ErrorCategory.TEMPORARY, "busy")
     assert raised(Retry()).retry_after_s is None
-    with pytest.raises(InvalidArgument, match="after"):
-        Retry(after=-1)
 
 
 def test_a_permanent_error_carries_its_code_and_context() -> None:
@@ -101,3 +100,41 @@ def test_batches_stay_below_the_size_of_a_message() -> None:
     batches = buffer.take_batches()
     assert sum(len(batch.outcomes) for batch in batches) == 10
     assert all(batch.ByteSize() <= MAX_BATCH_BYTES for batch in batches)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_exception_without_a_text_is_a_failure_all_the_same(rig: Any) -> None:
+    def fail(ctx: Any) -> None:
+        raise Unspeakable
+
+    async def fail_async(ctx: Any) -> None:
+        raise Unspeakable
+
+    run = rig.assign("a", "t1")
+    object.__setattr__(run.spec, "function", fail)
+    ending = run_sync(run)
+    assert isinstance(ending, Failed)
+    assert (ending.error.code, "ValueError" in ending.error.message) == ("Unspeakable", True)
+    object.__setattr__(run.spec, "function", fail_async)
+    ending = asyncio.run(run_async(run))
+    assert isinstance(ending, Failed)
+    assert ending.error.code == "Unspeakable"
+
+
+def test_no_failure_is_too_large_for_a_message(rig: Any) -> None:
+    context = {f"{n:04}" * 1000: "x" * 100_000 for n in range(1000)}
+    error = raised(PermanentError("m" * 10_000_000, code="c" * 10_000_000, context=context))
+    outcome = conclude(rig.assign("a", "t1"), error)
+    assert outcome is not None
+    assert outcome.ByteSize() < 300 * 1024
+    assert len(outcome.error.context) == 64
+
+
+@pytest.mark.parametrize("after", [-1, float("inf"), float("nan"), 1e20])
+def test_a_retry_needs_a_delay_that_can_be_waited_for(after: float) -> None:
+    with pytest.raises(InvalidArgument, match="after"):
+        Retry(after=after)

@@ -5,6 +5,7 @@ that does it. Arguments are checked here, announcements made here, after the com
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
@@ -160,10 +161,16 @@ class PostgresBackend:
         check_text("assignee_id", assignee_id, self._limits.id_characters)
         check_tags("tags", tags, self._limits)
         check_positive("limit", limit)
+        if lease_ttl_s is not None:
+            check_positive("lease_ttl_s", lease_ttl_s)
         demand = Demand(
             assignee_id=assignee_id, limit=limit, namespace=namespace, tags=frozenset(tags)
         )
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
+        # Who calls this may not listen, and then nobody else makes delayed jobs due.
+        if len(claimed) < limit and await self._leases.stage():
+            rest = replace(demand, limit=limit - len(claimed))
+            claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
         self._announcer.announce(Topic.MIRROR)
         namespace_id = await self._lanes.namespace_id(namespace)
         if not claimed or namespace_id is None:

@@ -4,9 +4,10 @@ that turns a driver's error into a domain error.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -19,7 +20,16 @@ from queue_operator.domain.errors import Unavailable
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 SCHEMA: Final = "queue_operator"
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_DEADLOCK_TRIES: Final = 5
+
 logger = logging.getLogger(__name__)
+
+
+class Deadlock(Unavailable):
+    """The server undid the transaction, because it and another waited for each other."""
+
 
 # Cached plans outlive the sizes they were made for. A plan made while a table was empty
 # reads it whole once it is large, so the hot path may use nothing but index look-ups.
@@ -87,6 +97,8 @@ async def borrowed(pool: Pool) -> AsyncIterator[AsyncConnection[TupleRow]]:
     try:
         async with pool.connection() as connection:
             yield connection
+    except psycopg.errors.DeadlockDetected as error:
+        raise Deadlock("PostgreSQL ended a deadlock; call again") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
         raise unavailable(error) from error
 
@@ -96,3 +108,18 @@ async def transaction(pool: Pool) -> AsyncIterator[AsyncConnection[TupleRow]]:
     """The same inside a transaction; it is rolled back when the block raises."""
     async with borrowed(pool) as connection, connection.transaction():
         yield connection
+
+
+def again_after_deadlock(call: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    """Repeats a call that is one transaction when the server undid it to end a deadlock."""
+
+    @wraps(call)
+    async def insisting(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for _ in range(_DEADLOCK_TRIES):
+            try:
+                return await call(*args, **kwargs)
+            except Deadlock as error:
+                logger.info("%s again: %s", call.__name__, error)
+        return await call(*args, **kwargs)
+
+    return insisting

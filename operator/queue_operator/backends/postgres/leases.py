@@ -10,7 +10,12 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
+from queue_operator.backends.postgres.connection import (
+    Pool,
+    again_after_deadlock,
+    borrowed,
+    transaction,
+)
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import (
     LockedRow,
@@ -75,6 +80,7 @@ class Leases:
         ended = LeaseStatus.ENDED
         return [answers.get(n) or _answer(h, ended) for n, h in enumerate(held)]
 
+    @again_after_deadlock
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
         """One sweep; see `Backend.expire_leases`."""
         async with transaction(self._pool) as connection:
@@ -101,6 +107,7 @@ class Leases:
             if move.frees_slot
         ]
 
+    @again_after_deadlock
     async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
         """LOSE for every running job that matches, caused by a caller: no attempt counts."""
         freed: dict[str, int] = {}

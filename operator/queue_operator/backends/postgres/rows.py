@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow, dict_row
 
@@ -47,18 +48,24 @@ async def lock_rows(
     A job that was deleted meanwhile is missing in the answer.
     """
     found: dict[int, LockedRow] = {}
-    missing = dict(tokens)
     for _ in range(_LOCK_ATTEMPTS):
-        async with connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(
-                _LOCK, {"job_nos": list(missing), "tokens": list(missing.values())}
-            )
-            rows = await cursor.fetchall()
-        found |= {row["job_no"]: _locked(row) for row in rows}
-        missing = {number: token for number, token in missing.items() if number not in found}
-        if not missing:
-            break
-    return found
+        # All or none: who kept some locks while waiting for the rest would break the order
+        # in which everybody takes them.
+        async with connection.transaction() as attempt:
+            found = await _lock(connection, tokens)
+            if len(found) < len(tokens):
+                raise psycopg.Rollback(attempt)
+        if len(found) == len(tokens):
+            return found
+    return await _lock(connection, tokens)
+
+
+async def _lock(
+    connection: AsyncConnection[TupleRow], tokens: Mapping[int, UUID | None]
+) -> dict[int, LockedRow]:
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(_LOCK, {"job_nos": list(tokens), "tokens": list(tokens.values())})
+        return {row["job_no"]: _locked(row) for row in await cursor.fetchall()}
 
 
 def _locked(row: Mapping[str, Any]) -> LockedRow:
@@ -132,7 +139,6 @@ def _waiting_parameters(decided: Decided) -> dict[str, Any]:
         "delays": [move.delay_s for _, move in decided],
         "bonuses": [PRIORITY_BONUS[row.priority].total_seconds() for row, _ in decided],
         "failures": [int(move.counts_failure) for _, move in decided],
-        "returned": [int(move.returns_attempt) for _, move in decided],
         "clears": [move.event in _VOIDS_TOKEN for _, move in decided],
         "records": [move.event in FENCED for _, move in decided],
         "extra": [int(move.event is Event.RETRY_NOW) for _, move in decided],
@@ -146,6 +152,7 @@ def _common_parameters(decided: Decided) -> dict[str, Any]:
         "events": [move.event.value for _, move in decided],
         "errors": [dump_error(move.error) for _, move in decided],
         "retries": [int(move.counts_retry) for _, move in decided],
+        "returned": [int(move.returns_attempt) for _, move in decided],
     }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import Pool, transaction
+from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, ask_to_stop, carry_out, lock_rows
 from queue_operator.backends.sql import load
@@ -35,6 +35,7 @@ class Selection:
         self._lanes = lanes
         self._rng = rng
 
+    @again_after_deadlock
     async def cancel(
         self,
         namespace: str,
@@ -54,6 +55,7 @@ class Selection:
             cancelled.requests,
         )
 
+    @again_after_deadlock
     async def detach(self, uids: Collection[str]) -> Cancelled:
         """Their resources are gone: a forced cancel of what has not finished."""
         async with transaction(self._pool) as connection:
@@ -62,6 +64,7 @@ class Selection:
             await connection.execute(_DETACH, {"job_nos": list(ids)})
             return await self._cancel(connection, ids, True, "the resource was deleted")
 
+    @again_after_deadlock
     async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
         async with transaction(self._pool) as connection:
             ids = await self._select(connection, namespace, tags, job_ids)

@@ -9,7 +9,12 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
+from queue_operator.backends.postgres.connection import (
+    Pool,
+    again_after_deadlock,
+    borrowed,
+    transaction,
+)
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import (
     LockedRow,
@@ -125,6 +130,7 @@ class Settling:
             for namespace_id, job_id, assignee_id in rows
         }
 
+    @again_after_deadlock
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         async with transaction(self._pool) as connection:
             numbers = await self._numbers(connection, batch)

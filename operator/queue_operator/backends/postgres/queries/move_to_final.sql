@@ -1,13 +1,15 @@
 -- Ends jobs: from waiting or running to a terminal state.
 -- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
---   the old one), reasons, results, content_types, retries (int: 1 counts a retry), records
---   (bool: the event ends an attempt).
+--   the old one), reasons, results, content_types, retries, returned (int: 1 counts a
+--   retry, takes an attempt back), records (bool: the event ends an attempt).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
-                         %(content_types)s::text[], %(retries)s::int[], %(records)s::bool[])
-        AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, records)
+                         %(content_types)s::text[], %(retries)s::int[], %(returned)s::int[],
+                         %(records)s::bool[])
+        AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, returned,
+             records)
 ), from_lease AS MATERIALIZED (
     SELECT lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
               lease.transition, lease.retry_count, lease.failure_count,
@@ -40,7 +42,7 @@ WITH given AS MATERIALIZED (
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
                        started_at, error, changed_at, mirrored, finalized_at, reason, result,
                        result_content_type)
-    SELECT job_no, lane_id, new_state, order_time, eligible_at, attempt, lease_version,
+    SELECT job_no, lane_id, new_state, order_time, eligible_at, attempt - returned, lease_version,
            transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
            worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error), now(),

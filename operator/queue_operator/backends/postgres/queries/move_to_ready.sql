@@ -5,7 +5,9 @@
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
 --   extra (int: attempts to allow at least beyond those used, where there is a bound).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
--- Traps: a loss keeps its place in the order, all others queue up anew.
+-- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
+--   `ready` comes back to it under the same key: counting what was deleted makes sure that all
+--   of it is gone before the first is inserted.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
@@ -36,17 +38,22 @@ WITH given AS MATERIALIZED (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
 ), waited AS (
-    DELETE FROM ready WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_ready))
-), from_final AS (
-    DELETE FROM final USING given WHERE final.job_no = given.job_no
-    RETURNING final.lane_id, final.order_time, final.eligible_at, final.attempt, final.lease_version,
+    DELETE FROM ready WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_ready)) RETURNING job_no
+), from_final AS MATERIALIZED (
+    SELECT final.lane_id, final.order_time, final.eligible_at, final.attempt, final.lease_version,
               final.transition, final.retry_count, final.failure_count,
               final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
               final.token, final.assignee_id, final.worker_name, final.host,
               final.assigned_at, final.started_at, final.error, final.mirrored,
               final.state, given.*
+    FROM given CROSS JOIN LATERAL (
+        SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
+    ) final
+), ended AS (
+    DELETE FROM final WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_final))
 ), gone AS MATERIALIZED (
-    SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
+    SELECT * FROM from_lease
+    UNION ALL SELECT * FROM from_ready WHERE (SELECT count(*) FROM waited) >= 0
     UNION ALL SELECT * FROM from_final
 ), waiting AS (
     INSERT INTO ready (job_no, lane_id, state, order_time, due, eligible_at, attempt,

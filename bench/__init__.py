@@ -1,0 +1,1 @@
+"""Storage designs side by side on one PostgreSQL, in one run."""

@@ -1,0 +1,135 @@
+"""What the contract suite needs of a store beside the contract: opening it, letting time pass,
+and a look behind the curtain.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, LiteralString, Protocol
+
+import psycopg
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import Backend
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
+
+TTL_S = 60.0
+
+
+def half() -> float:
+    """The jitter of the tests: every draw is the middle."""
+    return 0.5
+
+
+class Store(Protocol):
+    """One store, empty at the start of a test."""
+
+    async def open(
+        self, *, limits: Limits = DEFAULT_LIMITS, rng: Callable[[], float] = half
+    ) -> Backend:
+        """A backend on the store, closed at the end of the test."""
+        ...
+
+    async def age(self, seconds: float, *, outage: bool = False) -> None:
+        """Makes everything that is stored that much older. Sweeps are taken to have gone on
+        meanwhile unless there was an `outage`.
+        """
+        ...
+
+    async def faults(self) -> list[str]:
+        """Broken invariants: a job that is not in exactly one place, a count that differs from
+        a recount. Empty when all is well.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+_CLEAR: LiteralString = """
+DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
+DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
+DELETE FROM detached; DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace;
+UPDATE sweep SET swept_at = now(), resumed_at = NULL;
+"""
+_AGE: LiteralString = """
+UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
+    cancel_requested_at = cancel_requested_at - s, assigned_at = assigned_at - s
+    FROM make_interval(secs => %(seconds)s) s;
+UPDATE ready SET eligible_at = eligible_at - make_interval(secs => %(seconds)s);
+UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
+UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
+    swept_at = CASE WHEN %(outage)s THEN swept_at - make_interval(secs => %(seconds)s)
+                    ELSE now() END;
+"""
+_PLACES: LiteralString = """
+SELECT job.id, (SELECT count(*) FROM ready WHERE ready.job_no = job.job_no)
+             + (SELECT count(*) FROM lease WHERE lease.job_no = job.job_no)
+             + (SELECT count(*) FROM final WHERE final.job_no = job.job_no) AS places
+FROM job
+"""
+_RECOUNT: LiteralString = """
+WITH moving AS (
+    SELECT lane_id, state, retry_count FROM ready
+    UNION ALL SELECT lane_id, state, retry_count FROM lease
+    UNION ALL SELECT lane_id, state, retry_count FROM final
+), truth AS (
+    SELECT lane_id, state, count(*) AS jobs FROM moving GROUP BY lane_id, state
+), kept AS (
+    SELECT lane_id, state, sum(jobs) AS jobs
+    FROM (SELECT lane_id, state, jobs FROM lane_count
+          UNION ALL SELECT lane_id, state, jobs FROM count_delta) counted
+    GROUP BY lane_id, state HAVING sum(jobs) <> 0
+)
+SELECT lane_id, state, truth.jobs, kept.jobs FROM truth FULL JOIN kept USING (lane_id, state)
+WHERE truth.jobs IS DISTINCT FROM kept.jobs
+UNION ALL
+SELECT lane_id, 'retries', truth.retries, kept.retries
+FROM (SELECT lane_id, sum(retry_count) AS retries FROM moving GROUP BY lane_id) truth
+JOIN (SELECT lane_id, sum(retries) AS retries
+      FROM (SELECT lane_id, retries FROM lane_count
+            UNION ALL SELECT lane_id, retries FROM count_delta) counted
+      GROUP BY lane_id) kept USING (lane_id)
+WHERE truth.retries <> kept.retries
+"""
+
+
+@dataclass
+class PostgresStore:
+    """A migrated database, emptied."""
+
+    dsn: str
+    admin: psycopg.AsyncConnection[tuple[Any, ...]]
+    opened: list[PostgresBackend] = field(default_factory=list)
+
+    @classmethod
+    async def on(cls, dsn: str) -> "PostgresStore":
+        admin = await psycopg.AsyncConnection.connect(
+            dsn, autocommit=True, options="-c search_path=queue_operator"
+        )
+        await admin.execute(_CLEAR)
+        return cls(dsn, admin)
+
+    async def open(
+        self, *, limits: Limits = DEFAULT_LIMITS, rng: Callable[[], float] = half
+    ) -> PostgresBackend:
+        backend = await PostgresBackend.open(
+            self.dsn, limits=limits, rng=rng, cancel_timeout_s=30.0
+        )
+        self.opened.append(backend)
+        return backend
+
+    async def age(self, seconds: float, *, outage: bool = False) -> None:
+        async with psycopg.AsyncClientCursor(self.admin) as cursor:
+            await cursor.execute(_AGE, {"seconds": float(seconds), "outage": outage})
+
+    async def faults(self) -> list[str]:
+        places = await (await self.admin.execute(_PLACES)).fetchall()
+        counts = await (await self.admin.execute(_RECOUNT)).fetchall()
+        return [f"job {job_id} is in {n} places" for job_id, n in places if n != 1] + [
+            f"lane {lane} {state}: {truth} jobs, counted {kept}"
+            for lane, state, truth, kept in counts
+        ]
+
+    async def close(self) -> None:
+        for backend in self.opened:
+            await backend.close()
+        await self.admin.close()

@@ -1,0 +1,90 @@
+"""A server that is not there, or goes away."""
+
+import asyncio
+import time
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event, JobState
+
+PROMPT_S = 3.0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"port": "1"}, "refused"),
+        ({"dbname": "no_such_database"}, "no_such_database"),
+        ({"password": "wrong"}, "password authentication failed"),
+    ],
+)
+async def test_opening_says_at_once_why_the_server_does_not_answer(
+    dsn: str, change: dict[str, str], reason: str
+) -> None:
+    address = make_conninfo(**{**conninfo_to_dict(dsn), **change})  # type: ignore[arg-type]
+    for attempt in (PostgresBackend.open, migrate):
+        started = time.monotonic()
+        with pytest.raises(Unavailable, match=reason):
+            await attempt(address)
+        assert time.monotonic() - started < PROMPT_S
+
+
+def _terminate_all(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        return len(
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchall()
+        )
+
+
+async def test_calls_work_again_after_every_connection_was_cut(
+    dsn: str, backend: PostgresBackend, namespace: str
+) -> None:
+    for round_ in range(3):
+        # Several connections of the pool are open, and all of them are cut.
+        await asyncio.gather(*(backend.ping() for _ in range(5)))
+        assert await asyncio.to_thread(_terminate_all, dsn) > 0
+        job = Job(id=f"after-{round_}", type="t", namespace=namespace)
+        try:
+            await backend.enqueue_job(job)
+        except Unavailable:
+            await backend.enqueue_job(job)
+        [claimed] = await backend.dequeue_jobs("w", [], 1, namespace=namespace)
+        assert claimed.id == job.id
+        assert await backend.complete_job(job.id, b"", namespace=namespace) == {"w": 1}
+
+
+async def test_a_connection_cut_within_a_call_is_reported_and_leaves_nothing_half_done(
+    dsn: str, backend: PostgresBackend, namespace: str
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    await backend.dequeue_jobs("w", [], 1, namespace=namespace)
+    with psycopg.connect(dsn) as holder:
+        # The outcome waits for this lock when its connection is cut.
+        holder.execute("SET search_path = queue_operator")
+        holder.execute("SELECT 1 FROM lease FOR UPDATE")
+        stop = Outcome("a", Event.STOP, namespace=namespace)
+        settling = asyncio.create_task(backend.settle([stop]))
+        await asyncio.to_thread(_terminate_waiting, dsn)
+        with pytest.raises(Unavailable, match="terminating connection"):
+            await settling
+    assert (await backend.get_job("a", namespace=namespace)).state is JobState.RUNNING
+    [answer] = await backend.settle([stop])
+    assert answer.state is JobState.STOPPED
+
+
+def _terminate_waiting(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        while not admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchall():
+            pass

@@ -1,0 +1,123 @@
+"""Calls that race for the same jobs, each on connections of its own."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.integration.postgres.conftest import Ask
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import Freed
+from queue_operator.domain.errors import InvalidTransition, StaleLease
+from queue_operator.domain.job import Assignment, Demand, Job
+from queue_operator.domain.lease import Held
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.states import SLOT_HOLDING, Event
+
+ROUNDS = 120
+JOBS = 12
+# So short that the sweeper finds every lease expired.
+TTL_S = 0.000001
+
+
+@pytest.fixture
+async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
+    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
+    yield opened
+    for backend in opened:
+        await backend.close()
+
+
+async def _settle(
+    backend: PostgresBackend, claimed: list[Assignment], namespace: str, event: Event
+) -> Freed:
+    outcomes = [
+        Outcome(a.job_id, event, namespace=namespace, token=a.token, error=ErrorInfo("x"))
+        for a in random.sample(claimed, len(claimed))
+    ]
+    freed: Counter[str] = Counter()
+    for answer in await backend.settle(outcomes):
+        assert answer.error is None or isinstance(answer.error, InvalidTransition | StaleLease)
+        if answer.freed_assignee_id:
+            freed[answer.freed_assignee_id] += 1
+    return freed
+
+
+async def _cancel(backend: PostgresBackend, ids: list[str], namespace: str) -> Freed:
+    shuffled = random.sample(ids, len(ids))
+    answer = await backend.cancel_jobs([], shuffled, namespace=namespace, force=True)
+    assert len(answer.cancelled_job_ids) + len(answer.unknown_job_ids) == len(ids)
+    return {}
+
+
+async def _sweep(backend: PostgresBackend) -> Freed:
+    lost = await backend.expire_leases(lease_ttl_s=TTL_S)
+    return Counter(one.assignee_id for one in lost)
+
+
+async def _extend(backend: PostgresBackend, claimed: list[Assignment], namespace: str) -> Freed:
+    held = [Held(a.job_id, a.token, namespace) for a in random.sample(claimed, len(claimed))]
+    assert len(await backend.extend_leases(held, lease_ttl_s=TTL_S)) == len(held)
+    return {}
+
+
+async def test_no_deadlock_no_lost_job_and_no_slot_freed_twice(
+    replicas: list[PostgresBackend], namespace: str, ask: Ask
+) -> None:
+    first, second, third = replicas
+    for round_ in range(ROUNDS):
+        ids = [f"{round_}-{n}" for n in range(JOBS)]
+        worker = f"w-{namespace}-{round_}"
+        await first.enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in ids])
+        demand = Demand(assignee_id=worker, limit=JOBS, namespace=namespace)
+        claimed = await first.claim([demand], lease_ttl_s=TTL_S)
+        assert len(claimed) == JOBS
+        half = claimed[: JOBS // 2]
+        freed = await asyncio.gather(
+            _settle(first, claimed, namespace, Event.COMPLETE),
+            _cancel(second, ids, namespace),
+            _sweep(third),
+            _settle(third, half, namespace, Event.FAIL),
+            _extend(second, claimed, namespace),
+            first.mark_worker_unresponsive(worker),
+        )
+        total = Counter[str]()
+        for one in freed:
+            total.update({assignee: n for assignee, n in one.items() if assignee == worker})
+        jobs = [await first.get_job(i, namespace=namespace) for i in ids]
+        still = sum(job.state in SLOT_HOLDING for job in jobs)
+        assert total[worker] == JOBS - still
+        await _end_all(first, ids, namespace)
+    lost = await ask(
+        "SELECT count(*) FROM job"
+        " WHERE (SELECT count(*) FROM ready WHERE ready.job_no = job.job_no)"
+        " + (SELECT count(*) FROM lease WHERE lease.job_no = job.job_no)"
+        " + (SELECT count(*) FROM final WHERE final.job_no = job.job_no) <> 1"
+    )
+    assert lost == [(0,)]
+
+
+async def _end_all(backend: PostgresBackend, ids: list[str], namespace: str) -> None:
+    await backend.cancel_jobs([], ids, namespace=namespace)
+    stop = [Outcome(i, Event.STOP, namespace=namespace) for i in ids]
+    await backend.settle(stop)
+
+
+async def test_two_cancels_of_the_same_jobs_in_opposite_order_do_not_deadlock(
+    replicas: list[PostgresBackend], namespace: str
+) -> None:
+    for round_ in range(ROUNDS):
+        ids = [f"c{round_}-{n}" for n in range(JOBS)]
+        await replicas[0].enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in ids])
+        demand = Demand(assignee_id="w", limit=JOBS // 2, namespace=namespace)
+        answers = await asyncio.gather(
+            replicas[0].cancel_jobs([], ids, namespace=namespace),
+            replicas[1].cancel_jobs([], ids[::-1], namespace=namespace),
+            replicas[2].claim([demand], lease_ttl_s=60),
+        )
+        for cancelled in answers[:2]:
+            known = len(cancelled.cancelled_job_ids) + len(cancelled.unknown_job_ids)
+            assert known == JOBS
+        await _end_all(replicas[0], ids, namespace)

@@ -1,0 +1,118 @@
+"""Answers of the store that arrive after other news about the same job."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+import pytest
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import Freed
+from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.states import JobState
+from queue_operator.queue.protocol import Stream, StreamSpec
+from queue_operator.queue.service import QueueService
+
+NewJobs = Callable[..., list[Job]]
+Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
+DEADLINE_S = 20.0
+
+
+async def next_job(stream: Stream) -> Assignment:
+    push = await asyncio.wait_for(stream.next(), DEADLINE_S)
+    assert push is not None, "the stream has ended"
+    stream.delivered(push)
+    return push.assignments[0]
+
+
+class Overtaking(PostgresBackend):
+    """The real backend, whose answers come late: after the events are set."""
+
+    claim_answered: asyncio.Event
+    failure_answered: asyncio.Event
+
+    async def claim(
+        self,
+        demands: Sequence[Demand],
+        *,
+        lease_ttl_s: float,
+        defaults: Mapping[str, TypeDefaults] | None = None,
+    ) -> list[Assignment]:
+        claimed = await super().claim(demands, lease_ttl_s=lease_ttl_s, defaults=defaults)
+        await self.claim_answered.wait()
+        return claimed
+
+    async def fail_job(
+        self, job_id: str, error_msg: str, *, namespace: str = "default", token: str | None = None
+    ) -> Freed:
+        freed = await super().fail_job(job_id, error_msg, namespace=namespace, token=token)
+        await self.failure_answered.wait()
+        return freed
+
+
+@pytest.fixture
+async def overtaking(dsn: str) -> AsyncIterator[Overtaking]:
+    backend = await Overtaking.open(dsn)
+    backend.claim_answered, backend.failure_answered = asyncio.Event(), asyncio.Event()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def late_queue(overtaking: Overtaking) -> AsyncIterator[QueueService]:
+    queue = QueueService(overtaking)
+    await queue.start()
+    yield queue
+    overtaking.claim_answered.set()
+    overtaking.failure_answered.set()
+    await queue.stop()
+
+
+async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
+    overtaking: Overtaking,
+    late_queue: QueueService,
+    new_spec: Callable[..., StreamSpec],
+    new_jobs: NewJobs,
+    until: Until,
+) -> None:
+    job = new_jobs()[0]
+    await late_queue.enqueue_job(job)
+    stream = await late_queue.open_stream(new_spec(1))
+
+    async def claimed() -> bool:
+        stored = await late_queue.get_job(job.id, namespace=job.namespace)
+        return stored.state is JobState.RUNNING
+
+    await until(claimed)
+    await late_queue.cancel_jobs([], [job.id], namespace=job.namespace)
+    overtaking.claim_answered.set()
+    await late_queue.enqueue_jobs(new_jobs(1))
+    got = await next_job(stream)
+    assert got.job_id != job.id
+    stored = await late_queue.get_job(job.id, namespace=job.namespace)
+    assert stored.state is JobState.STOPPED
+
+
+async def test_old_news_does_not_take_away_a_new_assignment(
+    overtaking: Overtaking,
+    late_queue: QueueService,
+    new_spec: Callable[..., StreamSpec],
+    new_jobs: NewJobs,
+    until: Until,
+) -> None:
+    overtaking.claim_answered.set()
+    stream = await late_queue.open_stream(new_spec(2))
+    await late_queue.enqueue_jobs(new_jobs(1))
+    job = await next_job(stream)
+    failing = asyncio.ensure_future(
+        late_queue.fail_job(job.job_id, "by a caller", namespace=job.namespace)
+    )
+
+    async def claimed_again() -> bool:
+        return (await late_queue.get_job(job.job_id, namespace=job.namespace)).attempt == 2
+
+    await until(claimed_again)
+    await late_queue.dispatcher.claimed()
+    overtaking.failure_answered.set()
+    await failing
+    again = await next_job(stream)
+    assert (again.job_id, again.attempt) == (job.job_id, 2)

@@ -1,0 +1,70 @@
+"""The command `queue-operator` as a user types it."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_operator import __version__
+
+PROGRAM = Path(sys.executable).with_name("queue-operator")
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_names_every_command() -> None:
+    done = call("--help")
+    assert done.returncode == 0
+    for command in ("serve", "migrate", "pipeline", "dev"):
+        assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["serve"], ["migrate"], ["pipeline", "run"], ["pipeline", "jars"], ["dev", "up"]]
+)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    done = call(*command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: queue-operator {' '.join(command)} [OPTIONS]")
+
+
+def test_the_version_is_told() -> None:
+    assert call("--version").stdout.strip() == f"queue-operator, version {__version__}"
+
+
+def test_an_unknown_command_is_named_and_help_is_pointed_at() -> None:
+    done = call("srve")
+    assert done.returncode == 2
+    assert "No such command 'srve'" in done.stderr
+    assert "queue-operator --help" in done.stderr
+
+
+def test_migrating_twice_changes_nothing_the_second_time(
+    new_database: Callable[[], str],
+) -> None:
+    dsn = new_database()
+    first, second = call("migrate", "--dsn", dsn), call("migrate", "--dsn", dsn)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stdout.startswith("applied: 0001_initial")
+    assert second.stdout == "the schema is up to date\n"
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["pipeline", "run", "--lake", "/nowhere"]])
+def test_a_database_that_is_away_is_one_line(command: list[str]) -> None:
+    done = call(*command, "--dsn", "postgresql://me:secret-word@127.0.0.1:1/none")
+    assert done.returncode == 1
+    *_, line = done.stderr.splitlines()
+    assert "Connection refused" in line
+    assert "secret-word" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_no_address_is_said_to_be_none() -> None:
+    done = call("pipeline", "run", "--lake", "/nowhere", "--dsn", "nonsense dsn")
+    assert done.returncode == 1
+    assert "dsn: this is no address of a database" in done.stderr
+    assert "Traceback" not in done.stderr

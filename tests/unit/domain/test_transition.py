@@ -1,0 +1,149 @@
+"""What an outcome does to a job, decided without a store."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.states import (
+    COUNTS_AS_RETRY,
+    RETURNS_ATTEMPT,
+    TARGET,
+    WHILE_CANCELLING,
+    Event,
+    JobState,
+    frees_slot,
+)
+from queue_operator.domain.transition import FENCED, Current, Move, decide
+
+CURRENT = Current(
+    job_id="j",
+    state=JobState.RUNNING,
+    token="now",
+    attempt=1,
+    max_attempts=3,
+    failure_count=0,
+    backoff=Backoff(BackoffStrategy.LINEAR, initial_delay_s=2.0),
+)
+PAIRS = sorted(pair for pair in TARGET if pair[0] is not Event.CLAIM)
+
+
+def half() -> float:
+    return 0.5
+
+
+def move_of(current: Current, outcome: Outcome) -> Move:
+    move = decide(current, outcome, half)
+    assert move is not None
+    return move
+
+
+@pytest.mark.parametrize(("event", "state"), PAIRS)
+def test_every_row_of_the_table_is_decided_as_it_says(event: Event, state: JobState) -> None:
+    current = replace(CURRENT, state=state, skipped=True)
+    move = move_of(current, Outcome("j", event, token="now"))
+    assert (move.event, move.before, move.after) == (event, state, TARGET[event, state])
+    assert move.counts_retry == (event in COUNTS_AS_RETRY)
+    assert move.returns_attempt == (event in RETURNS_ATTEMPT)
+    assert move.frees_slot == frees_slot(event, state)
+
+
+@given(event=st.sampled_from(Event), state=st.sampled_from(JobState))
+def test_a_pair_outside_the_table_is_refused(event: Event, state: JobState) -> None:
+    if (event, state) in TARGET or event is Event.CLAIM:
+        return
+    with pytest.raises(InvalidTransition):
+        decide(replace(CURRENT, state=state), Outcome("j", event, token="now"), half)
+
+
+def test_a_claim_is_no_outcome() -> None:
+    with pytest.raises(InvalidArgument):
+        decide(replace(CURRENT, state=JobState.INITIAL_PENDING), Outcome("j", Event.CLAIM), half)
+
+
+@pytest.mark.parametrize("event", sorted(FENCED))
+def test_a_fenced_event_with_another_token_is_stale(event: Event) -> None:
+    with pytest.raises(StaleLease):
+        decide(CURRENT, Outcome("j", event, token="before"), half)
+
+
+def test_a_repeat_is_recognised_before_the_token_and_the_state() -> None:
+    current = replace(CURRENT, state=JobState.COMPLETED, recorded=Event.COMPLETE)
+    assert decide(current, Outcome("j", Event.COMPLETE, token="before"), half) is None
+
+
+@pytest.mark.parametrize("event", sorted(WHILE_CANCELLING))
+def test_a_repeat_is_recognised_by_what_it_became(event: Event) -> None:
+    recorded = WHILE_CANCELLING[event]
+    current = replace(CURRENT, state=JobState.STOPPED, recorded=recorded)
+    assert decide(current, Outcome("j", event, token="now"), half) is None
+
+
+def test_another_outcome_of_the_same_attempt_is_no_repeat() -> None:
+    current = replace(CURRENT, state=JobState.FAILED_RETRY, recorded=Event.FAIL)
+    with pytest.raises(InvalidTransition):
+        decide(current, Outcome("j", Event.COMPLETE, token="now"), half)
+
+
+@pytest.mark.parametrize("event", sorted(WHILE_CANCELLING))
+def test_only_the_worker_plane_bends_an_outcome_while_cancelling(event: Event) -> None:
+    current = replace(CURRENT, state=JobState.CANCELLING)
+    with pytest.raises(InvalidTransition):
+        decide(current, Outcome("j", event, token="now"), half)
+    bent = move_of(current, Outcome("j", event, token="now", worker_plane=True))
+    assert (bent.event, bent.after) == (WHILE_CANCELLING[event], JobState.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "max_attempts", "event"),
+    [
+        (1, None, Event.FAIL),
+        (1, 0, Event.FAIL),
+        (2, 3, Event.FAIL),
+        (3, 3, Event.EXHAUST),
+        (4, 3, Event.EXHAUST),
+    ],
+)
+@pytest.mark.parametrize("error", [None, ErrorInfo("x"), ErrorInfo("x", ErrorCategory.TIMEOUT)])
+def test_a_failure_exhausts_on_the_last_attempt(
+    attempt: int, max_attempts: int | None, event: Event, error: ErrorInfo | None
+) -> None:
+    current = replace(CURRENT, attempt=attempt, max_attempts=max_attempts)
+    assert move_of(current, Outcome("j", Event.FAIL, error=error)).event is event
+
+
+def test_a_permanent_failure_says_so() -> None:
+    outcome = Outcome("j", Event.FAIL, error=ErrorInfo("x", ErrorCategory.PERMANENT))
+    move = move_of(CURRENT, outcome)
+    assert (move.event, move.reason, move.delay_s) == (Event.EXHAUST, "PERMANENT_FAILURE", 0.0)
+
+
+def test_the_wait_after_a_failure_is_the_handlers_or_the_backoffs() -> None:
+    failed = Outcome("j", Event.FAIL, error=ErrorInfo("x"))
+    assert move_of(replace(CURRENT, failure_count=2), failed).delay_s == 6.0
+    assert move_of(CURRENT, replace(failed, retry_after_s=9.0)).delay_s == 9.0
+    assert move_of(CURRENT, replace(failed, retry_after_s=-9.0)).delay_s == 0.0
+    assert move_of(replace(CURRENT, backoff=None), failed).delay_s == 0.0
+
+
+@pytest.mark.parametrize("event", [Event.LOSE, Event.RELEASE, Event.HAND_BACK])
+def test_what_was_not_a_failure_waits_for_nothing(event: Event) -> None:
+    move = move_of(CURRENT, Outcome("j", event, token="now"))
+    assert (move.delay_s, move.counts_failure, move.waits) == (0.0, False, True)
+
+
+def test_only_a_skip_may_be_retried_from_unscheduled() -> None:
+    current = replace(CURRENT, state=JobState.UNSCHEDULED)
+    with pytest.raises(InvalidTransition):
+        decide(current, Outcome("j", Event.RETRY_NOW), half)
+    assert move_of(replace(current, skipped=True), Outcome("j", Event.RETRY_NOW)).waits
+
+
+def test_a_result_belongs_to_a_success_only() -> None:
+    stopped = move_of(CURRENT, Outcome("j", Event.STOP, result=b"x"))
+    assert (stopped.result, stopped.ends) == (None, True)
+    assert move_of(CURRENT, Outcome("j", Event.COMPLETE, result=b"x")).result == b"x"
