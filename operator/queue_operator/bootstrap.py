@@ -26,13 +26,12 @@ from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.controller.startup import run_controller
 from queue_operator.domain.errors import Unavailable
-from queue_operator.domain.validation import Limits
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import ControllerSettings, LimitSettings, Settings
+from queue_operator.settings import ControllerSettings, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -54,24 +53,13 @@ def configure_logging(level: int = logging.INFO) -> None:
         logging.getLogger(noisy).setLevel(logging.ERROR)
 
 
-def limits_of(settings: LimitSettings) -> Limits:
-    """The limits of the pure core, from the settings."""
-    return Limits(
-        payload_bytes=settings.payload_bytes,
-        result_bytes=settings.result_bytes,
-        tags=settings.tags,
-        tag_characters=settings.tag_characters,
-        id_characters=settings.id_characters,
-    )
-
-
 async def open_store(settings: Settings) -> PostgresBackend:
     """The backend of the settings. Raises Unavailable when it cannot be reached."""
     database = settings.database
     return await PostgresBackend.open(
         database.dsn.get_secret_value(),
         pool_size=database.pool_size,
-        limits=limits_of(settings.limits),
+        limits=settings.limits.to_limits(),
         cancel_timeout_s=settings.queue.cancel_timeout_s,
         connect_timeout_s=database.connect_timeout_s,
         statement_timeout_s=database.statement_timeout_s,

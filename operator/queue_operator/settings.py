@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
+from queue_operator.domain.validation import Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -69,6 +70,16 @@ class LimitSettings(_Frozen):
     tag_characters: Count = Field(128, description="Longest tag.")
     id_characters: Count = Field(255, description="Longest id or key.")
     batch_jobs: Count = Field(1000, description="Most jobs of one batch submission.")
+
+    def to_limits(self) -> Limits:
+        """What the pure core checks jobs against."""
+        return Limits(
+            payload_bytes=self.payload_bytes,
+            result_bytes=self.result_bytes,
+            tags=self.tags,
+            tag_characters=self.tag_characters,
+            id_characters=self.id_characters,
+        )
 
 
 class RestSettings(_Frozen):

@@ -74,7 +74,11 @@ class RunningController:
     async def _serve(self) -> None:
         stop, ready = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._stop = lambda: loop.call_soon_threadsafe(stop.set)
+
+        def end() -> None:
+            loop.call_soon_threadsafe(stop.set)
+
+        self._stop = end
         announce = asyncio.create_task(self._announce(ready))
         await serve_controller(
             self._settings,

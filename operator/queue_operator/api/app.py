@@ -15,7 +15,7 @@ from pydantic.json_schema import models_json_schema
 from queue_operator import __version__
 from queue_operator.api import errors, schemas
 from queue_operator.api.routes import router
-from queue_operator.api.services import Services, limits_of
+from queue_operator.api.services import Services
 from queue_operator.api.tracing import RequestTracing
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.ids import ENTROPY_BITS, uuid7
@@ -59,7 +59,7 @@ def create_app(
         authenticator=authenticator,
         authorizer=authorizer,
         settings=settings,
-        limits=limits_of(settings.limits),
+        limits=settings.limits.to_limits(),
         now=now,
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from queue_operator.auth.protocol import QUEUE_JOBS, Authenticator, Authorizer
 from queue_operator.domain.validation import Limits, check_text
 from queue_operator.queue.protocol import Queue
-from queue_operator.settings import LimitSettings, Settings
+from queue_operator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,6 @@ class Services:
         check_text("namespace", wanted, self.limits.id_characters)
         await self.authorizer.authorize(identity, verb, QUEUE_JOBS, wanted)
         return wanted
-
-
-def limits_of(settings: LimitSettings) -> Limits:
-    """The limits that a submission is checked against."""
-    return Limits(
-        payload_bytes=settings.payload_bytes,
-        result_bytes=settings.result_bytes,
-        tags=settings.tags,
-        tag_characters=settings.tag_characters,
-        id_characters=settings.id_characters,
-    )
 
 
 def _bearer_token(request: Request) -> str | None:

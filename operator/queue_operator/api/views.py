@@ -53,7 +53,7 @@ def job_status(job: Job, now: datetime, *, include_result: bool) -> schemas.JobS
         state=views.phase(job, now),
         attempt=job.attempt,
         cancel_requested=job.state is JobState.CANCELLING,
-        reason=job.reason,
+        reason=job.cancel_reason or job.reason,
         created_at=job.created_at,
         updated_at=job.updated_at,
         scheduled_for=job.eligible_at,

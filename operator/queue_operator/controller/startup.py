@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -22,7 +23,6 @@ from queue_operator.controller.queueworker import WorkerMirror
 from queue_operator.controller.resync import Resync
 from queue_operator.controller.sightings import Sightings
 from queue_operator.domain.errors import QueueError, Unavailable
-from queue_operator.domain.validation import Limits
 from queue_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -181,12 +181,7 @@ def _rules(settings: Settings, cluster_uid: str) -> IntakeRules:
     limits = settings.limits
     return IntakeRules(
         cluster_uid,
-        Limits(
-            payload_bytes=limits.resource_payload_bytes,
-            tags=limits.tags,
-            tag_characters=limits.tag_characters,
-            id_characters=limits.id_characters,
-        ),
+        replace(limits.to_limits(), payload_bytes=limits.resource_payload_bytes),
         limits.json_depth,
     )
 

@@ -67,7 +67,7 @@ def status_of(job: Job, now: datetime, generation: int = 0) -> QueueJobStatus:
         started_at=job.started_at,
         finalized_at=job.finalized_at,
         reason=reason_of(job),
-        message=_cut(job.error_message or job.reason) or None,
+        message=_cut(job.error_message or job.cancel_reason or job.reason) or None,
         result_summary=result_summary(job),
         gc_bucket=gc_bucket(job.finalized_at) if finished and job.finalized_at else None,
         conditions=_conditions(job, now, observed),
@@ -122,7 +122,7 @@ def _conditions(job: Job, now: datetime, observed: int | None) -> list[Condition
             type=kind,
             status=ConditionStatus.TRUE,
             reason=reason_of(job),
-            message=_cut(job.error_message or job.reason),
+            message=_cut(job.error_message or job.cancel_reason or job.reason),
             last_transition_time=job.finalized_at or since,
             observed_generation=observed,
         )

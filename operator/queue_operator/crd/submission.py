@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -44,7 +43,7 @@ def to_job(
         tags=_tags(spec),
         priority=spec.priority or Priority.NORMAL,
         delay_s=spec.delay,
-        scheduled_at=spec.scheduled_at.astimezone(UTC) if spec.scheduled_at else None,
+        scheduled_at=spec.scheduled_at,
         max_attempts=spec.max_attempts or UNRESOLVED_ATTEMPTS,
         timeout_s=spec.timeout,
         backoff=_backoff(spec.backoff),

@@ -128,6 +128,8 @@ class Postgres:
             "max_connections": "200",
             "shared_buffers": "256MB",
             "max_wal_size": "2GB",
+            # A client that stops in the middle of its login holds up DROP DATABASE.
+            "authentication_timeout": "5s",
             "timezone": "UTC",
             "log_timezone": "UTC",
         }

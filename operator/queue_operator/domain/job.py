@@ -75,6 +75,7 @@ class Job:
     worker_name: str = ""
     assigned_at: datetime | None = None
     reason: str = ""
+    cancel_reason: str = ""
     progress: Progress | None = None
 
     @property
@@ -124,6 +125,8 @@ class Assignment:
     correlation_id: str = ""
     priority: Priority = Priority.NORMAL
     timeout_s: float | None = None
+    eligible_at: datetime | None = None
+    assigned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ class Outcome:
     """One thing that happened to one job; batches of these are settled in one transaction.
 
     `token` None is allowed to administrators and to the library only. `retry_after_s`
-    overrides the backoff of a FAIL. `worker_plane` outcomes are bent by WHILE_CANCELLING
-    where the library's call would be an InvalidTransition.
+    overrides the backoff of a FAIL, `reason` is why a CANCEL was asked for. `worker_plane`
+    outcomes are bent by WHILE_CANCELLING where the library's call would be an
+    InvalidTransition.
     """
 
     job_id: str
@@ -46,6 +47,7 @@ class Outcome:
     error: ErrorInfo | None = None
     retry_after_s: float | None = None
     worker_plane: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

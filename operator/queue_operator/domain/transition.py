@@ -72,6 +72,7 @@ class Move:
     result: bytes | None = None
     result_content_type: str = ""
     reason: str = ""
+    cancel_reason: str = ""
 
     @property
     def ends(self) -> bool:
@@ -114,6 +115,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
         reason=_reason(event, outcome),
+        cancel_reason=outcome.reason,
     )
 
 

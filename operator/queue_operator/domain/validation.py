@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from typing import Final
 
@@ -120,15 +121,25 @@ def check_backoff(backoff: Backoff) -> None:
         raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
 
 
+def check_time(field: str, at: datetime | None) -> None:
+    """Raises InvalidArgument for a naive time, and for one that no store could give back."""
+    if at is None:
+        return
+    if at.tzinfo is None:
+        raise InvalidArgument(field, "must carry a time zone")
+    try:
+        at.astimezone(UTC)
+    except OverflowError:
+        raise InvalidArgument(field, "must be within the years 1 to 9999, in UTC") from None
+
+
 def _check_timing(job: Job) -> None:
     if job.delay_s is not None and job.scheduled_at is not None:
         raise InvalidArgument("delay", "give either delay or scheduled_at, not both")
     if job.delay_s is not None:
         check_duration("delay", job.delay_s)
     for field in ("created_at", "scheduled_at"):
-        at = getattr(job, field)
-        if at is not None and at.tzinfo is None:
-            raise InvalidArgument(field, "must carry a time zone")
+        check_time(field, getattr(job, field))
     if job.timeout_s is not None:
         check_positive("timeout", job.timeout_s)
         check_duration("timeout", job.timeout_s)

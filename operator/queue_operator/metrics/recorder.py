@@ -43,11 +43,7 @@ class _Running:
 
 
 class Recorder:
-    """Every counter and histogram of the queue, in `registry`.
-
-    `wall` (seconds since 1970) is compared with the database's submission times,
-    `monotonic` measures durations.
-    """
+    """Every counter and histogram of the queue, in `registry`; `monotonic` measures runs."""
 
     def __init__(
         self,
@@ -55,11 +51,9 @@ class Recorder:
         labels: LabelBudget,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self._labels = labels
         self._monotonic = monotonic
-        self._wall = wall
         self._enqueued = table.counter(table.ENQUEUED, registry)
         self._attempts = table.counter(table.ATTEMPTS, registry)
         self._finished = table.counter(table.FINISHED, registry)
@@ -83,13 +77,13 @@ class Recorder:
             self._enqueued.labels(*self._labels.pair(job.namespace, job.type)).inc()
 
     def assigned(self, assignments: Iterable[Assignment]) -> None:
-        """Attempts began; only first ones tell how long a job waited."""
-        now = self._wall()
+        """Attempts began; each tells how long its job could have been claimed before."""
         for given in assignments:
             self._begin(given.namespace, given.job_id, given.type)
-            if given.attempt <= 1:
+            if given.eligible_at is not None and given.assigned_at is not None:
                 labels = self._labels.pair(given.namespace, given.type)
-                self._wait.labels(*labels).observe(max(0.0, now - given.created_at.timestamp()))
+                waited_s = (given.assigned_at - given.eligible_at).total_seconds()
+                self._wait.labels(*labels).observe(max(0.0, waited_s))
 
     def claimed(self, jobs: Iterable[Job]) -> None:
         """Attempts began through the library's dequeue."""

@@ -91,7 +91,8 @@ WAIT: Final = Metric(
     kind=Kind.HISTOGRAM,
     labels=("namespace", "type"),
     buckets=_WAIT_BUCKETS_S,
-    help="From submission to the first assignment, a delay that the submitter asked for included.",
+    help="From when a job could be claimed to its assignment, for every attempt; delays and "
+    "backoffs are left out.",
 )
 RUN: Final = Metric(
     name="queue_job_run_seconds",

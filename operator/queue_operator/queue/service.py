@@ -402,5 +402,5 @@ def _running(job: Assignment, assigned_at: datetime) -> Job:
         state=JobState.RUNNING,
         attempt=job.attempt,
         assignee_id=job.assignee_id,
-        assigned_at=assigned_at,
+        assigned_at=job.assigned_at or assigned_at,
     )

@@ -15,7 +15,6 @@ from queue_operator.domain.errors import (
     Unauthenticated,
 )
 from queue_operator.domain.lease import heartbeat_interval_s
-from queue_operator.domain.validation import Limits
 from queue_operator.queue.protocol import Queue, Stream
 from queue_operator.rpc.hello import spec_of
 from queue_operator.rpc.session import Session, SessionLimits
@@ -62,11 +61,7 @@ class WorkerPlaneServicer:
         self._ttl_s = settings.queue.lease_ttl_s
         self._message_bytes = settings.grpc.message_bytes
         limits = settings.limits
-        self._hello_limits = Limits(
-            tags=limits.tags,
-            tag_characters=limits.tag_characters,
-            id_characters=limits.id_characters,
-        )
+        self._hello_limits = limits.to_limits()
         self._limits = SessionLimits(
             wire=convert.WireLimits(
                 result_bytes=limits.result_bytes,

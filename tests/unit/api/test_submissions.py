@@ -11,7 +11,7 @@ import pytest
 
 from queue_operator.api.errors import InvalidBody, details_of
 from queue_operator.api.schemas import BatchSubmission
-from queue_operator.api.services import Services, limits_of
+from queue_operator.api.services import Services
 from queue_operator.api.submissions import batch_from, job_from, refusal
 from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
@@ -28,7 +28,7 @@ SERVICES = Services(
     authenticator=OpenAuthenticator(),
     authorizer=AdministratorsOnly(),
     settings=SETTINGS,
-    limits=limits_of(SETTINGS.limits),
+    limits=SETTINGS.limits.to_limits(),
     now=lambda: datetime.now(UTC),
     new_id=lambda: "made-id",
     parsing=anyio.CapacityLimiter(1),
@@ -172,7 +172,7 @@ def test_what_is_no_json_object_is_refused_as_a_whole(body: bytes) -> None:
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_depth_bombs_are_refused(depth: int, opening: bytes, closing: bytes) -> None:
     limits = LimitSettings(payload_bytes=10_000_000)
-    services = replace(SERVICES, settings=Settings(limits=limits), limits=limits_of(limits))
+    services = replace(SERVICES, settings=Settings(limits=limits), limits=limits.to_limits())
     bomb = b'{"type":"t","payload":' + opening * depth + b"1" + closing * depth + b"}"
     with pytest.raises(InvalidArgument, match=r"nested deeper than 100|recursion limit"):
         job_from(bomb, "ns", services)
@@ -207,7 +207,7 @@ def test_white_space_does_not_count(filler: bytes) -> None:
 
 def test_escapes_count_as_what_they_stand_for() -> None:
     limits = LimitSettings(payload_bytes=100_000)
-    services = replace(SERVICES, settings=Settings(limits=limits), limits=limits_of(limits))
+    services = replace(SERVICES, settings=Settings(limits=limits), limits=limits.to_limits())
     body = b'{"type":"t","payload":"' + b"\\u0041" * 99_000 + b'"}'
     assert len(body) > 500_000
     assert job_from(body, "ns", services).payload == b'"' + b"A" * 99_000 + b'"'

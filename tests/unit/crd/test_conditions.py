@@ -69,7 +69,9 @@ def test_writing_again_changes_nothing(state: JobState) -> None:
 
 
 def test_times_come_from_the_job() -> None:
-    accepted, complete = status_of(job(), NOW).conditions or ()
+    conditions = status_of(job(), NOW).conditions
+    assert conditions is not None
+    accepted, complete = conditions
     assert accepted.last_transition_time == CREATED
     assert complete.last_transition_time == ENDED
 

@@ -1,7 +1,7 @@
 """A bad submission is refused with the name of the field."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ def test_a_good_job_passes() -> None:
         ("tags", frozenset(str(n) for n in range(33))),
         ("created_at", datetime(2026, 1, 1)),
         ("scheduled_at", datetime(2026, 1, 1)),
+        ("scheduled_at", datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))),
         ("timeout", 0),
         ("timeout", -1.0),
         ("timeout", 1e12),

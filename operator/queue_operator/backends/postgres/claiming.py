@@ -219,4 +219,6 @@ def _assignment(row: TupleRow, lane: Lane) -> Assignment:
         correlation_id=row[11],
         priority=Priority(lane.key.priority),
         timeout_s=timeout_s,
+        eligible_at=row[12],
+        assigned_at=row[13],
     )

@@ -87,6 +87,13 @@ async def _probe(dsn: str, timeout_s: float) -> None:
 
 def unavailable(error: BaseException) -> Unavailable:
     """The domain error for a store that does not answer, with the driver's first line."""
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+        # The driver repeats the part of the address that it did not understand, which may
+        # be a part of the password.
+        return Unavailable(
+            "the database address is not valid; write it as "
+            "postgresql://USER:PASSWORD@HOST:PORT/NAME, with special characters percent-encoded"
+        )
     first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return Unavailable(f"PostgreSQL cannot be reached: {first_line}; check the database address")
 

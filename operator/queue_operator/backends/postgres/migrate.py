@@ -54,18 +54,18 @@ def migrations() -> list[Migration]:
 async def migrate(dsn: str) -> list[str]:
     """Applies what is missing and gives the names of what was applied.
 
-    Raises Unavailable when the server cannot be reached, or when a migration that was
-    applied has another content than the one shipped here.
+    Raises Unavailable when the server cannot be reached or refuses, or when a migration
+    that was applied has another content than the one shipped here.
     """
     try:
         connection = await AsyncConnection.connect(dsn, autocommit=True)
-    except psycopg.OperationalError as error:
+        async with connection, connection.transaction():
+            # Held to the end of the transaction: another replica waits, then finds all done.
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            await connection.execute(_BOOKKEEPING)
+            return await _apply_missing(connection)
+    except psycopg.Error as error:
         raise unavailable(error) from None
-    async with connection, connection.transaction():
-        # Held to the end of the transaction: another replica waits, then finds all done.
-        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-        await connection.execute(_BOOKKEEPING)
-        return await _apply_missing(connection)
 
 
 async def _apply_missing(connection: AsyncConnection[TupleRow]) -> list[str]:

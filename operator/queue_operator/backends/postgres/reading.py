@@ -70,6 +70,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         worker_name=row["worker_name"],
         assigned_at=row["assigned_at"],
         reason=row["reason"],
+        cancel_reason=row["cancel_reason"],
         progress=_progress(row),
     )
 

@@ -127,6 +127,7 @@ def _ending_parameters(decided: Decided) -> dict[str, Any]:
     return {
         **_common_parameters(decided),
         "reasons": [move.reason for _, move in decided],
+        "cancel_reasons": [move.cancel_reason for _, move in decided],
         "results": [move.result for _, move in decided],
         "content_types": [move.result_content_type for _, move in decided],
         "records": [move.event in FENCED for _, move in decided],

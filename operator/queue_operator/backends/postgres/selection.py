@@ -121,7 +121,7 @@ class Selection:
         for row in rows.values():
             if row.current.state in SLOT_HOLDING:
                 running.append(row)
-            elif (move := self._cancel_waiting(row)) is not None:
+            elif (move := self._cancel_waiting(row, reason)) is not None:
                 ended.append((row, move))
             else:
                 unknown.append(row.current.job_id)
@@ -133,8 +133,8 @@ class Selection:
             _requests(running, force, reason),
         )
 
-    def _cancel_waiting(self, row: LockedRow) -> Move | None:
-        outcome = Outcome(row.current.job_id, Event.CANCEL, namespace=row.namespace)
+    def _cancel_waiting(self, row: LockedRow, reason: str) -> Move | None:
+        outcome = Outcome(row.current.job_id, Event.CANCEL, namespace=row.namespace, reason=reason)
         try:
             return decide(row.current, outcome, self._rng)
         except InvalidTransition:

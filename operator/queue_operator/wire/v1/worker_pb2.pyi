@@ -568,7 +568,9 @@ Global___OutcomeAck: _TypeAlias = OutcomeAck  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
-    """What the worker holds; renews just that. Not sent by a worker that holds nothing."""
+    """What the worker holds; renews just that. Not sent by a worker that holds nothing, but for
+    the last one of a draining worker: what that does not name will not be started.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

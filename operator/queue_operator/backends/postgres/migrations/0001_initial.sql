@@ -114,7 +114,9 @@ CREATE TABLE lease (
     progress_at   timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 1);
-CREATE INDEX lease_by_assignee ON lease (assignee_id);
+-- Only cancels look for the leases of an assignee often, and they are rare: every claim would
+-- pay for an index on all of them. A worker given up by hand is found by reading the leases.
+CREATE INDEX lease_cancelling ON lease (assignee_id) WHERE state IN ({{CANCELLING}});
 
 CREATE TABLE final (
     job_no        bigint  PRIMARY KEY,
@@ -142,6 +144,7 @@ CREATE TABLE final (
     mirrored      boolean NOT NULL,
     finalized_at  timestamptz NOT NULL,
     reason        text  NOT NULL,
+    cancel_reason text  NOT NULL DEFAULT '',
     result        bytea,
     result_content_type text NOT NULL
 );

@@ -82,6 +82,6 @@ WITH seen AS MATERIALIZED (
 )
 SELECT leased.job_no, leased.lane_id, leased.order_time, leased.attempt, leased.token::text,
        leased.assignee_id, leased.timeout_s, job.id, job.payload, job.content_type,
-       job.created_at, job.correlation_id
+       job.created_at, job.correlation_id, leased.eligible_at, leased.assigned_at
 FROM leased
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = leased.job_no LIMIT 1) job

@@ -1,22 +1,22 @@
 -- Ends jobs: from waiting or running to a terminal state.
 -- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
 --   the old one), reasons, results, content_types, retries, returned (int: 1 counts a
---   retry, takes an attempt back), records (bool: the event ends an attempt).
+--   retry, takes an attempt back), records (bool: the event ends an attempt), cancel_reasons.
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
                          %(content_types)s::text[], %(retries)s::int[], %(returned)s::int[],
-                         %(records)s::bool[])
+                         %(records)s::bool[], %(cancel_reasons)s::text[])
         AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, returned,
-             records)
+             records, given_reason)
 ), from_lease AS MATERIALIZED (
     SELECT lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
-              lease.state, given.*
+              lease.state, lease.cancel_reason, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
@@ -28,7 +28,7 @@ WITH given AS MATERIALIZED (
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
-              ready.state, given.*
+              ready.state, ''::text, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
@@ -40,13 +40,14 @@ WITH given AS MATERIALIZED (
     INSERT INTO final (job_no, lane_id, state, order_time, eligible_at, attempt, lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, finalized_at, reason, result,
-                       result_content_type)
+                       started_at, error, changed_at, mirrored, finalized_at, reason, cancel_reason,
+                       result, result_content_type)
     SELECT job_no, lane_id, new_state, order_time, eligible_at, attempt - returned, lease_version,
            transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
            worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error), now(),
-           mirrored, now(), reason, result, content_type
+           mirrored, now(), reason, coalesce(nullif(given_reason, ''), cancel_reason), result,
+           content_type
     FROM gone
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,

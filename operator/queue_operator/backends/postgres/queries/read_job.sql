@@ -22,7 +22,8 @@ CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           NULL::timestamptz AS finalized_at, ''::text AS reason, NULL::bytea AS result,
+           NULL::timestamptz AS finalized_at, ''::text AS reason, ''::text AS cancel_reason,
+           NULL::bytea AS result,
            ''::text AS result_content_type, NULL::int AS progress_percent,
            NULL::text AS progress_message, NULL::timestamptz AS progress_at
     FROM ready WHERE ready.job_no = w.job_no
@@ -30,12 +31,12 @@ CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           NULL, cancel_reason, NULL, '', progress_percent, progress_message, progress_at
+           NULL, '', cancel_reason, NULL, '', progress_percent, progress_message, progress_at
     FROM lease WHERE lease.job_no = w.job_no
     UNION ALL
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           finalized_at, reason, result, result_content_type, NULL, NULL, NULL
+           finalized_at, reason, cancel_reason, result, result_content_type, NULL, NULL, NULL
     FROM final WHERE final.job_no = w.job_no
 ) m
