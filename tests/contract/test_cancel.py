@@ -37,6 +37,21 @@ async def test_a_running_job_gives_a_request_for_its_worker(backend: Backend) ->
     assert answer.requests == (expected,)
 
 
+async def test_the_reason_stays_with_a_job_that_waited(backend: Backend) -> None:
+    job = await submitted(backend)
+    await backend.cancel_jobs([], [job.id], reason="changed my mind")
+    assert (await backend.get_job(job.id)).cancel_reason == "changed my mind"
+
+
+async def test_the_reason_stays_with_a_job_that_ran(backend: Backend) -> None:
+    job, token = await running(backend)
+    await backend.cancel_jobs([], [job.id], reason="changed my mind")
+    await backend.cancel_jobs([], [job.id], force=True)
+    assert (await backend.get_job(job.id)).cancel_reason == "changed my mind"
+    await backend.acknowledge_cancellation(job.id, True, token=token)
+    assert (await backend.get_job(job.id)).cancel_reason == "changed my mind"
+
+
 async def test_a_force_after_a_cancel_is_pushed_again_and_stays(backend: Backend) -> None:
     job, _ = await running(backend)
     [first] = (await backend.cancel_jobs([], [job.id])).requests

@@ -7,7 +7,7 @@ WITH asked AS (
         -- The time until it is given up runs from the forced cancel, or from the first.
         cancel_requested_at = CASE WHEN cancel_forced OR NOT %(force)s
                                    THEN coalesce(cancel_requested_at, now()) ELSE now() END,
-        cancel_reason = %(reason)s, changed_at = now(),
+        cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason), changed_at = now(),
         transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END
     FROM (SELECT job_no, state AS before FROM lease
           WHERE job_no = ANY (%(job_nos)s::bigint[])) old
