@@ -6,7 +6,6 @@ ending ends both.
 """
 
 import asyncio
-import contextlib
 import logging
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from queue_operator.api.app import create_app
 from queue_operator.api.health import create_health_app
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build as build_auth
+from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.controller.startup import run_controller
 from queue_operator.domain.errors import Unavailable
@@ -235,8 +235,4 @@ async def _unless(
 async def _first(*tasks: asyncio.Task[Any]) -> None:
     """Waits for one of the tasks, then ends the others."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        if not task.done():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    await end_tasks(tasks)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
+from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Topic
 from queue_operator.controller import handlers
 from queue_operator.controller.credentials import Credentials
@@ -162,9 +163,9 @@ async def _or_stop(work: Coroutine[Any, Any, _Result], stop: asyncio.Event) -> _
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await end_tasks(tasks)
 
 
 def _raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:

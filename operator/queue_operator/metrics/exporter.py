@@ -1,7 +1,6 @@
 """Serves the metrics and keeps the gauges fresh."""
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, start_http_server
 
 from queue_operator import __version__
+from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
@@ -76,9 +76,7 @@ class Exporter:
 
     async def stop(self) -> None:
         if self._refreshing is not None:
-            self._refreshing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._refreshing
+            await end_tasks([self._refreshing])
         if self._server is not None:
             server, thread = self._server
             # Both wait for the serving thread, which the event loop must not do.

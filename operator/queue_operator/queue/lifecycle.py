@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from queue_operator.backends.ending import end_tasks
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.retry import Backoff, BackoffStrategy, delay_s
@@ -60,9 +61,7 @@ class Loops:
 
     async def stop(self) -> None:
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
     async def _repeat(self, name: str, turn: Callable[[], Awaitable[None]]) -> None:
         troubles = Troubles(name, self._rng)

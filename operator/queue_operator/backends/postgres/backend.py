@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import replace
 from typing import Final, Self
 
+from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.claiming import Claims, Marks
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
@@ -453,7 +454,6 @@ class PostgresBackend:
 
     async def close(self) -> None:
         if self._stager is not None:
-            self._stager.cancel()
-            await asyncio.gather(self._stager, return_exceptions=True)
+            await end_tasks([self._stager])
         await self._announcer.aclose()
         await self._pool.close()
