@@ -48,7 +48,10 @@ def apply(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @pytest.fixture(scope="session")
 def pod(kubectl: Kubectl, apply: Callable[..., None]) -> str:
     """A pod that Pod Security's strictest level admits, with a token for the operator."""
-    apply(namespace(), probe_pod())
+    apply(namespace())
+    # The API server refuses pods until the namespace has its default service account.
+    kubectl("-n", NAMESPACE, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    apply(probe_pod())
     kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
     return POD
 
