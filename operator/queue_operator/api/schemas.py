@@ -191,7 +191,7 @@ class JobStatus(_Answer):
     attempt: int = Field(description="Number of the current or last attempt; 0 before the first.")
     cancel_requested: bool = Field(description="A running job was asked to stop.")
     reason: str = Field(
-        description="Why it is stopping, as the cancel said, or what ended it, in one word; "
+        description="What a cancel gave as its reason, else what ended the job, in one word; "
         "empty for other jobs."
     )
     created_at: datetime | None
