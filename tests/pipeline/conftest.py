@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,7 +18,12 @@ from queue_operator.pipeline.session import build_session
 def spark() -> Iterator[SparkSession]:
     session = build_session()
     yield session
+    gateway: Any = session.sparkContext._gateway
     session.stop()
+    # The JVM ends when its input does, which would otherwise be after the tests have.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=60)
 
 
 @pytest.fixture
