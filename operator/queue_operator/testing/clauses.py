@@ -1,0 +1,108 @@
+"""What the specifications ask of a store, clause by clause, and which test proves which.
+
+The lists are data (`clause_lists/*.toml`), written before the tests; a test names the clauses
+it proves with `proves`. A clause that no test names is an empty row of the reference page
+`backend-conformance.md`.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+
+MAX_CLAUSES: Final = 5
+"""A test that proves more is too broad to say what broke."""
+
+KINDS: Final = {
+    "pre": "precondition",
+    "post": "postcondition",
+    "effect": "effect",
+    "error": "error",
+    "expect": "expectation",
+    "move": "transition",
+    "rule": "rule",
+    "then": "scenario",
+}
+"""The third part of an id, and what it stands for."""
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One thing that a specification asks, in our words. `id` is page.section.kind.number."""
+
+    id: str
+    page: str
+    section: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading of a specification. `bullets` counts its bullets there by kind, so that a
+    reader can compare with the number of clauses; `merged` of them only introduce or repeat
+    others and are part of those clauses.
+    """
+
+    page: str
+    id: str
+    title: str
+    bullets: Mapping[str, int]
+    merged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One specification."""
+
+    name: str
+    sections: tuple[Section, ...]
+    clauses: tuple[Clause, ...]
+
+
+def proves(*clause_ids: str) -> Callable[[Test], Test]:
+    """Marks a test with the one to five clauses that it proves."""
+    if not 1 <= len(clause_ids) <= MAX_CLAUSES or len(set(clause_ids)) < len(clause_ids):
+        raise ValueError(f"name 1 to {MAX_CLAUSES} different clauses, not {clause_ids}")
+
+    def mark(test: Test) -> Test:
+        test.__proves__ = clause_ids  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def pages() -> list[Page]:
+    """Every list, in the order of the names of the files."""
+    lists = (f for f in files(__package__).joinpath("clause_lists").iterdir())
+    named = sorted((f for f in lists if f.name.endswith(".toml")), key=lambda f: f.name)
+    return [_page(tomllib.loads(file.read_text("utf-8"))) for file in named]
+
+
+def clauses() -> list[Clause]:
+    """All clauses of all pages; raises ValueError for a list that is not well formed."""
+    return [clause for page in pages() for clause in page.clauses]
+
+
+def _page(document: Mapping[str, Any]) -> Page:
+    name = document["page"]
+    sections = tuple(
+        Section(name, one["id"], one["title"], one.get("bullets", {}), one.get("merged", 0))
+        for one in document["section"]
+    )
+    listed = tuple(_clause(name, one) for one in document["clause"])
+    known = {section.id for section in sections}
+    strangers = [clause.id for clause in listed if clause.section not in known]
+    if strangers or len({clause.id for clause in listed}) < len(listed):
+        raise ValueError(f"{name}: ids given twice, or of no section: {strangers}")
+    return Page(name, sections, listed)
+
+
+def _clause(page: str, entry: Mapping[str, str]) -> Clause:
+    named, section, kind, number = entry["id"].split(".")
+    if named != page or kind not in KINDS or not number.isdigit():
+        raise ValueError(f"{entry['id']}: expected {page}.SECTION.KIND.NUMBER")
+    return Clause(entry["id"], page, section, KINDS[kind], entry["text"])
