@@ -1,57 +1,125 @@
-"""`python -m bench`: measures each design in each scenario and prints ratios."""
+"""`python -m bench`: measures the storage, and other queues beside it, and prints ratios."""
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
-from bench.candidates import Candidate
-from bench.report import show
-from bench.scenarios import Figures, Load, burn_down, steady
-from bench.separate_rows import SeparateRows
-from bench.server import fresh_database, own_server
-from bench.wide_row import WideRow
+from bench.board import Board
+from bench.cells import CELLS, GROUPS, QUICK, Measuring, Scale
+from bench.comparison import add_ratios
+from bench.contenders import PEERS, Contender, ours
+from bench.peers.install import PeerMissing
+from bench.programs.sample import SAMPLE
+from bench.result import write
+from bench.runner import ProgramFailed
+from bench.server import own_server
+from bench.table import show
 
-CANDIDATES: tuple[type[Candidate], ...] = (SeparateRows, WideRow)
-
-
-async def measure(admin_dsn: str, load: Load, seconds: float) -> list[Figures]:
-    """Each candidate in each scenario, each time on an empty database."""
-    scenarios: list[Callable[[Candidate, str], Awaitable[Figures]]] = [
-        lambda store, dsn: burn_down(store, dsn, load),
-        lambda store, dsn: steady(store, dsn, load, seconds),
-        lambda store, dsn: steady(store, dsn, load, seconds, pinned=True),
-    ]
-    figures = []
-    for scenario in scenarios:
-        for candidate in CANDIDATES:
-            with fresh_database(admin_dsn) as dsn:
-                store = await candidate.open(dsn)
-                try:
-                    figures.append(await scenario(store, dsn))
-                finally:
-                    await store.close()
-    return figures
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SCENARIOS = [*GROUPS, *CELLS]
+_PEERS = [*PEERS, "none", "all"]
 
 
-@click.command()
-@click.option("--jobs", default=30_000, show_default=True, help="Jobs of the burn-down.")
-@click.option("--batch", default=500, show_default=True, help="Jobs per claim.")
-@click.option("--payload", default=200, show_default=True, help="Bytes per payload.")
-@click.option("--seconds", default=5.0, show_default=True, help="Length of the steady scenario.")
-@click.option("--depth", default=5_000, show_default=True, help="Jobs kept waiting in it.")
-@click.option("--output", type=click.Choice(["table", "json"]), default="table")
-def main(output: str, seconds: float, **load: Any) -> None:
-    """Measures the storage against a plain table on an embedded PostgreSQL of its own."""
-    with own_server() as admin_dsn:
-        figures = asyncio.run(measure(admin_dsn, Load(**load), seconds))
-    if output == "json":
-        click.echo(json.dumps([asdict(one) for one in figures], indent=2))
-    else:
-        show(figures)
+def _help(name: str, text: str) -> str:
+    full, quick = getattr(Scale(), name), getattr(QUICK, name)
+    return f"{text}  [default: {full:,.0f}; quick: {quick:,.0f}]"
+
+
+def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_Command], _Command]:
+    decorate: Callable[[_Command], _Command] = click.option(
+        option, name, type=type_, help=_help(name, text)
+    )
+    return decorate
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    type=click.Choice(_SCENARIOS),
+    default=("storage",),
+    show_default=True,
+    help="What to measure; repeatable. `storage` is all but `designs`.",
+)
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    type=click.Choice(_PEERS),
+    default=("all",),
+    show_default=True,
+    help="Which other queues to measure in the same run; repeatable. River needs Go.",
+)
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write all figures here.")
+@click.option("--quick", is_flag=True, help="Little of everything, for a look in three minutes.")
+@_number("--jobs", "jobs", "Jobs of submit and burn_down.")
+@_number("--seconds", "seconds", "Length of a continuous run.", float)
+@_number("--depth", "depth", "Jobs kept waiting in it.")
+@_number("--repeats", "repeats", "Runs of submit and burn_down; the median counts.")
+@_number("--payload", "payload", "Bytes per payload.")
+@_number("--lane-jobs", "lane_jobs", "Backlog of many_lanes.")
+@_number("--stats-jobs", "stats_jobs", f"Jobs stored in stats, a multiple of {SAMPLE:,}.")
+@click.option("--batch", type=int, help="Jobs per claim.  [default: the best of several]")
+def main(
+    scenarios: Sequence[str],
+    peers: Sequence[str],
+    file: Path | None,
+    quick: bool,
+    **numbers: Any,
+) -> None:
+    """Measures the storage on an embedded PostgreSQL of its own, and other queues beside it on
+    the same server, each in turn.
+
+    The figures are worth something only on a machine that does nothing else. A full run with
+    both peers takes about a quarter of an hour. The exit code is 1 when a job was lost or done
+    twice. docs/reference/performance.md says what each scenario does.
+    """
+    given = {name: value for name, value in numbers.items() if value is not None}
+    scale = replace(QUICK if quick else Scale(), **given)
+    if scale.stats_jobs % SAMPLE:
+        raise click.BadParameter(f"must be a multiple of {SAMPLE}", param_hint="--stats-jobs")
+    cells = dict.fromkeys(cell for name in scenarios for cell in GROUPS.get(name, (name,)))
+    try:
+        measuring = _measure(list(cells), _contenders(peers), scale)
+    except (PeerMissing, ProgramFailed) as error:
+        raise click.ClickException(str(error)) from None
+    _report(measuring, file)
+
+
+def _contenders(peers: Sequence[str]) -> list[Contender]:
+    if "none" in peers and len(set(peers)) > 1:
+        raise click.BadParameter("`none` stands alone", param_hint="--peer")
+    chosen = PEERS if "all" in peers else [name for name in PEERS if name in peers]
+    return [PEERS[name]() for name in chosen]
+
+
+def _measure(cells: Sequence[str], peers: Sequence[Contender], scale: Scale) -> Measuring:
+    with own_server() as server, Board(len(cells)) as board:
+        measuring = Measuring(server, scale, ours(scale.batch), peers, board)
+        for name in cells:
+            CELLS[name](measuring)
+            board.cell_done()
+    return measuring
+
+
+def _report(measuring: Measuring, file: Path | None) -> None:
+    add_ratios(measuring.results)
+    problems = [*measuring.problems, *measuring.wrong_ledgers]
+    for result in measuring.results:
+        result.metrics["valid"] = int(not problems)
+    show(measuring.results, Console(width=None if sys.stdout.isatty() else 160))
+    if file is not None:
+        write(file, measuring.results)
+    for problem in problems:
+        click.secho(f"INVALID RUN: {problem}", fg="red", bold=True, err=True)
+    if measuring.wrong_ledgers:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

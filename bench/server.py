@@ -6,42 +6,74 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from queue_operator.devcluster.postgres import Postgres
 
+SETTINGS: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
+"""What differs from PostgreSQL's defaults, for everybody alike. The log is large enough that
+its size forces no checkpoint during a run.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: the superuser's address, its first process, its version."""
+
+    admin_dsn: str
+    pid: int
+    version: str
+
+    @classmethod
+    def at(cls, admin_dsn: str, pid: int) -> "Server":
+        with psycopg.connect(admin_dsn) as connection:
+            row = connection.execute("SHOW server_version").fetchone()
+        return cls(admin_dsn, pid, str(row[0]) if row else "")
+
+    @contextmanager
+    def fresh_database(self) -> Iterator[str]:
+        """The address of an empty database."""
+        name = f"bench_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
+            # What was written before must not be flushed at the next run's expense.
+            admin.execute("CHECKPOINT")
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            try:
+                yield urlsplit(self.admin_dsn)._replace(path=f"/{name}").geturl()
+            finally:
+                admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
 
 @contextmanager
-def own_server() -> Iterator[str]:
-    """The superuser's address of a server on a free port."""
+def own_server() -> Iterator[Server]:
+    """A server on a free port."""
     folder = Path(tempfile.mkdtemp(prefix="queue-operator-bench-", dir="/var/tmp"))
     # The server runs as another user, who must be able to enter.
     folder.chmod(0o755)
-    server = Postgres(folder, "127.0.0.1", _free_port())
+    postgres = Postgres(folder, "127.0.0.1", _free_port())
     try:
-        server.start()
-        yield server.admin_dsn
+        postgres.start()
+        _configure(postgres.admin_dsn)
+        postgres.stop()
+        postgres.start()
+        yield Server.at(postgres.admin_dsn, postgres.pid() or 0)
     finally:
-        server.kill()
+        postgres.kill()
         shutil.rmtree(folder)
 
 
-@contextmanager
-def fresh_database(admin_dsn: str) -> Iterator[str]:
-    """The address of an empty database."""
-    name = f"bench_{uuid.uuid4().hex[:12]}"
+def _configure(admin_dsn: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        # What was written before must not be flushed at this candidate's expense.
-        admin.execute("CHECKPOINT")
-        try:
-            yield make_conninfo(admin_dsn, dbname=name)
-        finally:
-            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        for name, value in SETTINGS.items():
+            admin.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
 
 
 def _free_port() -> int:

@@ -63,6 +63,8 @@ async def open_store(settings: Settings) -> PostgresBackend:
         cancel_timeout_s=settings.queue.cancel_timeout_s,
         connect_timeout_s=database.connect_timeout_s,
         statement_timeout_s=database.statement_timeout_s,
+        pooler=database.pooler,
+        listen_dsn=database.listen_dsn.get_secret_value() if database.listen_dsn else None,
     )
 
 

@@ -35,7 +35,20 @@ class DatabaseSettings(_Frozen):
     )
     pool_size: Count = Field(8, description="Connections for everything but LISTEN.")
     connect_timeout_s: Seconds = Field(5.0, description="How long one connection attempt may take.")
-    statement_timeout_s: Seconds = Field(30.0, description="Limit of one statement.")
+    statement_timeout_s: Seconds = Field(
+        4.0,
+        description="Limit of one statement; shorter than a lease, so that a server that "
+        "hangs is noticed in time. Calls that may touch any number of jobs get a minute.",
+    )
+    pooler: bool = Field(
+        False,
+        description="Whether a pooler in transaction mode (PgBouncer) stands before Postgres.",
+    )
+    listen_dsn: SecretStr | None = Field(
+        None,
+        description="Address of Postgres itself for LISTEN, behind a pooler; without one, "
+        "wake-ups between processes are polled.",
+    )
 
 
 class QueueSettings(_Frozen):

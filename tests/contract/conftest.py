@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.contract.store import PostgresStore, Store
+from tests.contract.store import PostgresStore
 
 from queue_operator.backends.postgres import migrate
-from queue_operator.backends.protocol import Backend
+from queue_operator.testing.store import Contract, Store
 
 
 @pytest.fixture(scope="session")
@@ -55,5 +55,5 @@ async def store(make_store: Make) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def backend(store: Store) -> Backend:
+async def backend(store: Store) -> Contract:
     return await store.open()

@@ -1,48 +1,18 @@
-"""What the contract suite needs of a store beside the contract: opening it, letting time pass,
-and a look behind the curtain.
-"""
+"""The Postgres store as the contract suite needs it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, LiteralString, Protocol
+from typing import Any, Final, LiteralString
 
 import psycopg
+from psycopg import sql
 
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.backends.protocol import Backend
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
+from queue_operator.testing.store import half
 
-TTL_S = 60.0
-
-
-def half() -> float:
-    """The jitter of the tests: every draw is the middle."""
-    return 0.5
-
-
-class Store(Protocol):
-    """One store, empty at the start of a test."""
-
-    async def open(
-        self, *, limits: Limits = DEFAULT_LIMITS, rng: Callable[[], float] = half
-    ) -> Backend:
-        """A backend on the store, closed at the end of the test."""
-        ...
-
-    async def age(self, seconds: float, *, outage: bool = False) -> None:
-        """Makes everything that is stored that much older. Sweeps are taken to have gone on
-        meanwhile unless there was an `outage`.
-        """
-        ...
-
-    async def faults(self) -> list[str]:
-        """Broken invariants: a job that is not in exactly one place, a count that differs from
-        a recount. Empty when all is well.
-        """
-        ...
-
-    async def close(self) -> None: ...
-
+# A store that is broken on purpose is waited for this long, once per test.
+_CONNECT_TIMEOUT_S: Final = 1.0
 
 _CLEAR: LiteralString = """
 DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
@@ -59,6 +29,10 @@ UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
     swept_at = CASE WHEN %(outage)s THEN swept_at - make_interval(secs => %(seconds)s)
                     ELSE now() END;
+"""
+_CUT: LiteralString = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 _PLACES: LiteralString = """
 SELECT job.id, (SELECT count(*) FROM ready WHERE ready.job_no = job.job_no)
@@ -99,6 +73,8 @@ class PostgresStore:
     dsn: str
     admin: psycopg.AsyncConnection[tuple[Any, ...]]
     opened: list[PostgresBackend] = field(default_factory=list)
+    broken: bool = False
+    durable: bool = True
 
     @classmethod
     async def on(cls, dsn: str) -> "PostgresStore":
@@ -112,7 +88,11 @@ class PostgresStore:
         self, *, limits: Limits = DEFAULT_LIMITS, rng: Callable[[], float] = half
     ) -> PostgresBackend:
         backend = await PostgresBackend.open(
-            self.dsn, limits=limits, rng=rng, cancel_timeout_s=30.0
+            self.dsn,
+            limits=limits,
+            rng=rng,
+            cancel_timeout_s=30.0,
+            connect_timeout_s=_CONNECT_TIMEOUT_S,
         )
         self.opened.append(backend)
         return backend
@@ -120,6 +100,24 @@ class PostgresStore:
     async def age(self, seconds: float, *, outage: bool = False) -> None:
         async with psycopg.AsyncClientCursor(self.admin) as cursor:
             await cursor.execute(_AGE, {"seconds": float(seconds), "outage": outage})
+
+    async def break_down(self) -> None:
+        await self._allow_connections(False)
+        self.broken = True
+        await self.admin.execute(_CUT)
+
+    async def mend(self) -> None:
+        await self._allow_connections(True)
+        self.broken = False
+
+    async def _allow_connections(self, allowed: bool) -> None:
+        statement = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
+        name, value = sql.Identifier(self.admin.info.dbname), sql.Literal(allowed)
+        # Not possible from within.
+        async with await psycopg.AsyncConnection.connect(
+            self.dsn, dbname="postgres", autocommit=True
+        ) as outside:
+            await outside.execute(statement.format(name, value))
 
     async def faults(self) -> list[str]:
         places = await (await self.admin.execute(_PLACES)).fetchall()
@@ -130,6 +128,8 @@ class PostgresStore:
         ]
 
     async def close(self) -> None:
+        if self.broken:
+            await self.mend()
         for backend in self.opened:
             await backend.close()
         await self.admin.close()

@@ -1,13 +1,13 @@
 """CancelJobs and AcknowledgeCancellation."""
 
 import pytest
-from tests.contract.driving import apply, job_in, running, settle, submitted
 
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition
 from queue_operator.domain.job import CancelRequest
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import TERMINAL, WHILE_CANCELLING, Event, JobState
+from queue_operator.testing.driving import apply, job_in, running, settle, submitted
 
 AFTER = {
     JobState.INITIAL_PENDING: JobState.UNSCHEDULED,

@@ -3,8 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from tests.contract.driving import apply, claim, running, settle, submitted
-from tests.contract.store import TTL_S, Store
 
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.job import Demand, Job, TypeDefaults
@@ -13,6 +11,8 @@ from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrateg
 from queue_operator.domain.states import COUNTS_AS_RETRY, RETURNS_ATTEMPT, Event, JobState
 from queue_operator.domain.transition import RESULT_NOT_STORABLE
 from queue_operator.domain.validation import Limits
+from queue_operator.testing.driving import apply, claim, running, settle, submitted
+from queue_operator.testing.store import TTL_S, Store
 
 FROM_RUNNING = [
     Event.COMPLETE,

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from queue_operator.domain.states import Event, JobState
 from queue_operator.pipeline.jobs import PipelineReport, run_pipeline
 from queue_operator.pipeline.lake import Lake
+from queue_operator.pipeline.schemas import SUBMIT
 
 SOME_TIME = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 Row = dict[str, Any]
@@ -30,19 +31,21 @@ class EventLog:
     def submit(self, count: int = 1, *, type: str = "mail", at: datetime = SOME_TIME) -> list[int]:
         """Job numbers of the jobs submitted."""
         numbers = [next(self._numbers) for _ in range(count)]
-        submitted = [
-            {
-                "id": f"job-{number}",
-                "namespace": "default",
-                "type": type,
-                "tags": ["a", "b"],
-                "priority": "NORMAL",
-                "correlation_id": "",
-            }
-            for number in numbers
-        ]
-        pending = [JobState.INITIAL_PENDING.value] * count
-        self._insert("SUBMIT", numbers, [], pending, at, submitted=json.dumps(submitted))
+        ids = [f"job-{number}" for number in numbers]
+        # Nobody is in the first, so that a place is not taken for granted.
+        lane = {"namespace": "default", "type": type, "priority": "NORMAL", "tags": ["a", "b"]}
+        lanes = [{**lane, "type": "another"}, lane]
+        self._insert(
+            SUBMIT,
+            numbers,
+            None,
+            JobState.INITIAL_PENDING,
+            at,
+            attempts=None,
+            ids=ids,
+            lane_of=[1] * count,
+            lanes=json.dumps(lanes),
+        )
         return numbers
 
     def claim(
@@ -51,8 +54,8 @@ class EventLog:
         self._insert(
             Event.CLAIM,
             numbers,
-            [JobState.INITIAL_PENDING.value] * len(numbers),
-            [JobState.RUNNING.value] * len(numbers),
+            JobState.INITIAL_PENDING,
+            JobState.RUNNING,
             at,
             wait_us=list(wait_us),
             workers=["worker-1"] * len(numbers),
@@ -76,25 +79,25 @@ class EventLog:
         at: datetime,
         failed: str | None = None,
     ) -> None:
-        running = [JobState.RUNNING.value] * len(numbers)
-        states = [target.value] * len(numbers)
-        self._insert(event, numbers, running, states, at, run_us=list(run_us), failed=failed)
+        self._insert(
+            event, numbers, JobState.RUNNING, target, at, run_us=list(run_us), failed=failed
+        )
 
     def _insert(
         self,
         event: str,
         numbers: Sequence[int],
-        before: list[str],
-        after: list[str],
+        before: JobState | None,
+        after: JobState,
         at: datetime,
         **more: Any,
     ) -> None:
         row = {
             "at": at,
             "event": str(event),
+            "from_state": before and before.value,
+            "to_state": after.value,
             "job_nos": list(numbers),
-            "from_states": before,
-            "to_states": after,
             "attempts": [1] * len(numbers),
             **more,
         }

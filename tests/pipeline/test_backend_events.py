@@ -18,9 +18,12 @@ async def work(dsn: str) -> None:
     """Six jobs of two types in two namespaces: four succeed, one fails, one waits on."""
     backend = await PostgresBackend.open(dsn)
     try:
-        mail = [Job(id=f"mail-{n}", type="mail", tags=frozenset({"a"})) for n in range(3)]
+        mail = [
+            Job(id=f"mail-{n}", type="mail", tags=frozenset("ba"), correlation_id=f"c{n}")
+            for n in range(3)
+        ]
         report = [Job(id=f"report-{n}", type="report", namespace="other") for n in range(2)]
-        await backend.enqueue_jobs([*mail, *report])
+        await backend.enqueue_jobs([mail[0], *report, *mail[1:]])
         await backend.enqueue_job(Job(id="late", type="mail", priority=Priority.BULK, delay_s=3600))
         for namespace in ("default", "other"):
             for job in await backend.dequeue_jobs("worker-1", (), 10, namespace=namespace):
@@ -51,7 +54,13 @@ def test_jobs_through_the_backend_are_counted(stage: Stage) -> None:
         ("other", "report", JobState.RUNNING, 2, True, None),
         ("other", "report", JobState.COMPLETED, 2, None, True),
     }
-    submitted = stage.lake.read().where("id = 'late'").collect()
-    assert [(row.priority, row.tags, row.type) for row in submitted] == [("BULK", [], "mail")]
+    submitted = stage.lake.read().where("kind = 'submission'").orderBy("id").collect()
+    told = [(row.id, row.type, row.tags, row.priority, row.correlation_id) for row in submitted]
+    assert told == [
+        ("late", "mail", [], "BULK", ""),
+        *((f"mail-{n}", "mail", ["a", "b"], "NORMAL", f"c{n}") for n in range(3)),
+        *((f"report-{n}", "report", [], "NORMAL", "") for n in range(2)),
+    ]
+    assert {row.attempt for row in submitted} == {0}
     failed = stage.lake.read().where("error_category IS NOT NULL").collect()
     assert [row.to_state for row in failed] == [JobState.FAILED_RETRY]

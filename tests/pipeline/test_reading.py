@@ -132,11 +132,9 @@ def test_what_a_killed_merge_leaves_is_counted_once(stage: Stage) -> None:
 def test_large_windows_are_read_in_equal_parts(stage: Stage) -> None:
     """One row far away by number, and rows of very different weight."""
     fill = sql.SQL(
-        "INSERT INTO queue_operator.job_event (seq, event, job_nos, from_states, to_states,"
-        " attempts) OVERRIDING SYSTEM VALUE"
-        " SELECT seq, 'CLAIM', array_fill(1, ARRAY[jobs]), '{{}}', array_fill('x'::text,"
-        " ARRAY[jobs]), '{{}}' FROM (SELECT {} + n AS seq, CASE WHEN n % 10 = 0 THEN 500 ELSE 20"
-        " END AS jobs FROM generate_series(1, {}) n) AS row"
+        "INSERT INTO queue_operator.job_event (seq, event, job_nos) OVERRIDING SYSTEM VALUE"
+        " SELECT {} + n, 'CLAIM', array_fill(1, ARRAY[CASE WHEN n % 10 = 0 THEN 500 ELSE 20 END])"
+        " FROM generate_series(1, {}) AS n"
     )
     stage.events.connection.execute(fill.format(sql.Literal(0), sql.Literal(1)))
     stage.events.connection.execute(fill.format(sql.Literal(10**9), sql.Literal(1500)))

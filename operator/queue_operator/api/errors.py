@@ -18,6 +18,7 @@ from queue_operator.domain.errors import (
     InvalidArgument,
     InvalidTransition,
     JobNotFound,
+    KeyConflict,
     PayloadTooLarge,
     QueueError,
     QuotaExceeded,
@@ -35,6 +36,7 @@ NOT_FOUND: Final = "NOT_FOUND"
 STATUS: Final[Mapping[type[QueueError], tuple[int, str]]] = {
     PayloadTooLarge: (413, INVALID_REQUEST),
     DuplicateJob: (409, "DUPLICATE"),
+    KeyConflict: (409, "DUPLICATE"),
     InvalidArgument: (400, INVALID_REQUEST),
     JobNotFound: (404, NOT_FOUND),
     InvalidTransition: (409, INVALID_REQUEST),

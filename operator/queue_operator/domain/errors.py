@@ -3,7 +3,8 @@
 QueueError
 ├── InvalidArgument     the caller's fault: a field is wrong; do not retry unchanged
 │   ├── PayloadTooLarge     a field is over its size limit
-│   └── DuplicateJob        the id, or an id of the batch, is taken
+│   ├── DuplicateJob        the id, or an id of the batch, is taken
+│   └── KeyConflict         the idempotency key belongs to a job with other content
 ├── JobNotFound         no such job in this namespace
 ├── InvalidTransition   the job's state does not allow it
 ├── StaleLease          the token is not the current one: somebody claimed since
@@ -63,6 +64,20 @@ class DuplicateJob(InvalidArgument):
         super().__init__("id", f"already exists: {', '.join(job_ids)}")
         self.job_ids = job_ids
         self.indexes = indexes
+
+
+class KeyConflict(InvalidArgument):
+    """The idempotency key belongs to the stored job `job_id`, whose content differs."""
+
+    code = "DUPLICATE"
+
+    def __init__(self, key: str, job_id: str, field: str = "idempotency_key") -> None:
+        super().__init__(
+            field,
+            f"{key!r} belongs to job {job_id!r} with other content; use a new key for new content",
+        )
+        self.key = key
+        self.job_id = job_id
 
 
 class JobNotFound(QueueError):

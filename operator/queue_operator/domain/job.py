@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.errors import QueueError
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.retry import Backoff
@@ -37,7 +40,9 @@ class Job:
 
     To submit, fill the first block; the rest must stay at its defaults, and
     `created_at` None means the database's clock. `max_attempts`: None no bound, 0 not
-    yet resolved (the first claim resolves it). `timeout_s` None: no limit.
+    yet resolved (the first claim resolves it). `timeout_s` None: no limit. An
+    `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
+    jobs of the same namespace. `transition` counts the job's changes of state, from 1.
     """
 
     id: str
@@ -54,6 +59,9 @@ class Job:
     timeout_s: float | None = None
     backoff: Backoff | None = None
     correlation_id: str = ""
+    idempotency_key: str = ""
+    depends_on: tuple[str, ...] = ()
+    dependency_mode: DependencyMode = DependencyMode.AFTER
     resource: ResourceRef | None = None
 
     state: JobState = JobState.INITIAL_PENDING
@@ -106,10 +114,9 @@ class TypeDefaults:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """A claimed job on its way to a worker. `timeout_s` is what is left of the execution
-    timeout, None without one.
+    timeout, None without one. `parent_result` is the output of a CHAIN job's last parent.
     """
 
     job_id: str
@@ -127,6 +134,21 @@ class Assignment:
     timeout_s: float | None = None
     eligible_at: datetime | None = None
     assigned_at: datetime | None = None
+    parent_result: bytes | None = None
+    parent_content_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The answer to one submission of a batch.
+
+    `job_id` is the job that stands for it: of a repeat under the same idempotency key
+    (`duplicate`) the first job's, of a rejected submission (`error`) its own, not stored.
+    """
+
+    job_id: str
+    duplicate: bool = False
+    error: QueueError | None = None
 
 
 @dataclass(frozen=True, slots=True)

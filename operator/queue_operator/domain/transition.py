@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, delay_s, failure_event
 from queue_operator.domain.states import (
@@ -58,7 +59,12 @@ class Current:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A decided transition. `delay_s` is the time until the job may be claimed again."""
+    """A decided transition. `delay_s` is the time until the job may be claimed again.
+
+    `max_attempts` and `priority` are what a RETRY_NOW changes them to, None what they were;
+    `resets_attempts` says that it sets the attempt to 0. A `result` of None keeps the stored
+    one, except that RETRY_NOW drops it.
+    """
 
     event: Event
     before: JobState
@@ -73,6 +79,9 @@ class Move:
     result_content_type: str = ""
     reason: str = ""
     cancel_reason: str = ""
+    resets_attempts: bool = False
+    max_attempts: int | None = None
+    priority: Priority | None = None
 
     @property
     def ends(self) -> bool:
@@ -102,6 +111,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
     ):
         raise InvalidTransition(current.job_id, current.state, event)
     counts_failure = event is Event.FAIL
+    manual = event is Event.RETRY_NOW
     return Move(
         event=event,
         before=current.state,
@@ -110,13 +120,56 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         counts_failure=counts_failure,
         returns_attempt=event in RETURNS_ATTEMPT,
         frees_slot=frees_slot(event, current.state),
-        delay_s=_delay_s(current, outcome, rng) if counts_failure else 0.0,
+        delay_s=_delay_s(current, outcome, rng, event),
         error=outcome.error,
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
         reason=_reason(event, outcome),
         cancel_reason=outcome.reason,
+        resets_attempts=manual and outcome.reset_attempts,
+        max_attempts=_allowed_attempts(current, outcome) if manual else None,
+        priority=outcome.priority if manual else None,
     )
+
+
+def decide_update(current: Current, status: JobState, result: bytes | None, error_msg: str) -> Move:
+    """The move of UpdateJobStatus (`backend-api.md`): any pair of states that a row of the
+    table has, except into RUNNING, with that row's event and without its retry counts.
+
+    Raises InvalidTransition. A result of None and an empty message leave the fields alone.
+    """
+    event = next(
+        (
+            row.event
+            for row in _TRANSITIONS
+            if current.state in row.sources
+            and row.target is status
+            and row.event is not Event.CLAIM
+        ),
+        None,
+    )
+    if event is None:
+        raise InvalidTransition(current.job_id, current.state, f"a change to {status}")
+    return Move(
+        event=event,
+        before=current.state,
+        after=status,
+        counts_retry=False,
+        counts_failure=False,
+        returns_attempt=False,
+        # The exception of the specification: the worker is still at it.
+        frees_slot=frees_slot(event, current.state) and status is not JobState.FAILED_RETRY,
+        error=ErrorInfo(error_msg) if error_msg else None,
+        result=result,
+        reason=_reason(event, Outcome(current.job_id, event, error=ErrorInfo(error_msg))),
+    )
+
+
+def _allowed_attempts(current: Current, outcome: Outcome) -> int | None:
+    """At least one more than were used, where there is a bound."""
+    if not current.max_attempts or outcome.reset_attempts:
+        return None
+    return max(current.max_attempts, current.attempt + 1)
 
 
 def _is_repeat(current: Current, outcome: Outcome) -> bool:
@@ -136,10 +189,12 @@ def _applied_event(current: Current, outcome: Outcome) -> Event:
     return event
 
 
-def _delay_s(current: Current, outcome: Outcome, rng: Callable[[], float]) -> float:
+def _delay_s(current: Current, outcome: Outcome, rng: Callable[[], float], event: Event) -> float:
+    if event not in (Event.FAIL, Event.RETRY_NOW):
+        return 0.0
     if outcome.retry_after_s is not None:
         return max(outcome.retry_after_s, 0.0)
-    if current.backoff is None:
+    if current.backoff is None or event is Event.RETRY_NOW:
         return 0.0
     return delay_s(current.backoff, current.failure_count + 1, rng)
 

@@ -1,22 +1,34 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence, Set
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
+from enum import Enum
 from math import inf
-from typing import Final
+from typing import Any, Final
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
-from queue_operator.domain.job import Job
+from queue_operator.domain.dependencies import DependencyMode, find_cycle
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    InvalidArgument,
+    PayloadTooLarge,
+    QueueError,
+)
+from queue_operator.domain.job import Demand, Job, ResourceRef
+from queue_operator.domain.lease import Held
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import JobState
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 MAX_ATTEMPTS_BOUND: Final = 100
 MAX_JSON_DEPTH: Final = 100
+_MAX_GENERATION: Final = 2**63 - 1
+REASON_CHARACTERS: Final = 1024
+MAX_LIMIT: Final = 1_000_000
+"""The most rows that one call may ask for."""
 MAX_DURATION_S: Final = 100 * 365 * 86_400.0
 """A century. Longer ones overflow timestamps and timers of stores and workers."""
 
@@ -30,6 +42,9 @@ class Limits:
     tags: int = 32
     tag_characters: int = 128
     id_characters: int = 255
+    dependencies: int = 1000
+    error_characters: int = 8192
+    stack_characters: int = 65_536
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -37,6 +52,9 @@ DEFAULT_LIMITS: Final = Limits()
 
 def check_text(field: str, value: object, limit: int, *, required: bool = True) -> None:
     """Raises InvalidArgument unless `value` is a string that every store can hold."""
+    # Most are short and plain, and this is asked for every job.
+    if type(value) is str and 0 < len(value) <= limit and value.isprintable():
+        return
     if not isinstance(value, str):
         raise InvalidArgument(field, f"must be a string, not {type(value).__name__}")
     if required and not value:
@@ -49,13 +67,38 @@ def check_text(field: str, value: object, limit: int, *, required: bool = True) 
 
 def check_tags(field: str, tags: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for too many tags, or a tag that is empty or too long."""
-    if isinstance(tags, str) or not hasattr(tags, "__iter__"):
-        raise InvalidArgument(field, "must be a collection of strings")
-    listed = list(tags)
-    if len(listed) > limits.tags:
-        raise InvalidArgument(field, f"has {len(listed)} entries; the limit is {limits.tags}")
-    for tag in listed:
-        check_text(field, tag, limits.tag_characters)
+    check_texts(field, tags, limits.tag_characters)
+    if isinstance(tags, Collection) and len(tags) > limits.tags:
+        raise InvalidArgument(field, f"has {len(tags)} entries; the limit is {limits.tags}")
+
+
+def check_texts(field: str, values: object, limit: int) -> None:
+    """Raises InvalidArgument unless `values` is a set or sequence of strings, none empty."""
+    # An iterator would be used up by this check, and an empty filter lets everything through.
+    if isinstance(values, str | bytes) or not isinstance(values, Set | Sequence):
+        raise InvalidArgument(field, "must be a set or a sequence of strings")
+    for value in values:
+        check_text(field, value, limit)
+
+
+def check_sequence(field: str, values: object) -> None:
+    """Raises InvalidArgument unless `values` is a sequence, and no text."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InvalidArgument(field, f"must be a sequence, not {type(values).__name__}")
+
+
+def check_choice(field: str, value: object, choices: type[Enum]) -> None:
+    """Raises InvalidArgument unless `value` is one of `choices`."""
+    if not isinstance(value, choices):
+        raise InvalidArgument(field, f"must be one of {', '.join(c.value for c in choices)}")
+
+
+def check_choices(field: str, values: object, choices: type[Enum]) -> None:
+    """Raises InvalidArgument unless `values` is a set or sequence of `choices`."""
+    if isinstance(values, str | bytes) or not isinstance(values, Set | Sequence):
+        raise InvalidArgument(field, "must be a set or a sequence")
+    for value in values:
+        check_choice(field, value, choices)
 
 
 def check_bytes(field: str, value: object, limit: int) -> None:
@@ -77,37 +120,86 @@ def check_json_depth(field: str, text: bytes, limit: int = MAX_JSON_DEPTH) -> No
             raise InvalidArgument(field, f"is nested deeper than {limit} levels")
 
 
-def check_positive(field: str, value: float) -> None:
-    """Raises InvalidArgument unless `value` is a number above zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InvalidArgument(field, f"must be greater than 0, not {value!r}")
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_positive(field: str, value: object) -> None:
+    """Raises InvalidArgument unless `value` is a finite number above zero."""
+    if not _is_number(value) or not 0 < value < inf:  # type: ignore[operator]
+        raise InvalidArgument(field, "must be a number greater than 0")
+
+
+def check_duration(field: str, seconds: object) -> None:
+    """Raises InvalidArgument unless it is 0 s to a century."""
+    if not _is_number(seconds) or not 0 <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
+        raise InvalidArgument(field, "must be 0 seconds or more, and at most 100 years")
+
+
+def check_ttl(field: str, seconds: object) -> None:
+    """Raises InvalidArgument unless it is more than 0 s and at most a century."""
+    check_positive(field, seconds)
+    check_duration(field, seconds)
+
+
+def check_limit(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
+    """Raises InvalidArgument unless `value` is a whole number from 1 to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
+        raise InvalidArgument(field, f"must be a whole number from 1 to {maximum}")
 
 
 def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for the first field of a submission that is wrong."""
+    if not isinstance(job, Job):
+        raise InvalidArgument("job", f"must be a Job, not {type(job).__name__}")
     check_text("id", job.id, limits.id_characters)
     check_text("type", job.type, limits.id_characters)
     check_text("namespace", job.namespace, limits.id_characters)
     check_text("correlation_id", job.correlation_id, limits.id_characters, required=False)
     check_text("content_type", job.content_type, limits.id_characters)
+    check_text("idempotency_key", job.idempotency_key, limits.id_characters, required=False)
+    _check_dependencies(job, limits)
     check_bytes("payload", job.payload, limits.payload_bytes)
+    if not isinstance(job.tags, frozenset):
+        raise InvalidArgument("tags", "must be a frozenset of strings")
     check_tags("tags", job.tags, limits)
+    check_choice("priority", job.priority, Priority)
     _check_timing(job)
+    if job.max_attempts is not None:
+        check_max_attempts("max_attempts", job.max_attempts)
     if job.backoff is not None:
         check_backoff(job.backoff)
+    if job.resource is not None:
+        _check_resource(job.resource, limits)
     _check_untouched(job)
 
 
-def check_duration(field: str, seconds: float) -> None:
-    """Raises InvalidArgument unless it is 0 s to a century."""
-    if not 0 <= seconds <= MAX_DURATION_S:
-        raise InvalidArgument(field, "must be 0 seconds or more, and at most 100 years")
+def _check_dependencies(job: Job, limits: Limits) -> None:
+    check_choice("dependency_mode", job.dependency_mode, DependencyMode)
+    if isinstance(job.depends_on, str | bytes) or not isinstance(job.depends_on, Sequence):
+        raise InvalidArgument("depends_on", "must be a sequence of job ids")
+    count = len(job.depends_on)
+    if count > limits.dependencies:
+        raise InvalidArgument(
+            "depends_on", f"has {count} entries; the limit is {limits.dependencies}"
+        )
+    for place, parent in enumerate(job.depends_on):
+        check_text(f"depends_on[{place}]", parent, limits.id_characters)
+        if parent == job.id:
+            raise InvalidArgument(f"depends_on[{place}]", "a job cannot wait for itself")
+    if len(set(job.depends_on)) < count:
+        raise InvalidArgument("depends_on", "names a job twice")
 
 
 def check_backoff(backoff: Backoff) -> None:
     """Raises InvalidArgument for a delay that is negative or over a century, a multiplier
     below 1, or a CUSTOM strategy without delays (or delays without CUSTOM).
     """
+    if not isinstance(backoff, Backoff):
+        raise InvalidArgument("backoff", f"must be a Backoff, not {type(backoff).__name__}")
+    check_choice("backoff.strategy", backoff.strategy, BackoffStrategy)
+    if not isinstance(backoff.delays_s, tuple):
+        raise InvalidArgument("backoff.delays", "must be a tuple of seconds")
     named = {
         "backoff.initial_delay": backoff.initial_delay_s,
         "backoff.max_delay": backoff.max_delay_s,
@@ -115,7 +207,7 @@ def check_backoff(backoff: Backoff) -> None:
     }
     for field, delay in named.items():
         check_duration(field, delay)
-    if not 1 <= backoff.multiplier < inf:
+    if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier < inf:
         raise InvalidArgument("backoff.multiplier", "must be 1 or more")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
         raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
@@ -125,7 +217,9 @@ def check_time(field: str, at: datetime | None) -> None:
     """Raises InvalidArgument for a naive time, and for one that no store could give back."""
     if at is None:
         return
-    if at.tzinfo is None:
+    if not isinstance(at, datetime):
+        raise InvalidArgument(field, f"must be a datetime, not {type(at).__name__}")
+    if at.utcoffset() is None:
         raise InvalidArgument(field, "must carry a time zone")
     try:
         at.astimezone(UTC)
@@ -141,32 +235,115 @@ def _check_timing(job: Job) -> None:
     for field in ("created_at", "scheduled_at"):
         check_time(field, getattr(job, field))
     if job.timeout_s is not None:
-        check_positive("timeout", job.timeout_s)
-        check_duration("timeout", job.timeout_s)
-    if job.max_attempts is not None and not 0 <= job.max_attempts <= MAX_ATTEMPTS_BOUND:
-        raise InvalidArgument("max_attempts", f"must be 1 to {MAX_ATTEMPTS_BOUND}")
+        check_ttl("timeout", job.timeout_s)
+
+
+def check_max_attempts(field: str, value: object) -> None:
+    """Raises InvalidArgument unless it is a whole number up to the bound; 0 is unresolved."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not 0 <= value <= MAX_ATTEMPTS_BOUND
+    ):
+        raise InvalidArgument(field, f"must be 1 to {MAX_ATTEMPTS_BOUND}")
+
+
+def _check_resource(resource: ResourceRef, limits: Limits) -> None:
+    if not isinstance(resource, ResourceRef):
+        raise InvalidArgument("resource", f"must be a ResourceRef, not {type(resource).__name__}")
+    for name in ("cluster_uid", "uid", "name"):
+        check_text(f"resource.{name}", getattr(resource, name), limits.id_characters)
+    check_limit("resource.generation", resource.generation, _MAX_GENERATION)
+
+
+def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raises InvalidArgument for the first field of a claim's demand that is wrong."""
+    if not isinstance(demand, Demand):
+        raise InvalidArgument("demands", f"must be of Demand, not {type(demand).__name__}")
+    check_text("assignee_id", demand.assignee_id, limits.id_characters)
+    check_limit("limit", demand.limit)
+    check_text("namespace", demand.namespace, limits.id_characters)
+    check_tags("tags", demand.tags, limits)
+    check_texts("types", demand.types, limits.id_characters)
+    for field in ("worker_name", "host"):
+        check_text(field, getattr(demand, field), limits.id_characters, required=False)
+
+
+def check_held(place: int, held: Held, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raises InvalidArgument for what cannot be a job that a worker holds."""
+    if not isinstance(held, Held):
+        raise InvalidArgument(f"held[{place}]", f"must be a Held, not {type(held).__name__}")
+    for field in ("job_id", "namespace"):
+        check_text(f"held[{place}].{field}", getattr(held, field), limits.id_characters)
+    if not isinstance(held.token, str):
+        raise InvalidArgument(f"held[{place}].token", "must be a string")
+
+
+# Everything from the state on is what the queue writes, not what a submitter may.
+_WRITTEN: Final[dict[str, Any]] = {
+    field.name: field.default
+    for field in fields(Job)[[field.name for field in fields(Job)].index("state") :]
+    if field.default is not MISSING
+}
 
 
 def _check_untouched(job: Job) -> None:
-    if job.state is not JobState.INITIAL_PENDING:
-        raise InvalidArgument("state", f"a new job is {JobState.INITIAL_PENDING}, not {job.state}")
-    for field in ("assignee_id", "assigned_at", "started_at", "finalized_at", "result", "error"):
-        if getattr(job, field):
-            raise InvalidArgument(field, "must not be set on a new job")
+    for name, unset in _WRITTEN.items():
+        value = getattr(job, name)
+        if type(value) is not type(unset) or value != unset:
+            raise InvalidArgument(name, f"is the queue's to set; a new job has {unset!r}")
 
 
-def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
-    """`check_job` for each, with the index in the field's name, and no id twice."""
+def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
+    """What is wrong with each job of a batch, by position; the first of two equal ids is right.
+
+    Positions are part of the field's name (`jobs[3].type`). Of a circle of jobs that wait for
+    each other one is wrong; without it, the next lacks its parent.
+    """
+    check_sequence("jobs", jobs)
+    errors: dict[int, QueueError] = {}
     first_at: dict[tuple[str, str], int] = {}
-    repeats: dict[int, str] = {}
     for index, job in enumerate(jobs):
         try:
             check_job(job, limits)
-        except PayloadTooLarge as error:
-            raise PayloadTooLarge(f"jobs[{index}].{error.field}", error.size, error.limit) from None
         except InvalidArgument as error:
-            raise InvalidArgument(f"jobs[{index}].{error.field}", error.reason) from None
+            errors[index] = _placed(index, error)
+            continue
         if first_at.setdefault((job.namespace, job.id), index) != index:
-            repeats[index] = job.id
-    if repeats:
+            errors[index] = DuplicateJob((job.id,), (index,))
+    for key in _circular([job for n, job in enumerate(jobs) if n not in errors]):
+        place = first_at[key]
+        errors[place] = InvalidArgument(
+            f"jobs[{place}].depends_on", f"job {key[1]!r} waits for itself through the batch"
+        )
+    return errors
+
+
+def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raises the first error of `check_each`; ids given twice are told all at once."""
+    errors = check_each(jobs, limits)
+    if not errors:
+        return
+    repeats = {n: jobs[n].id for n, error in errors.items() if isinstance(error, DuplicateJob)}
+    if len(repeats) == len(errors):
         raise DuplicateJob(tuple(repeats.values()), tuple(repeats))
+    raise next(error for error in errors.values() if not isinstance(error, DuplicateJob))
+
+
+def _placed(index: int, error: InvalidArgument) -> InvalidArgument:
+    if isinstance(error, PayloadTooLarge):
+        return PayloadTooLarge(f"jobs[{index}].{error.field}", error.size, error.limit)
+    return InvalidArgument(f"jobs[{index}].{error.field}", error.reason)
+
+
+def _circular(jobs: Sequence[Job]) -> list[tuple[str, str]]:
+    """Keys of jobs that wait for themselves through others of `jobs`."""
+    found: list[tuple[str, str]] = []
+    for namespace in {job.namespace for job in jobs if job.depends_on}:
+        parents = {
+            job.id: job.depends_on for job in jobs if job.namespace == namespace and job.depends_on
+        }
+        while (job_id := find_cycle(parents)) is not None:
+            found.append((namespace, job_id))
+            del parents[job_id]
+    return found

@@ -6,6 +6,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from queue_operator.pipeline.lake import Lake
 from queue_operator.pipeline.schemas import (
@@ -13,7 +14,8 @@ from queue_operator.pipeline.schemas import (
     FAILED,
     KIND_SUBMISSION,
     KIND_TRANSITION,
-    SUBMITTED,
+    LANE,
+    SUBMIT,
 )
 
 HOUR_US: Final = 3_600_000_000
@@ -24,14 +26,16 @@ _EPOCH: Final = date(1970, 1, 1)
 # Aligned by position; where a statement has none of a kind the column is null.
 _ARRAYS: Final = {
     "job_nos": "bigint",
-    "from_states": "string",
-    "to_states": "string",
     "attempts": "int",
     "wait_us": "bigint",
     "run_us": "bigint",
     "workers": "string",
+    "ids": "string",
+    "correlations": "string",
 }
+_SCALARS: Final = ("seq", "at_us", "schema_version", "event", "from_state", "to_state")
 _FOLDERS: Final = ("generation", "run")
+_STRICT: Final = {"mode": "FAILFAST"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +55,55 @@ class Written:
 
 def explode(events: DataFrame) -> DataFrame:
     """`job_event` rows, as `read_events` gives them, to bronze rows."""
-    strict = {"mode": "FAILFAST"}
     # arrays_zip of a null array would be null as a whole; of an empty one it is padded.
     arrays = [
         F.coalesce(F.col(name), F.array().cast(f"array<{kind}>")).alias(name)
         for name, kind in _ARRAYS.items()
     ]
-    submitted = F.coalesce(F.from_json("submitted", SUBMITTED, strict), F.array().cast(SUBMITTED))
-    failed = F.coalesce(F.from_json("failed", FAILED, strict), F.array().cast(FAILED))
-    aligned = events.select(
-        "seq",
-        "at_us",
-        "schema_version",
-        "event",
-        F.col("submitted").isNotNull().alias("submits"),
-        *arrays,
-        submitted.alias("submitted"),
-        failed.alias("failed"),
-    )
-    zipped = F.arrays_zip(*_ARRAYS, "submitted", "failed")
-    rows = aligned.select(
-        "seq", "at_us", "schema_version", "event", "submits", F.posexplode(zipped)
-    )
-    return rows.select(*_columns())
+    aligned = events.select(*_SCALARS, *arrays, _lanes_of_jobs(), _failures())
+    zipped = F.arrays_zip(*_ARRAYS, "lane", "failed")
+    return aligned.select(*_SCALARS, F.posexplode(zipped)).select(*_columns())
+
+
+def _lanes_of_jobs() -> Column:
+    """Per job submitted the lane it is in; looked up before the rows are taken apart, or
+    each of them would carry all lanes of its statement.
+    """
+    kind = ArrayType(LANE)
+    lanes = F.from_json("lanes", kind, _STRICT)
+    found = F.transform("lane_of", lambda place: F.get(lanes, place))
+    return F.coalesce(found, F.array().cast(kind)).alias("lane")
+
+
+def _failures() -> Column:
+    failed = F.from_json("failed", FAILED, _STRICT)
+    return F.coalesce(failed, F.array().cast(FAILED)).alias("failed")
 
 
 def _columns() -> list[Column]:
     at_us = F.col("at_us")
-    kind = F.when(F.col("submits"), KIND_SUBMISSION).otherwise(KIND_TRANSITION)
+    submits = F.col("event") == SUBMIT
     computed = {
+        **{name: F.col(f"col.lane.{name}") for name in LANE.fieldNames()},
         "ordinal": F.col("pos"),
         # An instant: neither of these two looks at a zone.
         "at": F.timestamp_micros(at_us),
         "day": F.date_from_unix_date(units_since_epoch(at_us, DAY_US).cast("int")),
-        "kind": kind,
+        "kind": F.when(submits, KIND_SUBMISSION).otherwise(KIND_TRANSITION),
         "job_no": F.col("col.job_nos"),
-        "from_state": F.col("col.from_states"),
-        "to_state": F.col("col.to_states"),
-        "attempt": F.col("col.attempts"),
+        # A job that was only submitted has been claimed no times.
+        "attempt": F.when(submits, 0).otherwise(F.col("col.attempts")),
         "wait_us": F.col("col.wait_us"),
         "run_us": F.col("col.run_us"),
         "worker": F.col("col.workers"),
+        "id": F.col("col.ids"),
+        # Left out where no job of the statement has one.
+        "correlation_id": F.when(submits, F.coalesce("col.correlations", F.lit(""))),
         "error_category": F.col("col.failed.category"),
         "error_code": F.col("col.failed.code"),
     }
-    own = {"seq", "schema_version", "event"}
-    submission = F.col("col.submitted")
     return [
-        computed.get(field.name, F.col(field.name) if field.name in own else submission[field.name])
-        .cast(field.dataType)
-        .alias(field.name)
+        computed.get(field.name, F.col(field.name)).cast(field.dataType).alias(field.name)
         for field in BRONZE
         if field.name not in _FOLDERS
     ]

@@ -17,6 +17,7 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.pipeline import bronze, gold
 from queue_operator.pipeline.errors import SparkFailed
 from queue_operator.pipeline.lake import Lake
+from queue_operator.pipeline.schemas import SUBMIT
 from queue_operator.pipeline.session import (
     build_session,
     class_archive,
@@ -25,10 +26,10 @@ from queue_operator.pipeline.session import (
 
 REHEARSAL_LIMIT_S: Final = 300
 _COLUMNS: Final = (
-    "seq bigint, at_us bigint, schema_version smallint, event string, job_nos array<bigint>, "
-    "from_states array<string>, to_states array<string>, attempts array<int>, "
-    "wait_us array<bigint>, run_us array<bigint>, workers array<string>, submitted string, "
-    "failed string"
+    "seq bigint, at_us bigint, schema_version smallint, event string, from_state string, "
+    "to_state string, job_nos array<bigint>, attempts array<int>, wait_us array<bigint>, "
+    "run_us array<bigint>, workers array<string>, failed string, ids array<string>, "
+    "correlations array<string>, lane_of array<int>, lanes string"
 )
 
 
@@ -78,10 +79,11 @@ def rehearse(archive: Path) -> None:
 
 def _events(spark: SparkSession) -> DataFrame:
     pending, running = JobState.INITIAL_PENDING.value, JobState.RUNNING.value
-    submitted = '[{"id": "a", "namespace": "b", "type": "c", "tags": [], "priority": "d"}]'
+    lanes = '[{"namespace": "b", "type": "c", "priority": "d", "tags": []}]'
+    none = [None] * 5
     rows = [
-        (1, 0, 1, "SUBMIT", [1], [], [pending], [0], None, None, None, submitted, None),
-        (2, 1, 1, Event.CLAIM.value, [1], [pending], [running], [1], [9], None, ["w"], None, None),
+        (1, 0, 1, SUBMIT, None, pending, [1], *none, ["a"], None, [0], lanes),
+        (2, 1, 1, Event.CLAIM.value, pending, running, [1], [1], [9], None, ["w"], *none),
     ]
     return spark.createDataFrame(rows, _COLUMNS)
 

@@ -15,25 +15,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-EVENT_SCHEMA_VERSION: Final = 1
-"""The newest `job_event.schema_version` that this code reads."""
-
 
 def _struct(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-SUBMITTED: Final = ArrayType(
-    _struct(
-        id=StringType(),
-        namespace=StringType(),
-        type=StringType(),
-        tags=ArrayType(StringType()),
-        priority=StringType(),
-        correlation_id=StringType(),
-    )
+LANE: Final = _struct(
+    namespace=StringType(),
+    type=StringType(),
+    priority=StringType(),
+    tags=ArrayType(StringType()),
 )
-"""`job_event.submitted`: what never changes about a job, one entry per job submitted."""
+"""One of `job_event.lanes`: what jobs of a statement were submitted as."""
 
 FAILED: Final = ArrayType(_struct(category=StringType(), code=StringType()))
 """`job_event.failed`: why an attempt failed, one entry per job."""
@@ -69,5 +62,8 @@ BRONZE: Final = _struct(
 ever: after a restore a sequence number may be given again, but not at the same instant."""
 
 EVENT_KEY: Final = ("seq", "ordinal", "at")
+SUBMIT: Final = "SUBMIT"
+"""The event of a submission, which is no event of the state table."""
+
 KIND_SUBMISSION: Final = "submission"
 KIND_TRANSITION: Final = "transition"

@@ -14,10 +14,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
+from queue_operator.backends.protocol import EVENT_SCHEMA_VERSION
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.pipeline.errors import EventsTooNew, NotMigrated
-from queue_operator.pipeline.schemas import EVENT_SCHEMA_VERSION
 from queue_operator.pipeline.session import DRIVER_CLASS
 
 Connection = psycopg.Connection[tuple[Any, ...]]

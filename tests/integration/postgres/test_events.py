@@ -2,20 +2,18 @@
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import Any
 
+import pytest
 from tests.integration.postgres.conftest import Ask
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import EventBatch, EventLog
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import TARGET, Event, JobState
 
-ROWS = """
-SELECT event, job_nos, from_states, to_states, attempts, wait_us, run_us, workers, submitted,
-       failed
-FROM job_event ORDER BY seq
-"""
 NEXT: dict[JobState, tuple[Event, ...]] = {
     JobState.RUNNING: (Event.FAIL, Event.LOSE, Event.HAND_BACK, Event.COMPLETE, Event.EXHAUST),
 }
@@ -58,81 +56,126 @@ async def test_the_log_tells_every_transition_once_and_in_order(
             namespace,
         )
     )
-    steps: dict[int, list[tuple[str, str, str]]] = defaultdict(list)
-    for row in await ask(ROWS):
-        _check_aligned(*row)
-        event, job_nos, from_states, to_states = row[:4]
-        for place, number in enumerate(job_nos):
-            before = from_states[place] if from_states else ""
-            steps[number].append((event, before, to_states[place]))
+    steps: dict[int, list[tuple[str, JobState | None, JobState | None]]] = defaultdict(list)
+    for batch in await everything(backend):
+        _check_aligned(batch)
+        for number in batch.job_nos:
+            steps[number].append((batch.event, batch.before, batch.after))
     for number, job_id in numbers.items():
         job = await backend.get_job(job_id, namespace=namespace)
         told = steps[number]
-        assert told[0] == ("SUBMIT", "", JobState.INITIAL_PENDING)
+        assert told[0] == ("SUBMIT", None, JobState.INITIAL_PENDING)
         assert len(told) == job.transition
         assert told[-1][2] == job.state
         for (_, _, after), (event, before, target) in pairwise(told):
+            assert before is not None
             assert before == after
-            assert TARGET[Event(event), JobState(before)] == target
+            assert TARGET[Event(event), before] == target
 
 
-def _check_aligned(
-    event: str,
-    job_nos: list[int],
-    from_states: list[str],
-    to_states: list[str],
-    attempts: list[int],
-    wait_us: list[int] | None,
-    run_us: list[int] | None,
-    workers: list[str] | None,
-    submitted: list[dict[str, Any]] | None,
-    failed: list[dict[str, Any] | None] | None,
-) -> None:
-    count = len(job_nos)
-    assert count == len(set(job_nos)) > 0
-    assert len(to_states) == len(attempts) == count
-    assert len(from_states) == (0 if event == "SUBMIT" else count)
-    for column in (wait_us, run_us, workers, submitted, failed):
-        assert column is None or len(column) == count
-    if event == Event.CLAIM:
-        assert wait_us is not None
-        assert min(wait_us) >= 0
-        assert workers == ["pod-1"] * count
-    if event == Event.COMPLETE:
-        assert run_us is not None
-        assert min(run_us) >= 0
-    if event == Event.EXHAUST:
-        assert failed == [{"category": "PERMANENT", "code": "CODE"}] * count
+def _check_aligned(batch: EventBatch) -> None:
+    count = len(batch.job_nos)
+    assert count == len(set(batch.job_nos)) > 0
+    submits = batch.event == "SUBMIT"
+    assert len(batch.attempts) == (0 if submits else count)
+    assert len(batch.ids) == len(batch.lane_of) == (count if submits else 0)
+    assert set(batch.lane_of) == set(range(len(batch.lanes)))
+    for column in (batch.wait_us, batch.run_us, batch.workers, batch.correlations, batch.failed):
+        assert len(column) in (0, count)
+    if batch.event == Event.CLAIM:
+        assert min(batch.wait_us) >= 0
+        assert batch.workers == ("pod-1",) * count
+    else:
+        assert (batch.wait_us, batch.workers) == ((), ())
+    if batch.event == Event.COMPLETE:
+        assert min(us for us in batch.run_us if us is not None) >= 0
+    if batch.event == Event.EXHAUST:
+        assert batch.failed == ({"category": "PERMANENT", "code": "CODE"},) * count
+
+
+async def everything(backend: PostgresBackend) -> list[EventBatch]:
+    return await backend.read_events(limit=1_000_000)
 
 
 async def test_the_submission_carries_what_never_changes(
-    backend: PostgresBackend, namespace: str, ask: Ask
+    backend: PostgresBackend, namespace: str
 ) -> None:
-    job = Job(
-        id="s1", type="mail", namespace=namespace, tags=frozenset({"b", "a"}), correlation_id="c"
+    plain = Job(id="s1", type="mail", namespace=namespace)
+    tagged = Job(
+        id="s2",
+        type="mail",
+        namespace=namespace,
+        tags=frozenset({"b", "a"}),
+        correlation_id="c",
+        priority=Priority.HIGH,
     )
-    await backend.enqueue_job(job)
-    [(submitted,)] = await ask("SELECT submitted FROM job_event ORDER BY seq DESC LIMIT 1")
-    assert submitted == [
-        {
-            "id": "s1",
-            "namespace": namespace,
-            "type": "mail",
-            "tags": ["a", "b"],
-            "priority": "NORMAL",
-            "correlation_id": "c",
-        }
-    ]
+    await backend.enqueue_jobs([plain, tagged, Job(id="s3", type="mail", namespace=namespace)])
+    batch = (await everything(backend))[-1]
+    lanes = [batch.lanes[place] for place in batch.lane_of]
+    lane = {"namespace": namespace, "type": "mail", "priority": "NORMAL", "tags": []}
+    assert batch.ids == ("s1", "s2", "s3")
+    assert batch.correlations == ("", "c", "")
+    assert lanes == [lane, {**lane, "priority": "HIGH", "tags": ["a", "b"]}, lane]
+    assert len(batch.lanes) == 2
+
+
+async def test_without_correlations_none_are_stored(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    await backend.enqueue_job(Job(id="s1", type="mail", namespace=namespace))
+    assert (await everything(backend))[-1].correlations == ()
+
+
+async def test_jobs_that_come_from_different_states_are_told_apart(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    await backend.enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in "abc"])
+    await backend.dequeue_jobs("w", (), 1, namespace=namespace)
+    await backend.fail_job("a", "no", namespace=namespace)
+    last = (await everything(backend))[-1].seq
+    await backend.cancel_jobs([], ["a", "b", "c"], namespace=namespace)
+    batches = await backend.read_events(after=last)
+    assert {(b.event, b.before, b.after, len(b.job_nos)) for b in batches} == {
+        ("CANCEL", JobState.FAILED_RETRY, JobState.STOPPED, 1),
+        ("CANCEL", JobState.INITIAL_PENDING, JobState.UNSCHEDULED, 2),
+    }
 
 
 async def test_a_deletion_writes_an_event_and_removes_none(
-    backend: PostgresBackend, namespace: str, ask: Ask
+    backend: PostgresBackend, namespace: str
 ) -> None:
     await backend.enqueue_job(Job(id="d1", type="t", namespace=namespace))
     await backend.cancel_jobs([], ["d1"], namespace=namespace)
-    before = await ask("SELECT count(*) FROM job_event")
+    before = await everything(backend)
     await backend.delete_jobs([], ["d1"], namespace=namespace)
-    assert await ask("SELECT count(*) FROM job_event") == [(before[0][0] + 1,)]
-    assert await ask("SELECT event, from_states FROM job_event ORDER BY seq DESC LIMIT 1") == [
-        ("DELETE", [JobState.UNSCHEDULED])
-    ]
+    *kept, deleted = await everything(backend)
+    assert kept == before
+    assert (deleted.event, deleted.before, deleted.after) == ("DELETE", JobState.UNSCHEDULED, None)
+    assert deleted.job_nos == before[-1].job_nos
+
+
+async def test_rows_are_given_page_by_page_in_order(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    log: EventLog = backend
+    for n in range(5):
+        await backend.enqueue_job(Job(id=f"p{n}", type="t", namespace=namespace))
+    rows = await everything(backend)
+    pages, after = [], 0
+    while page := await log.read_events(after=after, limit=2):
+        assert len(page) <= 2
+        pages += page
+        after = page[-1].seq
+    assert pages == rows
+    assert [row.seq for row in rows] == sorted({row.seq for row in rows})
+
+
+async def test_rows_of_a_later_version_are_refused(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    await backend.enqueue_job(Job(id="v1", type="t", namespace=namespace))
+    seq = (await everything(backend))[-1].seq
+    await ask("UPDATE job_event SET schema_version = 2 WHERE seq = %s", seq)
+    with pytest.raises(Unavailable, match="upgrade"):
+        await everything(backend)
+    await ask("UPDATE job_event SET schema_version = 1 WHERE seq = %s", seq)

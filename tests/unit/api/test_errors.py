@@ -18,6 +18,7 @@ EXAMPLES: list[tuple[QueueError, int, str]] = [
     (errors.InvalidArgument("type", "is required"), 400, "INVALID_REQUEST"),
     (errors.PayloadTooLarge("payload", 2, 1), 413, "INVALID_REQUEST"),
     (errors.DuplicateJob(("a",)), 409, "DUPLICATE"),
+    (errors.KeyConflict("k", "a"), 409, "DUPLICATE"),
     (errors.JobNotFound("a", "b"), 404, "NOT_FOUND"),
     (errors.InvalidTransition("a", "X", "Y"), 409, "INVALID_REQUEST"),
     (errors.StaleLease("a"), 409, "INVALID_REQUEST"),

@@ -125,8 +125,8 @@ def test_a_permanent_failure_says_so() -> None:
 def test_the_wait_after_a_failure_is_the_handlers_or_the_backoffs() -> None:
     failed = Outcome("j", Event.FAIL, error=ErrorInfo("x"))
     assert move_of(replace(CURRENT, failure_count=2), failed).delay_s == 6.0
-    assert move_of(CURRENT, replace(failed, retry_after_s=9.0)).delay_s == 9.0
-    assert move_of(CURRENT, replace(failed, retry_after_s=-9.0)).delay_s == 0.0
+    assert move_of(CURRENT, failed._replace(retry_after_s=9.0)).delay_s == 9.0
+    assert move_of(CURRENT, failed._replace(retry_after_s=-9.0)).delay_s == 0.0
     assert move_of(replace(CURRENT, backoff=None), failed).delay_s == 0.0
 
 

@@ -1,6 +1,5 @@
 """What the conversion promises beyond copying fields."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -145,7 +144,7 @@ def test_held_jobs_name_the_faulty_entry() -> None:
 
 @pytest.mark.parametrize("timeout_s", [1e12, 1e300, float("inf")])
 def test_a_timeout_out_of_range_is_sent_as_a_century(timeout_s: float) -> None:
-    message = convert.assignment_to_wire(replace(ASSIGNMENT, timeout_s=timeout_s))
+    message = convert.assignment_to_wire(ASSIGNMENT._replace(timeout_s=timeout_s))
     assert message.timeout.ToTimedelta() == timedelta(days=36_500)
 
 

@@ -10,6 +10,7 @@ CODES = [
     (errors.InvalidArgument("f", "r"), grpc.StatusCode.INVALID_ARGUMENT),
     (errors.PayloadTooLarge("f", 2, 1), grpc.StatusCode.INVALID_ARGUMENT),
     (errors.DuplicateJob(("j",)), grpc.StatusCode.ALREADY_EXISTS),
+    (errors.KeyConflict("k", "j"), grpc.StatusCode.ALREADY_EXISTS),
     (errors.JobNotFound("j", "n"), grpc.StatusCode.NOT_FOUND),
     (errors.InvalidTransition("j", "s", "e"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.StaleLease("j"), grpc.StatusCode.ABORTED),

@@ -1,5 +1,5 @@
 """The Postgres backend: the contract of `backends.protocol`, each method handed to the part
-that does it. Arguments are checked here, announcements made here, after the commit.
+that does it. Announcements are made here, after the commit.
 """
 
 import asyncio
@@ -8,17 +8,23 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import replace
 from typing import Final, Self
 
+import psycopg
+
+from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.claiming import Claims, Marks
+from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.depth import DepthStore
+from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.reading import Reader
+from queue_operator.backends.postgres.records import Records
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
 from queue_operator.backends.postgres.sessions import SessionStore
@@ -26,7 +32,13 @@ from queue_operator.backends.postgres.settling import Settling
 from queue_operator.backends.postgres.signals import Announcer, Listener
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.protocol import (
+    EventBatch,
+    FailurePage,
+    FailureSearch,
     Freed,
+    JobHistory,
+    JobPage,
+    JobSearch,
     MirrorEntry,
     ProgressReport,
     QueueDepth,
@@ -34,60 +46,63 @@ from queue_operator.backends.protocol import (
     WorkerSession,
 )
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import (
-    DEFAULT_NAMESPACE,
     Assignment,
     Cancelled,
     Demand,
     Job,
     JobStats,
+    Submitted,
     TypeDefaults,
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Lost
-from queue_operator.domain.outcome import ErrorInfo, Outcome, Settled
-from queue_operator.domain.states import ELIGIBLE, Event, JobState
-from queue_operator.domain.validation import (
-    DEFAULT_LIMITS,
-    Limits,
-    check_batch,
-    check_bytes,
-    check_job,
-    check_positive,
-    check_tags,
-    check_text,
-)
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
-_REASON_CHARACTERS: Final = 1024
-_MESSAGE_CHARACTERS: Final = 8192
+_FOLD: Final = 10_000
+_FOLDS: Final = 20
+"""A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
-class PostgresBackend:
-    """Backend, Signals, CancelInbox, ResourceMirror, Sessions, ProgressSink and Depths."""
+class PostgresBackend(BaseBackend):
+    """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
+    Sessions, ProgressSink and Depths.
+    """
 
     def __init__(
         self,
-        dsn: str,
+        listen_dsn: str | None,
         pool: Pool,
         *,
         limits: Limits = DEFAULT_LIMITS,
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
     ) -> None:
+        super().__init__(limits)
         self._pool = pool
-        self._limits = limits
         self._lanes = Lanes(pool)
         marks = Marks()
         self._announcer = Announcer(pool)
-        self._listener = Listener(dsn, pool)
+        self._listener = Listener(listen_dsn, pool)
         self._submission = Submission(pool, self._lanes, marks)
-        self._claims = Claims(pool, self._lanes, marks)
-        self._settling = Settling(pool, self._lanes, marks, rng, limits.result_bytes)
+        claimed = Claimed()
+        self._claims = Claims(pool, self._lanes, marks, claimed)
+        self._settling = Settling(
+            pool,
+            self._lanes,
+            marks,
+            rng,
+            Completions(pool, claimed),
+            lambda: self._announcer.announce(Topic.READY),
+        )
         self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
+        self._finder = Finder(pool, self._lanes, self._reader)
+        self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
@@ -104,10 +119,15 @@ class PostgresBackend:
         limits: Limits = DEFAULT_LIMITS,
         cancel_timeout_s: float = 30.0,
         connect_timeout_s: float = 5.0,
-        statement_timeout_s: float = 30.0,
+        statement_timeout_s: float = 4.0,
+        pooler: bool = False,
+        listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
     ) -> Self:
         """Connects and checks the schema.
+
+        `pooler` says that `dsn` leads to a pooler in transaction mode; notifications are then
+        heard only with a `listen_dsn`, which leads to the server itself.
 
         Raises Unavailable when the server cannot be reached or the schema is not up to date.
         """
@@ -116,6 +136,7 @@ class PostgresBackend:
             size=pool_size,
             connect_timeout_s=connect_timeout_s,
             statement_timeout_s=statement_timeout_s,
+            pooler=pooler,
         )
         try:
             async with borrowed(pool) as connection:
@@ -123,22 +144,20 @@ class PostgresBackend:
         except BaseException:
             await pool.close()
             raise
-        return cls(dsn, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng)
+        heard = listen_dsn or (None if pooler else dsn)
+        return cls(heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng)
 
     # Submission
 
-    async def enqueue_job(self, job: Job) -> str:
-        check_job(job, self._limits)
-        await self._submission.store_one(job)
+    async def _submit_one(self, job: Job) -> Submitted:
+        answer = await self._submission.store_one(job)
         self._announcer.announce(Topic.READY)
-        return job.id
+        return answer
 
-    async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        check_batch(jobs, self._limits)
-        if jobs:
-            await self._submission.store_all(jobs)
-            self._announcer.announce(Topic.READY)
-        return [job.id for job in jobs]
+    async def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+        answers = await self._submission.store(jobs, atomic=atomic)
+        self._announcer.announce(Topic.READY)
+        return answers
 
     async def take_in(self, jobs: Sequence[Job]) -> list[str]:
         check_batch(jobs, self._limits)
@@ -150,173 +169,63 @@ class PostgresBackend:
 
     # Assignment
 
-    async def dequeue_jobs(
-        self,
-        assignee_id: str,
-        tags: Collection[str],
-        limit: int,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        lease_ttl_s: float | None = None,
-    ) -> list[Job]:
-        check_text("assignee_id", assignee_id, self._limits.id_characters)
-        check_tags("tags", tags, self._limits)
-        check_positive("limit", limit)
-        if lease_ttl_s is not None:
-            check_positive("lease_ttl_s", lease_ttl_s)
-        demand = Demand(
-            assignee_id=assignee_id, limit=limit, namespace=namespace, tags=frozenset(tags)
-        )
+    async def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         # Who calls this may not listen, and then nobody else makes delayed jobs due.
-        if len(claimed) < limit and await self._leases.stage():
-            rest = replace(demand, limit=limit - len(claimed))
+        if len(claimed) < demand.limit and await self._leases.stage():
+            rest = replace(demand, limit=demand.limit - len(claimed))
             claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
         self._announcer.announce(Topic.MIRROR)
-        namespace_id = await self._lanes.namespace_id(namespace)
-        if not claimed or namespace_id is None:
-            return []
-        jobs = await self._reader.by_id(namespace_id, [a.job_id for a in claimed])
+        jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
 
-    async def claim(
+    async def _claim(
         self,
         demands: Sequence[Demand],
-        *,
         lease_ttl_s: float,
-        defaults: Mapping[str, TypeDefaults] | None = None,
+        defaults: Mapping[str, TypeDefaults],
     ) -> list[Assignment]:
-        check_positive("lease_ttl_s", lease_ttl_s)
-        for demand in demands:
-            check_text("assignee_id", demand.assignee_id, self._limits.id_characters)
-            check_positive("limit", demand.limit)
-        claimed = await self._claims.claim(demands, lease_ttl_s, defaults or {})
+        claimed = await self._claims.claim(demands, lease_ttl_s, defaults)
         if claimed:
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
     # Outcomes
 
-    async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+    async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
         waiting = any(answer.state in ELIGIBLE for answer in settled)
         self._announcer.announce(Topic.MIRROR, *([Topic.READY] if waiting else []))
         return settled
 
-    async def complete_job(
+    async def _update_status(
         self,
-        job_id: str,
-        result: bytes,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> Freed:
-        check_bytes("result", result, self._limits.result_bytes)
-        return await self._settle_one(job_id, namespace, token, Event.COMPLETE, result=result)
-
-    async def fail_job(
-        self,
-        job_id: str,
-        error_msg: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> Freed:
-        check_text("error_msg", error_msg[:_MESSAGE_CHARACTERS], _MESSAGE_CHARACTERS)
-        return await self._settle_one(job_id, namespace, token, Event.FAIL, message=error_msg)
-
-    async def stop_job(
-        self,
-        job_id: str,
-        error_msg: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> Freed:
-        return await self._settle_one(job_id, namespace, token, Event.STOP, message=error_msg)
-
-    async def stop_job_with_retry(
-        self,
-        job_id: str,
-        error_msg: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> Freed:
-        return await self._settle_one(
-            job_id, namespace, token, Event.STOP_WITH_RETRY, message=error_msg
-        )
-
-    async def mark_job_unknown_stopped(
-        self,
-        job_id: str,
-        error_msg: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> Freed:
-        job = await self.get_job(job_id, namespace=namespace)
-        if job.state is JobState.UNKNOWN_STOPPED:
-            return {}
-        return await self._settle_one(
-            job_id, namespace, token, Event.MARK_UNKNOWN_STOPPED, message=error_msg
-        )
-
-    async def _settle_one(
-        self,
-        job_id: str,
         namespace: str,
+        job_id: str,
         token: str | None,
-        event: Event,
-        *,
-        result: bytes | None = None,
-        message: str | None = None,
+        status: JobState,
+        result: bytes | None,
+        error_msg: str,
     ) -> Freed:
-        check_text("job_id", job_id, self._limits.id_characters)
-        if message is not None:
-            # A long message is no reason to leave a job running: it is cut.
-            message = message[:_MESSAGE_CHARACTERS]
-            check_text("error_msg", message, _MESSAGE_CHARACTERS, required=False)
-        outcome = Outcome(
-            job_id,
-            event,
-            namespace=namespace,
-            token=token,
-            result=result,
-            error=None if message is None else ErrorInfo(message),
+        settled = await self._settling.update_status(
+            namespace, job_id, token, status, result, error_msg
         )
-        [answer] = await self.settle([outcome])
-        if answer.error is not None:
-            raise answer.error
-        return {answer.freed_assignee_id: 1} if answer.freed_assignee_id else {}
+        waiting, stopping = status in ELIGIBLE, status is JobState.CANCELLING
+        self._announcer.announce(
+            Topic.MIRROR,
+            *([Topic.READY] if waiting else []),
+            *([Topic.CANCEL] if stopping else []),
+        )
+        return {settled.freed_assignee_id: 1} if settled.freed_assignee_id else {}
 
     # Cancellation
 
-    async def cancel_jobs(
-        self,
-        tags: Collection[str],
-        job_ids: Collection[str],
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        force: bool = False,
-        reason: str = "",
+    async def _cancel(
+        self, namespace: str, tags: frozenset[str], job_ids: list[str], force: bool, reason: str
     ) -> Cancelled:
-        self._check_selection(tags, job_ids)
-        check_text("reason", reason, _REASON_CHARACTERS, required=False)
         cancelled = await self._selection.cancel(namespace, tags, job_ids, force, reason)
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
-
-    async def acknowledge_cancellation(
-        self,
-        job_id: str,
-        was_executing: bool,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token: str | None = None,
-    ) -> None:
-        event = Event.ACK_EXECUTING if was_executing else Event.ACK_UNKNOWN
-        await self._settle_one(job_id, namespace, token, event)
 
     async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
@@ -332,21 +241,22 @@ class PostgresBackend:
 
     # Workers and leases
 
-    async def mark_worker_unresponsive(self, assignee_id: str) -> Freed:
-        check_text("assignee_id", assignee_id, self._limits.id_characters)
-        freed = await self._leases.lose(assignee_id=assignee_id, namespace_id=None)
+    async def _lose(self, *, assignee_id: str | None, namespace: str | None) -> Freed:
+        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
+        if namespace is not None and namespace_id is None:
+            return {}
+        freed = await self._leases.lose(assignee_id=assignee_id, namespace_id=namespace_id)
         self._announcer.announce(Topic.READY, Topic.MIRROR)
         return freed
 
-    async def extend_leases(self, held: Sequence[Held], *, lease_ttl_s: float) -> list[LeaseAnswer]:
-        check_positive("lease_ttl_s", lease_ttl_s)
+    async def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:
         return await self._leases.extend(held, lease_ttl_s)
 
-    async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
-        check_positive("lease_ttl_s", lease_ttl_s)
-        check_positive("limit", limit)
+    async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
-        await self._depths.fold()
+        for _ in range(_FOLDS):
+            if await self._depths.fold(_FOLD) < _FOLD:
+                break
         await self._sessions.prune_sessions(_STALE_SESSION_S)
         if lost:
             self._announcer.announce(Topic.READY, Topic.MIRROR)
@@ -354,56 +264,40 @@ class PostgresBackend:
 
     # Queries
 
-    async def get_job(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Job:
-        check_text("job_id", job_id, self._limits.id_characters)
+    async def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         namespace_id = await self._lanes.namespace_id(namespace)
-        found = {} if namespace_id is None else await self._reader.by_id(namespace_id, [job_id])
-        if job_id not in found:
-            raise JobNotFound(job_id, namespace)
-        return found[job_id]
+        if namespace_id is None or not job_ids:
+            return {}
+        return await self._reader.by_id(namespace_id, job_ids)
 
-    async def get_job_stats(
-        self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
-    ) -> JobStats:
-        check_tags("tags", tags, self._limits)
+    async def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return await self._depths.stats(tags, namespace=namespace)
 
     async def queue_depth(self) -> QueueDepth:
         return await self._depths.queue_depth()
 
+    async def _search(self, search: JobSearch) -> JobPage:
+        return await self._finder.search(search)
+
+    async def _search_failures(self, search: FailureSearch) -> FailurePage:
+        return await self._finder.search_failures(search)
+
+    async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
+        return await self._records.history(namespace, job_id)
+
+    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+        return await self._records.events(after, limit)
+
     # Maintenance
 
-    async def reset_running_jobs(self, *, namespace: str | None = None) -> Freed:
-        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
-        if namespace is not None and namespace_id is None:
-            return {}
-        freed = await self._leases.lose(assignee_id=None, namespace_id=namespace_id)
-        self._announcer.announce(Topic.READY, Topic.MIRROR)
-        return freed
-
-    async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        check_positive("ttl", ttl_s)
+    async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
         if namespace is not None and namespace_id is None:
             return 0
         return await self._selection.cleanup(ttl_s, namespace_id)
 
-    async def delete_jobs(
-        self,
-        tags: Collection[str],
-        job_ids: Collection[str],
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> int:
-        self._check_selection(tags, job_ids)
+    async def _delete(self, namespace: str, tags: frozenset[str], job_ids: list[str]) -> int:
         return await self._selection.delete(namespace, tags, job_ids)
-
-    def _check_selection(self, tags: Collection[str], job_ids: Collection[str]) -> None:
-        check_tags("tags", tags, self._limits)
-        for job_id in job_ids:
-            check_text("job_ids", job_id, self._limits.id_characters)
-        if not tags and not job_ids:
-            raise InvalidArgument("job_ids", "give tags or ids: both empty would select all")
 
     # Resources
 
@@ -450,7 +344,10 @@ class PostgresBackend:
 
     async def ping(self) -> None:
         async with borrowed(self._pool) as connection:
-            await connection.execute("SELECT 1")
+            cursor = await connection.execute("SELECT current_setting('transaction_read_only')")
+            if await cursor.fetchone() == ("on",):
+                # As a write would find out: the old primary, after a failover.
+                raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
         if self._stager is not None:

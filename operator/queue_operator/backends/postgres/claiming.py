@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.dependencies import parent_results
 from queue_operator.backends.postgres.lanes import Lane, Lanes
 from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
-from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
 _CLAIM: Final = load(__package__, "claim")
@@ -29,6 +31,9 @@ _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
 Place = tuple[datetime, int]
 """A place in a lane's order: order time and job number."""
+
+Slot = tuple[int, Demand]
+"""Room for one job: which of the demands it belongs to, and that demand."""
 
 
 class Marks:
@@ -71,10 +76,11 @@ class _Filter:
 class Claims:
     """Gives jobs to streams."""
 
-    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks) -> None:
+    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks, claimed: Claimed) -> None:
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
+        self._claimed = claimed
 
     async def claim(
         self,
@@ -118,7 +124,7 @@ class Claims:
     async def _fill(
         self,
         lanes: Sequence[Lane],
-        slots: Sequence[Demand],
+        slots: Sequence[Slot],
         lease_ttl_s: float | None,
         defaults: Mapping[str, TypeDefaults],
         *,
@@ -142,7 +148,7 @@ class Claims:
     async def _take(
         self,
         lanes: Sequence[Lane],
-        slots: Sequence[Demand],
+        slots: Sequence[Slot],
         lease_ttl_s: float | None,
         defaults: Mapping[str, TypeDefaults],
         per_lane: int,
@@ -156,9 +162,25 @@ class Claims:
             cursor = await connection.execute(_CLAIM, parameters, binary=True)
             rows = await cursor.fetchall()
         by_id = {lane.id: lane for lane in lanes}
-        for row in rows:
-            self._marks.advance(row[1], (row[2], row[0]))
-        return [_assignment(row, by_id[row[1]]) for row in rows]
+        for lane_id, place in {row[1]: (row[2], row[0]) for row in rows}.items():
+            self._marks.advance(lane_id, place)
+        assignments = [_assignment(row, by_id[row[1]]) for row in rows]
+        self._claimed.remember(assignments)
+        return await self._with_parent_results(rows, assignments)
+
+    async def _with_parent_results(
+        self, rows: Sequence[TupleRow], assignments: list[Assignment]
+    ) -> list[Assignment]:
+        """Adds what CHAIN jobs get from their parents; other jobs cost nothing."""
+        chained = {row[0]: n for n, row in enumerate(rows) if row[14] == DependencyMode.CHAIN}
+        if chained:
+            given = await parent_results(self._pool, list(chained))
+            for number, (result, content_type) in given.items():
+                place = chained[number]
+                assignments[place] = assignments[place]._replace(
+                    parent_result=result, parent_content_type=content_type
+                )
+        return assignments
 
 
 def _first_depth(lanes: int, slots: int) -> int:
@@ -167,24 +189,24 @@ def _first_depth(lanes: int, slots: int) -> int:
     return min(max(_LEAST_PER_LANE, _FEW_LANES * slots // lanes), slots)
 
 
-def _round_robin(demands: Sequence[Demand]) -> Iterator[Demand]:
+def _round_robin(demands: Sequence[Demand]) -> Iterator[Slot]:
     """One slot of each demand in turn, so that equal streams get equal shares."""
     for turn in range(max(demand.limit for demand in demands)):
-        for demand in demands:
+        for number, demand in enumerate(demands):
             if turn < demand.limit:
-                yield demand
+                yield number, demand
 
 
 def _parameters(
     lanes: Sequence[Lane],
     marks: Sequence[Place],
-    slots: Sequence[Demand],
+    slots: Sequence[Slot],
     lease_ttl_s: float | None,
     defaults: Mapping[str, TypeDefaults],
 ) -> dict[str, Any]:
     of_type = [defaults.get(lane.key.type, TypeDefaults()) for lane in lanes]
-    streams = list(dict.fromkeys(slots))
-    number = {stream: n for n, stream in enumerate(streams, start=1)}
+    streams = {number: demand for number, demand in slots}
+    places = {number: place for place, number in enumerate(streams, start=1)}
     return {
         "lanes": [lane.id for lane in lanes],
         "marks": [at for at, _ in marks],
@@ -192,33 +214,33 @@ def _parameters(
         "default_attempts": [d.max_attempts for d in of_type],
         "default_timeouts": [d.timeout_s for d in of_type],
         "slots": len(slots),
-        "slot_of": [number[slot] for slot in slots],
-        "assignees": [stream.assignee_id for stream in streams],
-        "workers": [stream.worker_name for stream in streams],
-        "hosts": [stream.host for stream in streams],
+        "slot_of": [places[number] for number, _ in slots],
+        "assignees": [stream.assignee_id for stream in streams.values()],
+        "workers": [stream.worker_name for stream in streams.values()],
+        "hosts": [stream.host for stream in streams.values()],
         "ttl_s": lease_ttl_s,
-        "seed": secrets.token_hex(16),
+        "seed": secrets.randbits(63),
         "system_attempts": DEFAULT_MAX_ATTEMPTS,
         "system_backoff": _SYSTEM_BACKOFF,
     }
 
 
 def _assignment(row: TupleRow, lane: Lane) -> Assignment:
-    (_, _, _, attempt, token, assignee_id, timeout_s, job_id, payload, content_type) = row[:10]
+    key = lane.key
     return Assignment(
-        job_id=job_id,
-        namespace=lane.key.namespace,
-        type=lane.key.type,
-        payload=payload,
-        content_type=content_type,
-        tags=lane.key.tags,
-        attempt=attempt,
-        token=token,
-        assignee_id=assignee_id,
+        job_id=row[7],
+        namespace=key.namespace,
+        type=key.type,
+        payload=row[8],
+        content_type=row[9],
+        tags=key.tags,
+        attempt=row[3],
+        token=row[4],
+        assignee_id=row[5],
         created_at=row[10],
         correlation_id=row[11],
-        priority=Priority(lane.key.priority),
-        timeout_s=timeout_s,
+        priority=lane.priority,
+        timeout_s=row[6],
         eligible_at=row[12],
         assigned_at=row[13],
     )

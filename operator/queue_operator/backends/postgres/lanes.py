@@ -11,6 +11,7 @@ from typing import Final
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.tags import matches
 
 _LIST: Final = load(__package__, "lane_list")
@@ -36,6 +37,7 @@ class LaneKey:
 class Lane:
     id: int
     key: LaneKey
+    priority: Priority
 
 
 class Lanes:
@@ -81,7 +83,7 @@ class Lanes:
             for lane_id, namespace, type_, priority, tags in await cursor.fetchall():
                 key = LaneKey(namespace, type_, priority, frozenset(tags))
                 if key not in self._by_key:
-                    self._by_key[key] = Lane(lane_id, key)
+                    self._by_key[key] = Lane(lane_id, key, Priority(priority))
                     self._matching.clear()
                 self._highest = max(self._highest, lane_id)
         if full:

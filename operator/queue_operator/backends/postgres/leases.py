@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,19 +11,10 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import (
-    Pool,
-    again_after_deadlock,
-    borrowed,
-    transaction,
-)
+from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
+from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import (
-    LockedRow,
-    carry_out,
-    lock_rows,
-    storable_token,
-)
+from queue_operator.backends.postgres.rows import LockedRow, lock_rows, storable_token
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
@@ -83,7 +75,8 @@ class Leases:
     @again_after_deadlock
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
         """One sweep; see `Backend.expire_leases`."""
-        async with transaction(self._pool) as connection:
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Decided:
             cursor = await connection.execute(_BEGIN, {"ttl_s": ttl_s})
             row = await cursor.fetchone()
             parameters = {
@@ -94,12 +87,15 @@ class Leases:
             }
             cursor = await connection.execute(_FIND, parameters)
             found = {number: (token, why) for number, token, why in await cursor.fetchall()}
-            rows = await lock_rows(connection, dict.fromkeys(found))
+            rows = await lock_rows(connection, dict.fromkeys(found), also)
             decided = [
                 (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
             ]
             await carry_out(connection, decided)
-            await self._exhaust_lost(connection, limit)
+            await self._exhaust_lost(connection, also, limit)
+            return decided
+
+        decided = await run(self._pool, work)
         self._marks.forget([row.lane_id for row, _ in decided])
         return [
             Lost(row.current.job_id, row.namespace, row.assignee_id)
@@ -110,21 +106,25 @@ class Leases:
     @again_after_deadlock
     async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
         """LOSE for every running job that matches, caused by a caller: no attempt counts."""
-        freed: dict[str, int] = {}
-        async with transaction(self._pool) as connection:
-            cursor = await connection.execute(
-                _LEASED, {"assignee_id": assignee_id, "namespace_id": namespace_id}
-            )
+        wanted = {"assignee_id": assignee_id, "namespace_id": namespace_id}
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Decided:
+            cursor = await connection.execute(_LEASED, wanted)
             numbers = [number for (number,) in await cursor.fetchall()]
-            decided = []
-            for row in (await lock_rows(connection, dict.fromkeys(numbers))).values():
-                move = self._lose(row)
-                if move is not None:
-                    decided.append((row, move))
-                    freed[row.assignee_id] = freed.get(row.assignee_id, 0) + 1
+            rows = await lock_rows(connection, dict.fromkeys(numbers), also)
+            moves = [
+                (row, self._lose(row))
+                for row in rows.values()
+                # Until it was locked, somebody else may have claimed it.
+                if assignee_id in (None, row.assignee_id)
+            ]
+            decided = [(row, move) for row, move in moves if move is not None]
             await carry_out(connection, decided)
+            return decided
+
+        decided = await run(self._pool, work)
         self._marks.forget([row.lane_id for row, _ in decided])
-        return freed
+        return Counter(row.assignee_id for row, _ in decided)
 
     async def stage(self) -> int:
         """Makes jobs due whose time has come, and says how many."""
@@ -184,7 +184,9 @@ class Leases:
             return None  # it ended while we waited for its lock
         return replace(move, returns_attempt=True)
 
-    async def _exhaust_lost(self, connection: AsyncConnection[TupleRow], limit: int) -> None:
+    async def _exhaust_lost(
+        self, connection: AsyncConnection[TupleRow], also: Collection[int], limit: int
+    ) -> None:
         cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
         numbers = [number for (number,) in await cursor.fetchall()]
         if not numbers:
@@ -192,12 +194,15 @@ class Leases:
         error = ErrorInfo(
             "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
         )
-        rows = await lock_rows(connection, dict.fromkeys(numbers))
+        rows = await lock_rows(connection, dict.fromkeys(numbers), also)
         decided = [
             (row, self._decide(row, row.current.token or "", Event.EXHAUST, error))
             for row in rows.values()
         ]
         await carry_out(connection, decided)
+
+
+_Decided = list[tuple[LockedRow, Move]]
 
 
 def _answer(

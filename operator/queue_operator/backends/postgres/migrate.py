@@ -21,7 +21,7 @@ _ADVISORY_LOCK: Final = 7_164_002
 
 _BOOKKEEPING: Final = """
 CREATE SCHEMA IF NOT EXISTS queue_operator;
-SET search_path = queue_operator;
+SET LOCAL search_path = queue_operator;
 CREATE TABLE IF NOT EXISTS schema_migration (
     name text PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
 );

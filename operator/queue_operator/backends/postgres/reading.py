@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from psycopg.rows import dict_row
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow, dict_row
 
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job, Progress, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
@@ -23,17 +25,33 @@ class Reader:
         self._pool = pool
 
     async def by_id(self, namespace_id: int, job_ids: Sequence[str]) -> dict[str, Job]:
-        rows = await self._read(job_nos=None, namespace_id=namespace_id, ids=list(job_ids))
+        async with borrowed(self._pool) as connection:
+            rows = await _read(connection, None, namespace_id, list(job_ids))
         return {job.id: job for job in map(job_from_row, rows)}
 
     async def by_number(self, job_nos: Sequence[int]) -> dict[int, Job]:
-        rows = await self._read(job_nos=list(job_nos), namespace_id=None, ids=None)
-        return {row["job_no"]: job_from_row(row) for row in rows}
+        async with borrowed(self._pool) as connection:
+            return await read_jobs(connection, job_nos)
 
-    async def _read(self, **parameters: object) -> list[dict[str, Any]]:
-        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
-            await c.execute(_READ, parameters)
-            return await c.fetchall()
+
+async def read_jobs(
+    connection: AsyncConnection[TupleRow], job_nos: Sequence[int]
+) -> dict[int, Job]:
+    """The same by number, as the connection's transaction sees them."""
+    rows = await _read(connection, list(job_nos), None, None)
+    return {row["job_no"]: job_from_row(row) for row in rows}
+
+
+async def _read(
+    connection: AsyncConnection[TupleRow],
+    job_nos: list[int] | None,
+    namespace_id: int | None,
+    ids: list[str] | None,
+) -> list[dict[str, Any]]:
+    parameters = {"job_nos": job_nos, "namespace_id": namespace_id, "ids": ids}
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(_READ, parameters)
+        return await cursor.fetchall()
 
 
 def job_from_row(row: Mapping[str, Any]) -> Job:
@@ -51,6 +69,10 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         timeout_s=row["timeout_s"],
         backoff=load_backoff(row["backoff"]),
         correlation_id=row["correlation_id"],
+        idempotency_key=row["idempotency_key"],
+        depends_on=tuple(row["depends_on"] or ()),
+        dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),
+        waiting_for_dependencies=row["blocked"],
         resource=_resource(row),
         state=JobState(row["state"]),
         eligible_at=row["eligible_at"],
@@ -59,7 +81,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         updated_at=row["changed_at"],
         error=load_error(row["error"]),
         result=row["result"],
-        result_content_type=row["result_content_type"],
+        result_content_type=row["result_content_type"] or "",
         retry_count=row["retry_count"],
         failure_count=row["failure_count"],
         last_retry_at=row["last_retry_at"],

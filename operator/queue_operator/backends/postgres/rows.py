@@ -1,7 +1,7 @@
 """Rows under a lock, and the statements that move them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -29,7 +29,9 @@ _NO_TOKEN: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedRow:
-    """Where a job is, as far as a decision needs it."""
+    """Where a job is, as far as a decision needs it. `has_children` says that other jobs wait
+    for it, or did; `new_lane_id` is the lane of the priority that a retry asks for.
+    """
 
     job_no: int
     lane_id: int
@@ -37,27 +39,35 @@ class LockedRow:
     assignee_id: str
     priority: Priority
     cancel_forced: bool
+    has_children: bool
     current: Current
+    new_lane_id: int | None = None
 
 
 async def lock_rows(
-    connection: AsyncConnection[TupleRow], tokens: Mapping[int, UUID | None]
+    connection: AsyncConnection[TupleRow],
+    tokens: Mapping[int, UUID | None],
+    also: Iterable[int] = (),
 ) -> dict[int, LockedRow]:
-    """Locks jobs by number; `tokens` are those of the outcomes to come.
+    """Locks jobs by number; `tokens` are those of the outcomes to come. The jobs `also` are
+    locked with them, in one order, and left out of the answer.
 
     A job that was deleted meanwhile is missing in the answer.
     """
+    wanted = {**dict.fromkeys(also), **tokens}
     found: dict[int, LockedRow] = {}
     for _ in range(_LOCK_ATTEMPTS):
         # All or none: who kept some locks while waiting for the rest would break the order
         # in which everybody takes them.
         async with connection.transaction() as attempt:
-            found = await _lock(connection, tokens)
-            if len(found) < len(tokens):
+            found = await _lock(connection, wanted)
+            if len(found) < len(wanted):
                 raise psycopg.Rollback(attempt)
-        if len(found) == len(tokens):
-            return found
-    return await _lock(connection, tokens)
+        if len(found) == len(wanted):
+            break
+    else:
+        found = await _lock(connection, wanted)
+    return {number: row for number, row in found.items() if number in tokens}
 
 
 async def _lock(
@@ -76,6 +86,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
         assignee_id=row["assignee_id"],
         priority=Priority(row["priority"]),
         cancel_forced=row["cancel_forced"],
+        has_children=row["has_children"],
         current=Current(
             job_id=row["id"],
             state=JobState(row["state"]),
@@ -93,19 +104,20 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
 Decided = Sequence[tuple[LockedRow, Move]]
 
 
-async def carry_out(connection: AsyncConnection[TupleRow], decided: Decided) -> None:
+async def move_rows(connection: AsyncConnection[TupleRow], decided: Decided) -> None:
     """Writes decided moves of locked rows, one statement per kind of target."""
     ending = [(row, move) for row, move in decided if move.ends and not _is_late(move)]
     waiting = [(row, move) for row, move in decided if move.waits]
     late = [(row, move) for row, move in decided if _is_late(move)]
-    stopping = [row for row, move in decided if move.after is JobState.CANCELLING]
+    stopping = [(row, move) for row, move in decided if move.after is JobState.CANCELLING]
     if ending:
         await connection.execute(_TO_FINAL, _ending_parameters(ending))
     if waiting:
         await connection.execute(_TO_READY, _waiting_parameters(waiting))
     if late:
-        await connection.execute(_LATE_COMPLETE, _late_parameters(late))
-    await ask_to_stop(connection, stopping, force=False, reason="")
+        await connection.execute(_LATE_COMPLETE, _kept_parameters(late))
+    if stopping:
+        await connection.execute(_TO_CANCELLING, _stopping_parameters(stopping))
 
 
 async def ask_to_stop(
@@ -113,10 +125,16 @@ async def ask_to_stop(
 ) -> None:
     """RUNNING to CANCELLING; of those that are CANCELLING already, raises the force."""
     if rows:
-        await connection.execute(
-            _TO_CANCELLING,
-            {"job_nos": [row.job_no for row in rows], "force": force, "reason": reason},
-        )
+        nothing = [None] * len(rows)
+        parameters = {
+            "job_nos": [row.job_no for row in rows],
+            "errors": nothing,
+            "results": nothing,
+            "content_types": nothing,
+            "force": force,
+            "reason": reason,
+        }
+        await connection.execute(_TO_CANCELLING, parameters)
 
 
 def _is_late(move: Move) -> bool:
@@ -128,9 +146,6 @@ def _ending_parameters(decided: Decided) -> dict[str, Any]:
         **_common_parameters(decided),
         "reasons": [move.reason for _, move in decided],
         "cancel_reasons": [move.cancel_reason for _, move in decided],
-        "results": [move.result for _, move in decided],
-        "content_types": [move.result_content_type for _, move in decided],
-        "records": [move.event in FENCED for _, move in decided],
     }
 
 
@@ -138,28 +153,38 @@ def _waiting_parameters(decided: Decided) -> dict[str, Any]:
     return {
         **_common_parameters(decided),
         "delays": [move.delay_s for _, move in decided],
-        "bonuses": [PRIORITY_BONUS[row.priority].total_seconds() for row, _ in decided],
+        "bonuses": [
+            PRIORITY_BONUS[move.priority or row.priority].total_seconds() for row, move in decided
+        ],
         "failures": [int(move.counts_failure) for _, move in decided],
         "clears": [move.event in _VOIDS_TOKEN for _, move in decided],
-        "records": [move.event in FENCED for _, move in decided],
-        "extra": [int(move.event is Event.RETRY_NOW) for _, move in decided],
+        "allowed": [move.max_attempts for _, move in decided],
+        "resets": [move.resets_attempts for _, move in decided],
+        "lanes": [row.new_lane_id for row, _ in decided],
     }
 
 
 def _common_parameters(decided: Decided) -> dict[str, Any]:
     return {
-        "job_nos": [row.job_no for row, _ in decided],
+        **_kept_parameters(decided),
         "states": [move.after.value for _, move in decided],
         "events": [move.event.value for _, move in decided],
-        "errors": [dump_error(move.error) for _, move in decided],
         "retries": [int(move.counts_retry) for _, move in decided],
         "returned": [int(move.returns_attempt) for _, move in decided],
+        "records": [move.event in FENCED for _, move in decided],
+        "notes": [move.cancel_reason or move.reason for _, move in decided],
     }
 
 
-def _late_parameters(decided: Decided) -> dict[str, Any]:
+def _stopping_parameters(decided: Decided) -> dict[str, Any]:
+    return {**_kept_parameters(decided), "force": False, "reason": ""}
+
+
+def _kept_parameters(decided: Decided) -> dict[str, Any]:
+    """What a job keeps in any state."""
     return {
         "job_nos": [row.job_no for row, _ in decided],
+        "errors": [dump_error(move.error) for _, move in decided],
         "results": [move.result for _, move in decided],
         "content_types": [move.result_content_type for _, move in decided],
     }

@@ -1,14 +1,16 @@
 """Calls that select jobs by ids or tags: cancel, detach, delete, clean up."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
+from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, ask_to_stop, carry_out, lock_rows
+from queue_operator.backends.postgres.rows import LockedRow, ask_to_stop, lock_rows
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Cancelled, CancelRequest, Demand
@@ -44,30 +46,35 @@ class Selection:
         force: bool,
         reason: str,
     ) -> Cancelled:
-        async with transaction(self._pool) as connection:
-            ids = await self._select(connection, namespace, tags, job_ids)
-            cancelled = await self._cancel(connection, ids, force, reason)
-        known = set(ids.values())
-        missing = [job_id for job_id in job_ids if job_id not in known]
-        return Cancelled(
-            cancelled.cancelled_job_ids,
-            (*cancelled.unknown_job_ids, *dict.fromkeys(missing)),
-            cancelled.requests,
-        )
+        wanted = await self._wanted(namespace, tags, job_ids)
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> Cancelled:
+            ids = await _select(connection, wanted)
+            cancelled = await self._cancel(connection, ids, also, force, reason)
+            known = set(ids.values())
+            missing = dict.fromkeys(job_id for job_id in job_ids if job_id not in known)
+            unknown = (*cancelled.unknown_job_ids, *missing)
+            return replace(cancelled, unknown_job_ids=unknown)
+
+        return await run(self._pool, work)
 
     @again_after_deadlock
     async def detach(self, uids: Collection[str]) -> Cancelled:
         """Their resources are gone: a forced cancel of what has not finished."""
-        async with transaction(self._pool) as connection:
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> Cancelled:
             cursor = await connection.execute(_BY_UID, {"uids": list(uids)})
             ids = {number: job_id for number, job_id in await cursor.fetchall()}
             await connection.execute(_DETACH, {"job_nos": list(ids)})
-            return await self._cancel(connection, ids, True, "the resource was deleted")
+            return await self._cancel(connection, ids, also, True, "the resource was deleted")
+
+        return await run(self._pool, work)
 
     @again_after_deadlock
     async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
+        wanted = await self._wanted(namespace, tags, job_ids)
         async with transaction(self._pool) as connection:
-            ids = await self._select(connection, namespace, tags, job_ids)
+            ids = await _select(connection, wanted)
             for row in (await lock_rows(connection, dict.fromkeys(ids))).values():
                 if row.current.state not in TERMINAL:
                     raise InvalidTransition(row.current.job_id, row.current.state, "DELETE")
@@ -84,37 +91,25 @@ class Selection:
             if len(numbers) < _BATCH:
                 return deleted
 
-    async def _select(
-        self,
-        connection: AsyncConnection[TupleRow],
-        namespace: str,
-        tags: Collection[str],
-        job_ids: Collection[str],
-    ) -> dict[int, str]:
-        """The union of both selections, number to id, in order of number."""
-        found: dict[int, str] = {}
+    async def _wanted(
+        self, namespace: str, tags: Collection[str], job_ids: Collection[str]
+    ) -> "_Wanted":
+        lanes = []
         if tags:
             demand = Demand(assignee_id="", limit=0, namespace=namespace, tags=frozenset(tags))
             lanes = [lane.id for lane in await self._lanes.matching(demand)]
-            cursor = await connection.execute(_BY_LANE, {"lanes": lanes})
-            found |= {number: job_id for number, job_id in await cursor.fetchall()}
-        if job_ids:
-            wanted = list(dict.fromkeys(job_ids))
-            namespace_id = await self._lanes.namespace_id(namespace)
-            cursor = await connection.execute(
-                _BY_ID, {"namespaces": [namespace_id] * len(wanted), "ids": wanted}
-            )
-            found |= {number: wanted[place - 1] for place, number in await cursor.fetchall()}
-        return dict(sorted(found.items()))
+        ids = list(dict.fromkeys(job_ids))
+        return _Wanted(lanes, [await self._lanes.namespace_id(namespace)] * len(ids), ids)
 
     async def _cancel(
         self,
         connection: AsyncConnection[TupleRow],
         ids: dict[int, str],
+        also: Collection[int],
         force: bool,
         reason: str,
     ) -> Cancelled:
-        rows = await lock_rows(connection, dict.fromkeys(ids))
+        rows = await lock_rows(connection, dict.fromkeys(ids), also)
         ended: list[tuple[LockedRow, Move]] = []
         running: list[LockedRow] = []
         unknown = [job_id for number, job_id in ids.items() if number not in rows]
@@ -139,6 +134,29 @@ class Selection:
             return decide(row.current, outcome, self._rng)
         except InvalidTransition:
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Lanes whose jobs all match, and ids with the number of their namespace."""
+
+    lanes: list[int]
+    namespaces: list[int | None]
+    ids: list[str]
+
+
+async def _select(connection: AsyncConnection[TupleRow], wanted: _Wanted) -> dict[int, str]:
+    """The union of both selections, number to id, in order of number."""
+    found: dict[int, str] = {}
+    if wanted.lanes:
+        cursor = await connection.execute(_BY_LANE, {"lanes": wanted.lanes})
+        found |= {number: job_id for number, job_id in await cursor.fetchall()}
+    if wanted.ids:
+        cursor = await connection.execute(
+            _BY_ID, {"namespaces": wanted.namespaces, "ids": wanted.ids}
+        )
+        found |= {number: wanted.ids[place - 1] for place, number in await cursor.fetchall()}
+    return dict(sorted(found.items()))
 
 
 def _requests(rows: Sequence[LockedRow], force: bool, reason: str) -> tuple[CancelRequest, ...]:

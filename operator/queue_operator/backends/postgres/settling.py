@@ -1,7 +1,7 @@
 """Outcomes: settled by batches, one transaction each, decided by the pure core."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import psycopg
@@ -9,31 +9,32 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import (
-    Pool,
-    again_after_deadlock,
-    borrowed,
-    transaction,
-)
+from queue_operator.backends.postgres.completing import Completions
+from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
+from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import (
-    LockedRow,
-    carry_out,
-    lock_rows,
-    storable_token,
-)
+from queue_operator.backends.postgres.rows import LockedRow, lock_rows, storable_token
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueError
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
-from queue_operator.domain.states import Event, JobState
-from queue_operator.domain.transition import RESULT_NOT_STORABLE, Move, decide
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    JobNotFound,
+    QueueError,
+    StaleLease,
+)
+from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import JobState
+from queue_operator.domain.transition import Move, decide, decide_update
 
-_COMPLETE: Final = load(__package__, "complete")
 _FIND: Final = load(__package__, "find_numbers")
+_LANES: Final = load(__package__, "find_lanes")
 
 
 class Settling:
-    """Applies outcomes. `rng` jitters backoffs; results over `result_bytes` end their job."""
+    """Applies outcomes that were made storable before. `rng` jitters backoffs; `on_release` is
+    called after jobs that waited for others became eligible.
+    """
 
     def __init__(
         self,
@@ -41,33 +42,22 @@ class Settling:
         lanes: Lanes,
         marks: Marks,
         rng: Callable[[], float],
-        result_bytes: int,
+        completions: Completions,
+        on_release: Callable[[], None],
     ) -> None:
+        self._completions = completions
+        self._on_release = on_release
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
         self._rng = rng
-        self._result_bytes = result_bytes
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Answers in the order of the outcomes; several for one job apply in that order."""
         answers: dict[int, Settled] = {}
-        storable = [self._storable(outcome) for outcome in outcomes]
-        for batch in _rounds(storable):
+        for batch in _rounds(outcomes):
             answers |= await self._settle_isolating(batch)
         return [answers[n] for n in range(len(outcomes))]
-
-    def _storable(self, outcome: Outcome) -> Outcome:
-        size = len(outcome.result or b"")
-        if outcome.event is not Event.COMPLETE or size <= self._result_bytes:
-            return outcome
-        error = ErrorInfo(
-            f"the result has {size} bytes, over the limit of {self._result_bytes}; store it "
-            "elsewhere and return a reference",
-            ErrorCategory.PERMANENT,
-            RESULT_NOT_STORABLE,
-        )
-        return replace(outcome, event=Event.FAIL, result=None, error=error)
 
     async def _settle_isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         """As `_settle_round`, but halves a batch that the database refuses until the one
@@ -88,77 +78,93 @@ class Settling:
 
     async def _settle_round(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         """Each job occurs once in `batch`."""
-        answers = await self._complete_running(batch)
+        answers = await self._completions.complete(batch)
         rest = {n: outcome for n, outcome in batch.items() if n not in answers}
         if rest:
             answers |= await self._decide(rest)
         return answers
 
-    async def _complete_running(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        plain = {
-            n: outcome
-            for n, outcome in batch.items()
-            if outcome.event is Event.COMPLETE and outcome.token is not None
-        }
-        if not plain:
-            return {}
-        namespaces = [await self._lanes.namespace_id(o.namespace) for o in plain.values()]
-        keys = dict(
-            zip(
-                ((ns, o.job_id) for ns, o in zip(namespaces, plain.values(), strict=True)),
-                plain,
-                strict=True,
-            )
-        )
-        parameters = {
-            "namespaces": namespaces,
-            "ids": [o.job_id for o in plain.values()],
-            "tokens": [storable_token(o.token) for o in plain.values()],
-            "results": [o.result for o in plain.values()],
-            "content_types": [o.result_content_type for o in plain.values()],
-        }
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_COMPLETE, parameters)
-            rows = await cursor.fetchall()
-        return {
-            keys[namespace_id, job_id]: Settled(
-                job_id,
-                plain[keys[namespace_id, job_id]].namespace,
-                state=JobState.COMPLETED,
-                freed_assignee_id=assignee_id,
-            )
-            for namespace_id, job_id, assignee_id in rows
-        }
-
     @again_after_deadlock
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        async with transaction(self._pool) as connection:
-            numbers = await self._numbers(connection, batch)
-            tokens = {numbers[n]: storable_token(batch[n].token) for n in numbers}
-            rows = await lock_rows(connection, tokens)
+        namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
+        wanted = {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
+        lanes = await self._other_lanes(batch)
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Done:
+            cursor = await connection.execute(_FIND, wanted)
+            places = list(batch)
+            numbers = {places[n - 1]: number for n, number in await cursor.fetchall()}
+            tokens = {number: storable_token(batch[n].token) for n, number in numbers.items()}
+            rows = await lock_rows(connection, tokens, also)
             answers: dict[int, Settled] = {}
             decided: list[tuple[LockedRow, Move]] = []
             for n, outcome in batch.items():
                 row = rows.get(numbers.get(n, -1))
                 answers[n], move = self._answer(outcome, row)
                 if row is not None and move is not None:
-                    decided.append((row, move))
-            await carry_out(connection, decided)
-        # What keeps its place in the order may lie before the mark.
-        self._marks.forget(
-            [row.lane_id for row, move in decided if move.waits and not move.counts_retry]
-        )
-        return answers
+                    decided.append((_in_lane(row, move, lanes.get(n)), move))
+            return _Done(answers, decided, await carry_out(connection, decided))
 
-    async def _numbers(
-        self, connection: AsyncConnection[TupleRow], batch: dict[int, Outcome]
-    ) -> dict[int, int]:
-        places = list(batch)
-        namespaces = [await self._lanes.namespace_id(batch[n].namespace) for n in places]
-        cursor = await connection.execute(
-            _FIND, {"namespaces": namespaces, "ids": [batch[n].job_id for n in places]}
+        done = await run(self._pool, work)
+        self._tell(done)
+        return done.answers
+
+    @again_after_deadlock
+    async def update_status(
+        self,
+        namespace: str,
+        job_id: str,
+        token: str | None,
+        status: JobState,
+        result: bytes | None,
+        message: str,
+    ) -> Settled:
+        """UpdateJobStatus. Raises JobNotFound, StaleLease or InvalidTransition."""
+        wanted = {"namespaces": [await self._lanes.namespace_id(namespace)], "ids": [job_id]}
+
+        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Done:
+            found = await (await connection.execute(_FIND, wanted)).fetchone()
+            tokens = {found[1]: storable_token(token)} if found else {}
+            for row in (await lock_rows(connection, tokens, also)).values():
+                if token not in (None, row.current.token):
+                    raise StaleLease(job_id)
+                move = decide_update(row.current, status, result, message)
+                answer = _settled(job_id, namespace, row, move)
+                lanes = await carry_out(connection, [(row, move)])
+                return _Done({0: answer}, [(row, move)], lanes)
+            raise JobNotFound(job_id, namespace)
+
+        done = await run(self._pool, work)
+        self._tell(done)
+        return done.answers[0]
+
+    def _tell(self, done: "_Done") -> None:
+        # What keeps its place in the order may lie before the mark, and so may another
+        # priority and what had to wait for others.
+        self._marks.forget(
+            [
+                row.new_lane_id or row.lane_id
+                for row, move in done.decided
+                if move.waits and not move.counts_retry
+            ]
         )
-        return {places[place - 1]: number for place, number in await cursor.fetchall()}
+        self._marks.forget(done.released)
+        if done.released:
+            self._on_release()
+
+    async def _other_lanes(self, batch: dict[int, Outcome]) -> dict[int, int]:
+        """Lanes of the priorities that retries ask for, made where they are missing. Outside
+        the transaction: a lane that nobody uses does no harm.
+        """
+        places = [n for n, one in batch.items() if one.priority is not None]
+        if not places:
+            return {}
+        namespaces = [await self._lanes.namespace_id(batch[n].namespace) for n in places]
+        wanted = {"namespaces": namespaces, "ids": [batch[n].job_id for n in places]}
+        async with borrowed(self._pool) as connection:
+            rows = await (await connection.execute(_LANES, wanted)).fetchall()
+        jobs = {places[n - 1]: _relabelled(batch[places[n - 1]], *row) for n, *row in rows}
+        return dict(zip(jobs, await self._lanes.of_jobs(jobs.values()), strict=True))
 
     def _answer(self, outcome: Outcome, row: LockedRow | None) -> tuple[Settled, Move | None]:
         job_id, namespace = outcome.job_id, outcome.namespace
@@ -170,8 +176,38 @@ class Settling:
             return Settled(job_id, namespace, error=error), None
         if move is None:
             return Settled(job_id, namespace, state=row.current.state, repeated=True), None
-        freed = row.assignee_id if move.frees_slot else None
-        return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed), move
+        return _settled(job_id, namespace, row, move), move
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one transaction did; `released` are the lanes of jobs that had waited for others."""
+
+    answers: dict[int, Settled]
+    decided: Sequence[tuple[LockedRow, Move]]
+    released: Sequence[int]
+
+
+def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:
+    freed = row.assignee_id if move.frees_slot else None
+    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed)
+
+
+def _in_lane(row: LockedRow, move: Move, lane_id: int | None) -> LockedRow:
+    if lane_id in (None, row.lane_id) or move.priority is None:
+        return row
+    return replace(row, new_lane_id=lane_id)
+
+
+def _relabelled(outcome: Outcome, type_: str, tags: Sequence[str]) -> Job:
+    """What the lane of the job's new priority is made of."""
+    return Job(
+        id=outcome.job_id,
+        type=type_,
+        namespace=outcome.namespace,
+        tags=frozenset(tags),
+        priority=outcome.priority or Priority.NORMAL,
+    )
 
 
 def _rounds(outcomes: Sequence[Outcome]) -> list[dict[int, Outcome]]:

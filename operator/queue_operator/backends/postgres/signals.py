@@ -113,11 +113,13 @@ class Announcer:
 class Listener:
     """Waits for announcements of all processes, the own one included.
 
-    `dsn` must lead to the server itself for notifications to arrive: behind a pooler in
-    transaction mode they do not, and announcements are then seen by polling alone.
+    `dsn` must lead to the server itself: a pooler in transaction mode would give the listening
+    connection to others. Without one, announcements are seen by polling alone.
     """
 
-    def __init__(self, dsn: str, pool: Pool, *, rng: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, dsn: str | None, pool: Pool, *, rng: Callable[[], float] = random.random
+    ) -> None:
         self._dsn = dsn
         self._pool = pool
         self._rng = rng
@@ -194,7 +196,7 @@ class _Line:
     next one is made in the background.
     """
 
-    def __init__(self, dsn: str, rng: Callable[[], float]) -> None:
+    def __init__(self, dsn: str | None, rng: Callable[[], float]) -> None:
         self._dsn = dsn
         self._rng = rng
         self._connection: AsyncConnection[TupleRow] | None = None
@@ -205,8 +207,11 @@ class _Line:
         """The versions announced within `timeout_s`, as soon as there are any; None when a
         connection was made, before which announcements may have been missed.
         """
+        if self._dsn is None:
+            await asyncio.sleep(timeout_s)
+            return {}
         if self._connection is None:
-            return await self._reconnected(timeout_s)
+            return await self._reconnected(self._dsn, timeout_s)
         try:
             return await self._notified(self._connection, timeout_s)
         except (psycopg.Error, OSError) as error:
@@ -231,10 +236,10 @@ class _Line:
                 newest.update(json.loads(notice.payload))
         return newest
 
-    async def _reconnected(self, timeout_s: float) -> Versions | None:
+    async def _reconnected(self, dsn: str, timeout_s: float) -> Versions | None:
         if self._attempt is None:
             wait_s = delay_s(_RETRY, self._failures, self._rng) if self._failures else 0.0
-            self._attempt = asyncio.create_task(self._connect(wait_s))
+            self._attempt = asyncio.create_task(self._connect(dsn, wait_s))
         done, _ = await asyncio.wait({self._attempt}, timeout=timeout_s)
         if not done:
             return {}
@@ -247,10 +252,10 @@ class _Line:
         self._failures = 0
         return None
 
-    async def _connect(self, wait_s: float) -> AsyncConnection[TupleRow]:
+    async def _connect(self, dsn: str, wait_s: float) -> AsyncConnection[TupleRow]:
         await asyncio.sleep(wait_s)
         connection = await AsyncConnection.connect(
-            make_conninfo(self._dsn, **_LINE_OPTIONS), autocommit=True
+            make_conninfo(dsn, **_LINE_OPTIONS), autocommit=True
         )
         try:
             await connection.execute(_LISTEN)

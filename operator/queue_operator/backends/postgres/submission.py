@@ -1,171 +1,232 @@
-"""Submission: many jobs in one statement, all or none."""
+"""Submission: many jobs in one transaction, all or none."""
 
 import asyncio
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.batch import Batch, Numbers, parents_first, store
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import Pool, borrowed, transaction
+from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
+from queue_operator.backends.postgres.copying import Copying, can_be_copied
+from queue_operator.backends.postgres.idempotency import Keys, take_keys
 from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import DuplicateJob
-from queue_operator.domain.job import Job
-from queue_operator.domain.ordering import PRIORITY_BONUS
-from queue_operator.domain.retry import Backoff
+from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError
+from queue_operator.domain.job import Job, Submitted
 
-_SUBMIT: Final = load(__package__, "submit")
-_RESERVE: Final = "SELECT nextval('job_no_block')"
-_BLOCK: Final = 1000
+_FIND: Final = load(__package__, "find_numbers")
 _GROUP: Final = 500
 
-
-class Numbers:
-    """Job numbers, reserved in blocks so that a batch need not be read back."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._free: list[int] = []
-
-    async def take(self, count: int) -> list[int]:
-        while len(self._free) < count:
-            async with borrowed(self._pool) as connection:
-                cursor = await connection.execute(_RESERVE)
-                row = await cursor.fetchone()
-            block = row[0] if row else 0
-            self._free += range(block * _BLOCK, (block + 1) * _BLOCK)
-        taken, self._free = self._free[:count], self._free[count:]
-        return taken
+_Waiting = tuple[Job, asyncio.Future[Submitted]]
 
 
 class Submission:
-    """Stores jobs that were validated before."""
+    """Stores jobs that were validated before.
+
+    What is wrong with a job is looked for in one order: its id is taken, unless it repeats the
+    submission that has its key; its key is; a parent is missing.
+    """
 
     def __init__(self, pool: Pool, lanes: Lanes, marks: Marks) -> None:
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
         self._numbers = Numbers(pool)
-        self._waiting: list[tuple[Job, asyncio.Future[bool]]] = []
+        self._copying = Copying(pool, lanes, self._numbers)
+        self._waiting: list[_Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
 
-    async def store_all(self, jobs: Sequence[Job]) -> None:
-        """Raises DuplicateJob, and stores nothing, when an id exists."""
-        taken = await self._try_store(jobs)
-        if taken:
-            raise DuplicateJob(tuple(jobs[index].id for index in taken), tuple(taken))
+    async def store(
+        self, jobs: Sequence[Job], *, atomic: bool, named: bool = True
+    ) -> list[Submitted]:
+        """With `atomic`, raises what is wrong and stores nothing. Fields of an error begin with
+        the job's place unless not `named`.
+        """
+        if can_be_copied(jobs) and await self._copy(jobs):
+            return [Submitted(job_id=job.id) for job in jobs]
+        left = dict(enumerate(jobs))
+        answers: dict[int, Submitted] = {}
+        while left:
+            attempt = await self._attempt(await self._batch(left, named))
+            if atomic and attempt.errors:
+                raise _first(attempt.errors)
+            answers |= attempt.answers
+            left = {n: job for n, job in left.items() if n not in answers}
+        return [answers[n] for n in range(len(jobs))]
+
+    async def _copy(self, jobs: Sequence[Job]) -> bool:
+        lanes = await self._copying.store(jobs)
+        if lanes is None:
+            return False
+        self._marks.forget([lane for lane, job in zip(lanes, jobs, strict=True) if job.created_at])
+        return True
 
     async def store_new(self, jobs: Sequence[Job]) -> list[int]:
-        """Stores those whose id does not exist, and gives their positions."""
-        left = list(range(len(jobs)))
-        while left:
-            taken = await self._try_store([jobs[index] for index in left])
-            if not taken:
-                break
-            left = [index for place, index in enumerate(left) if place not in set(taken)]
-        return left
+        """Stores those with which nothing is wrong, and gives their places."""
+        answers = await self.store(jobs, atomic=False)
+        return [n for n, one in enumerate(answers) if not (one.error or one.duplicate)]
 
-    async def store_one(self, job: Job) -> None:
-        """As store_all, but shares a statement and a commit with concurrent callers."""
-        stored = asyncio.get_running_loop().create_future()
+    async def store_one(self, job: Job) -> Submitted:
+        """As `store`, but shares a transaction with concurrent callers."""
+        if job.depends_on:
+            # The group would take another caller's job for one of the same batch.
+            [answer] = await self.store([job], atomic=True, named=False)
+            return answer
+        stored: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, stored))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
-        if not await stored:
-            raise DuplicateJob((job.id,))
+        return await stored
 
     async def _flush(self) -> None:
-        # Whoever comes while a statement runs goes with the next one.
+        # Whoever comes while a transaction runs goes with the next one.
         while self._waiting:
-            group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+            group = self._take_group()
             try:
-                new = set(await self.store_new([job for job, _ in group]))
+                answers = await self.store([job for job, _ in group], atomic=False, named=False)
             except Exception as error:
-                _answer(group, error)
+                _answer(group, [error] * len(group))
             else:
-                _answer(group, new)
+                _answer(group, [one.error or one for one in answers])
 
-    async def _try_store(self, jobs: Sequence[Job]) -> list[int]:
-        """Stores all and gives nothing, or stores none and gives the positions of the ids
-        that exist already.
-        """
-        lanes = await self._lanes.of_jobs(jobs)
-        namespaces = [await self._lanes.namespace_id(job.namespace) or 0 for job in jobs]
-        numbers = await self._numbers.take(len(jobs))
-        parameters = _parameters(jobs, numbers, namespaces, lanes)
-        taken: list[int] = []
+    def _take_group(self) -> list[_Waiting]:
+        """Callers with different ids: of two with the same, the second sees how the first did."""
+        group: dict[tuple[str, str], _Waiting] = {}
+        rest: list[_Waiting] = []
+        for one in self._waiting:
+            name = one[0].namespace, one[0].id
+            if name in group or len(group) == _GROUP:
+                rest.append(one)
+            else:
+                group[name] = one
+        self._waiting = rest
+        return list(group.values())
+
+    async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
+        lanes = dict(zip(jobs, await self._lanes.of_jobs(jobs.values()), strict=True))
+        spaces = {n: await self._lanes.namespace_id(job.namespace) or 0 for n, job in jobs.items()}
+        numbers = dict(zip(parents_first(jobs), await self._numbers.take(len(jobs)), strict=True))
+        places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
+        return Batch(
+            places,
+            [jobs[n] for n in places],
+            [numbers[n] for n in places],
+            [spaces[n] for n in places],
+            [lanes[n] for n in places],
+            named,
+        )
+
+    @again_after_deadlock
+    async def _attempt(self, batch: Batch) -> "_Attempt":
+        """Stores all, or nothing when something is wrong with one."""
+        keyed = any(job.idempotency_key for job in batch.jobs)
+        dependent = any(job.depends_on for job in batch.jobs)
+        keys, links = Keys(), Links()
         try:
             async with transaction(self._pool) as connection:
-                new = await _store(connection, parameters)
-                taken = [place for place, number in enumerate(numbers) if number not in new]
-                if taken:
-                    raise _RollBack
-        except _RollBack:
-            return taken
+                if keyed:
+                    keys = await take_keys(connection, batch)
+                new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
+                if dependent:
+                    links = await find_links(connection, batch, new, keys)
+                stored = await store(
+                    connection, batch.only(new), parents=links.parents, blocked=links.blocked
+                )
+                taken = [n for n in new if batch.numbers[n] not in stored]
+                if keys.clashes:
+                    taken += await _existing(connection, batch, keys.clashes)
+                if errors := _errors(batch, taken, keys, links):
+                    raise _RollBack(errors)
+                if links.children:
+                    await store_links(connection, links)
+        except _RollBack as undone:
+            return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
         # A time of the caller's own may lie before the mark; the database's never does.
-        self._marks.forget([lane for lane, job in zip(lanes, jobs, strict=True) if job.created_at])
-        return []
+        self._marks.forget([batch.lanes[n] for n in new if batch.jobs[n].created_at])
+        return _Attempt(errors={}, answers=_answers(batch, keys))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """By place: what is wrong, and the answers that stand."""
+
+    errors: Mapping[int, QueueError]
+    answers: Mapping[int, Submitted]
 
 
 class _RollBack(Exception):
-    """Some ids exist: undo the rest."""
+    """Something is wrong with some jobs: undo the rest."""
+
+    def __init__(self, errors: Mapping[int, QueueError]) -> None:
+        super().__init__(f"{len(errors)} jobs are refused")
+        self.errors = errors
 
 
-def _answer(group: list[tuple[Job, asyncio.Future[bool]]], outcome: set[int] | Exception) -> None:
-    for place, (_, stored) in enumerate(group):
+async def _existing(
+    connection: AsyncConnection[TupleRow], batch: Batch, chosen: Mapping[int, object]
+) -> list[int]:
+    """Those of the chosen jobs whose id is stored."""
+    rows = list(chosen)
+    parameters = {
+        "namespaces": [batch.namespaces[n] for n in rows],
+        "ids": [batch.jobs[n].id for n in rows],
+    }
+    cursor = await connection.execute(_FIND, parameters)
+    return [rows[place - 1] for place, _ in await cursor.fetchall()]
+
+
+def _errors(batch: Batch, taken: Sequence[int], keys: Keys, links: Links) -> dict[int, QueueError]:
+    """What is wrong with each job, by place."""
+    errors: dict[int, QueueError] = {**links.errors}
+    for n, holder in keys.clashes.items():
+        key, field = batch.jobs[n].idempotency_key, batch.field(n, "idempotency_key")
+        errors[n] = KeyConflict(key, holder.job_id, field)
+    for n in taken:
+        errors[n] = DuplicateJob((batch.jobs[n].id,), (batch.places[n] if batch.named else 0,))
+    # Who clashes with a job of the batch that is refused itself may yet get the key.
+    refused = {batch.numbers[n] for n in errors}
+    return {
+        batch.places[n]: error
+        for n, error in sorted(errors.items(), key=lambda item: batch.places[item[0]])
+        if not (n in keys.clashes and n not in taken and keys.clashes[n].job_no in refused)
+    }
+
+
+def _first(errors: Mapping[int, QueueError]) -> QueueError:
+    """Of all that is wrong with a batch, what its caller is told."""
+    taken = [one for one in errors.values() if isinstance(one, DuplicateJob)]
+    if taken:
+        return DuplicateJob(
+            tuple(one.job_ids[0] for one in taken), tuple(one.indexes[0] for one in taken)
+        )
+    clashes = (one for one in errors.values() if isinstance(one, KeyConflict))
+    return next(clashes, None) or next(iter(errors.values()))
+
+
+def _refusals(batch: Batch, errors: Mapping[int, QueueError]) -> dict[int, Submitted]:
+    ids = dict(zip(batch.places, (job.id for job in batch.jobs), strict=True))
+    return {place: Submitted(job_id=ids[place], error=error) for place, error in errors.items()}
+
+
+def _answers(batch: Batch, keys: Keys) -> dict[int, Submitted]:
+    return {
+        place: Submitted(job_id=keys.repeats[n].job_id, duplicate=True)
+        if n in keys.repeats
+        else Submitted(job_id=job.id)
+        for n, (place, job) in enumerate(zip(batch.places, batch.jobs, strict=True))
+    }
+
+
+def _answer(group: Sequence[_Waiting], outcomes: Sequence[Submitted | Exception]) -> None:
+    for (_, stored), outcome in zip(group, outcomes, strict=True):
         if stored.done():
             continue
         if isinstance(outcome, Exception):
             stored.set_exception(outcome)
         else:
-            stored.set_result(place in outcome)
-
-
-async def _store(connection: AsyncConnection[TupleRow], parameters: dict[str, Any]) -> set[int]:
-    cursor = await connection.execute(_SUBMIT, parameters)
-    return {number for (number,) in await cursor.fetchall()}
-
-
-def _parameters(
-    jobs: Sequence[Job], numbers: Sequence[int], namespaces: Sequence[int], lanes: Sequence[int]
-) -> dict[str, Any]:
-    resources = [job.resource for job in jobs]
-    return {
-        "numbers": list(numbers),
-        "namespaces": list(namespaces),
-        "ids": [job.id for job in jobs],
-        "lanes": list(lanes),
-        "payloads": [job.payload for job in jobs],
-        "content_types": [job.content_type for job in jobs],
-        "created": [job.created_at for job in jobs],
-        "correlations": [job.correlation_id for job in jobs],
-        "clusters": [r.cluster_uid if r else None for r in resources],
-        "names": [r.name if r else None for r in resources],
-        "generations": [r.generation if r else None for r in resources],
-        "delays": [job.delay_s for job in jobs],
-        "scheduled": [job.scheduled_at for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
-        "timeouts": [job.timeout_s for job in jobs],
-        "backoffs": [dump_backoff(job.backoff) for job in jobs],
-        "bonuses": [PRIORITY_BONUS[job.priority].total_seconds() for job in jobs],
-        "event_details": json.dumps([_details(job) for job in jobs]),
-    }
-
-
-def _details(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "namespace": job.namespace,
-        "type": job.type,
-        "tags": sorted(job.tags),
-        "priority": job.priority.value,
-        "correlation_id": job.correlation_id,
-    }
-
-
-def dump_backoff(backoff: Backoff | None) -> str | None:
-    return None if backoff is None else json.dumps(asdict(backoff))
+            stored.set_result(outcome)

@@ -5,14 +5,17 @@ SELECT
     round(extract(epoch FROM at) * 1000000)::bigint AS at_us,
     schema_version,
     event,
+    from_state,
+    to_state,
     job_nos,
-    from_states,
-    to_states,
     attempts,
     wait_us,
     run_us,
     workers,
-    submitted::text AS submitted,
-    failed::text AS failed
+    failed::text AS failed,
+    ids,
+    correlations,
+    lane_of,
+    lanes::text AS lanes
 FROM queue_operator.job_event
 WHERE {window}

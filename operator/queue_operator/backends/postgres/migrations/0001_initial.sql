@@ -34,48 +34,62 @@ CREATE TABLE job (
     content_type   text        NOT NULL,
     created_at     timestamptz NOT NULL,
     correlation_id text        NOT NULL,
+    dependency_mode text,            -- NULL: depends on nothing
     -- Only for jobs that came from a custom resource, whose uid is then the id.
     cluster_uid    text,
     resource_name  text,
     generation     bigint,
     UNIQUE (namespace_id, id)
 );
-CREATE INDEX job_by_lane ON job (lane_id, job_no);
+CREATE INDEX job_by_lane ON job (lane_id, created_at, job_no);
 CREATE INDEX job_by_resource ON job (cluster_uid, id) WHERE cluster_uid IS NOT NULL;
 CREATE INDEX job_by_uid ON job (id) WHERE cluster_uid IS NOT NULL;
 
 -- What moves with a job from table to table is the same set of columns in all three.
+-- The defaults are those of a new job.
 CREATE TABLE ready (
     job_no        bigint  PRIMARY KEY,
     lane_id       integer NOT NULL,
-    state         text    NOT NULL CHECK (state IN ({{eligible}})),
+    state         text    NOT NULL DEFAULT {{INITIAL_PENDING}} CHECK (state IN ({{eligible}})),
     order_time    timestamptz NOT NULL,
+    created_at    timestamptz NOT NULL DEFAULT now(),
     -- Not due: a delay or a backoff that still runs, or a lost job without attempts left
     -- that waits for a late outcome. The stage step makes rows due.
     due           boolean NOT NULL,
     eligible_at   timestamptz NOT NULL,
-    attempt       integer NOT NULL,
-    lease_version integer NOT NULL,
-    transition    integer NOT NULL,
-    retry_count   integer NOT NULL,
-    failure_count integer NOT NULL,
+    attempt       integer NOT NULL DEFAULT 0,
+    lease_version integer NOT NULL DEFAULT 0,
+    transition    integer NOT NULL DEFAULT 1,
+    retry_count   integer NOT NULL DEFAULT 0,
+    failure_count integer NOT NULL DEFAULT 0,
     max_attempts  integer,           -- NULL: no bound, 0: not resolved yet
     timeout_s     double precision,
     backoff       jsonb,
     last_retry_at timestamptz,
     token         uuid,
-    assignee_id   text NOT NULL,
-    worker_name   text NOT NULL,
-    host          text NOT NULL,
+    assignee_id   text NOT NULL DEFAULT '',
+    worker_name   text NOT NULL DEFAULT '',
+    host          text NOT NULL DEFAULT '',
     assigned_at   timestamptz,
     started_at    timestamptz,
     error         jsonb,
-    changed_at    timestamptz NOT NULL,
-    mirrored      boolean NOT NULL
+    changed_at    timestamptz NOT NULL DEFAULT now(),
+    mirrored      boolean NOT NULL DEFAULT false,
+    has_children  boolean NOT NULL DEFAULT false,
+    result        bytea,
+    result_content_type text,
+    -- Waits for jobs it depends on.
+    blocked       boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX ready_claim ON ready (lane_id, order_time, job_no) WHERE due;
-CREATE INDEX ready_stage ON ready (eligible_at) WHERE NOT due;
+CREATE INDEX ready_stage ON ready (eligible_at) WHERE NOT due AND NOT blocked;
 CREATE INDEX ready_mirrored ON ready (job_no) WHERE mirrored;
+-- For searches: what is due and was never touched since its submission is found in `ready_claim`,
+-- whose order is that of creation among such rows; these two hold the rest.
+CREATE INDEX ready_aside_created ON ready (lane_id, created_at, job_no)
+    WHERE NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at;
+CREATE INDEX ready_aside_changed ON ready (lane_id, changed_at, job_no)
+    WHERE NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at;
 
 -- No index on expires_at: heartbeats stay within the page, and the sweeper reads a table
 -- that is as long as there are jobs running.
@@ -84,6 +98,7 @@ CREATE TABLE lease (
     lane_id       integer NOT NULL,
     state         text    NOT NULL CHECK (state IN ({{slot_holding}})),
     order_time    timestamptz NOT NULL,
+    created_at    timestamptz NOT NULL,
     eligible_at   timestamptz NOT NULL,
     attempt       integer NOT NULL,
     lease_version integer NOT NULL,
@@ -103,6 +118,9 @@ CREATE TABLE lease (
     error         jsonb,
     changed_at    timestamptz NOT NULL,
     mirrored      boolean NOT NULL,
+    has_children  boolean NOT NULL,
+    result        bytea,
+    result_content_type text,
     expires_at    timestamptz,       -- NULL: never
     deadline      timestamptz,       -- end of the execution timeout
     cancel_requested_at timestamptz,
@@ -123,6 +141,7 @@ CREATE TABLE final (
     lane_id       integer NOT NULL,
     state         text    NOT NULL CHECK (state IN ({{terminal}})),
     order_time    timestamptz NOT NULL,
+    created_at    timestamptz NOT NULL,
     eligible_at   timestamptz NOT NULL,
     attempt       integer NOT NULL,
     lease_version integer NOT NULL,
@@ -142,21 +161,29 @@ CREATE TABLE final (
     error         jsonb,
     changed_at    timestamptz NOT NULL,
     mirrored      boolean NOT NULL,
+    has_children  boolean NOT NULL,
+    result        bytea,
+    result_content_type text,
     finalized_at  timestamptz NOT NULL,
     reason        text  NOT NULL,
-    cancel_reason text  NOT NULL DEFAULT '',
-    result        bytea,
-    result_content_type text NOT NULL
+    cancel_reason text  NOT NULL DEFAULT ''
 );
 CREATE INDEX final_completed ON final (finalized_at) WHERE state IN ({{completed}});
+-- For searches. Most jobs complete, and those pay for no more than the index above.
+CREATE INDEX final_ended_created ON final (lane_id, created_at, job_no)
+    WHERE state <> {{COMPLETED}};
+CREATE INDEX final_ended_changed ON final (lane_id, changed_at, job_no)
+    WHERE state <> {{COMPLETED}};
 
--- One row per ended attempt; a lost one is rewritten when a late outcome counts after all.
+-- One row per ended attempt; a lost one is rewritten when a late outcome counts after all. The
+-- attempt that completed a running job has none: its `final` row says the same.
 CREATE TABLE attempt (
     job_no      bigint  NOT NULL,
     version     integer NOT NULL,
     token       uuid    NOT NULL,
     number      integer NOT NULL,
     event       text    NOT NULL,
+    from_state  text    NOT NULL,
     state       text    NOT NULL,
     assigned_at timestamptz NOT NULL,
     ended_at    timestamptz NOT NULL,
@@ -167,22 +194,70 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_no, version)
 );
 
--- The log for the lake: one row per statement and event, arrays aligned by position.
+-- The rarer transitions: all but submission, claims, and what ended a running attempt.
+CREATE TABLE transition (
+    job_no     bigint  NOT NULL,
+    number     integer NOT NULL,
+    event      text    NOT NULL,
+    from_state text    NOT NULL,
+    to_state   text    NOT NULL,
+    at         timestamptz NOT NULL,
+    reason     text    NOT NULL,
+    PRIMARY KEY (job_no, number)
+);
+
+-- Who waits for whom. `outcome` is NULL until the parent has ended, and written in the
+-- transaction that ends it.
+CREATE TABLE dependency (
+    parent_no bigint  NOT NULL,
+    child_no  bigint  NOT NULL,
+    place     integer NOT NULL,      -- in the child's list, from 0
+    parent_id text    NOT NULL,      -- still known when the parent is deleted
+    outcome   text CHECK (outcome IN ({{terminal}})),
+    PRIMARY KEY (child_no, place)
+);
+CREATE INDEX dependency_by_parent ON dependency (parent_no, child_no);
+
+-- What the last parent of a CHAIN job gave.
+CREATE TABLE parent_result (
+    job_no       bigint PRIMARY KEY,
+    result       bytea,
+    content_type text NOT NULL
+);
+
+CREATE TABLE idempotency (
+    namespace_id integer NOT NULL,
+    key          text    NOT NULL,
+    job_no       bigint  NOT NULL,
+    digest       bytea   NOT NULL,
+    PRIMARY KEY (namespace_id, key)
+);
+CREATE INDEX idempotency_by_job ON idempotency (job_no);
+
+-- The log for the lake: one row per statement, event and pair of states; arrays aligned by
+-- position, NULL where they do not belong to the event, and not compressed: that would cost
+-- more than the rest of the row. `from_state` is NULL for SUBMIT,
+-- `to_state` for DELETE.
 CREATE TABLE job_event (
     seq            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid            xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at             timestamptz NOT NULL DEFAULT now(),
     schema_version smallint    NOT NULL DEFAULT 1,
-    event          text        NOT NULL,  -- SUBMIT, or an event of the state table
-    job_nos        bigint[]    NOT NULL,
-    from_states    text[]      NOT NULL,  -- empty for SUBMIT
-    to_states      text[]      NOT NULL,
-    attempts       integer[]   NOT NULL,
-    wait_us        bigint[],              -- CLAIM: eligible to assigned
-    run_us         bigint[],              -- outcomes: assigned to outcome
-    workers        text[],                -- CLAIM
-    submitted      jsonb,                 -- SUBMIT: [{id, namespace, type, tags, priority, correlation_id}]
-    failed         jsonb                  -- failures: [{category, code} | null]
+    event          text        NOT NULL,  -- SUBMIT, DELETE, or an event of the state table
+    from_state     text,
+    to_state       text,
+    job_nos        bigint[]    STORAGE EXTERNAL NOT NULL,
+    attempts       integer[] STORAGE EXTERNAL,             -- all but SUBMIT
+    wait_us        bigint[] STORAGE EXTERNAL,              -- CLAIM: eligible to assigned
+    run_us         bigint[] STORAGE EXTERNAL,              -- outcomes: assigned to outcome
+    workers        text[] STORAGE EXTERNAL,                -- CLAIM
+    failed         jsonb,                 -- failures: [{category, code} | null]
+    -- SUBMIT: what never changes. `lane_of` is a position in `lanes`, from 0;
+    -- `correlations` is NULL when no job of the batch has one.
+    ids            text[] STORAGE EXTERNAL,
+    correlations   text[],
+    lane_of        integer[] STORAGE EXTERNAL,
+    lanes          jsonb                  -- [{namespace, type, priority, tags}]
 );
 CREATE INDEX job_event_by_xid ON job_event (xid);
 

@@ -1,51 +1,42 @@
 -- The fast path of an outcome: jobs that run under the given token are completed. What is
--- not among the ids returned (stale, repeated, cancelling, unknown) takes the slow path.
--- Parameters: arrays namespaces (int), ids, tokens (uuid), results, content_types.
--- Index: job_namespace_id_id_key, lease_pkey. Locks: the lease rows, in order of number.
--- Traps: a plain join could be turned round by a plan that was made while a table was small,
---   and would then read the whole table for each row; LIMIT and FOR UPDATE inside a LATERAL
---   keep the look-up inside. The same holds for every statement here that takes a batch.
-WITH given AS (
-    SELECT * FROM unnest(%(namespaces)s::int[], %(ids)s::text[], %(tokens)s::uuid[],
-                         %(results)s::bytea[], %(content_types)s::text[])
-        AS g(namespace_id, id, token, result, content_type)
-), known AS MATERIALIZED (
-    SELECT found.job_no, given.* FROM given
-    CROSS JOIN LATERAL (
-        SELECT job_no FROM job WHERE job.namespace_id = given.namespace_id AND job.id = given.id LIMIT 1
-    ) found
-    ORDER BY found.job_no
-), gone AS MATERIALIZED (
-    SELECT held.*, known.namespace_id, known.id, known.result, known.content_type
-    FROM known CROSS JOIN LATERAL (
-        SELECT * FROM lease
-        WHERE lease.job_no = known.job_no AND lease.token = known.token
-          AND lease.state IN ({{RUNNING}})
-        FOR UPDATE
-    ) held
-), removed AS (
-    DELETE FROM lease WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+-- not among the numbers returned (stale, repeated, cancelling, or a job that others wait for)
+-- takes the slow path. The attempt gets no row of its own: `final` says all of it.
+-- Parameters: job_nos (bigint[], ascending) and, aligned with them, tokens (uuid[]), starts and
+--   lengths (bigint[]) of each result within results (bytea; length -1: no result), kinds
+--   (bigint[], which of content_types, a text[], it is of).
+-- Index: lease_pkey. Locks: the lease rows, in order of number.
+-- Traps: what belongs to a row is looked up by halving job_nos (`width_bucket`): a join of two
+--   batches could be planned as a loop over both, and `token = ANY (…)` would read all of them
+--   for each row. A parameter's cast is done once in a scalar subquery, not for every row.
+WITH gone AS (
+    DELETE FROM lease
+    WHERE job_no = ANY (%(job_nos)s::bigint[])
+      AND token = ((SELECT %(tokens)s::uuid[]))[
+              width_bucket(job_no, (SELECT %(job_nos)s::bigint[]))]
+      AND state IN ({{RUNNING}}) AND NOT has_children
+    RETURNING *, width_bucket(job_no, (SELECT %(job_nos)s::bigint[])) AS place
 ), finished AS (
-    INSERT INTO final (job_no, lane_id, state, order_time, eligible_at, attempt, lease_version,
+    INSERT INTO final (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,
+                       lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, finalized_at, reason, result,
-                       result_content_type)
-    SELECT job_no, lane_id, {{COMPLETED}}, order_time, eligible_at, attempt, lease_version,
+                       started_at, error, changed_at, mirrored, has_children, result,
+                       result_content_type, finalized_at, reason)
+    SELECT job_no, lane_id, {{COMPLETED}}, order_time, created_at, eligible_at, attempt,
+           lease_version,
            transition + 1, retry_count, failure_count, max_attempts, timeout_s, backoff,
            last_retry_at, token, assignee_id, worker_name, host, assigned_at, started_at, error,
-           now(), mirrored, now(), 'COMPLETE', result, content_type
-    FROM gone
-), history AS (
-    INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,
-                         assignee_id, worker_name, host)
-    SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{COMPLETED}}, assigned_at, now(),
-           assignee_id, worker_name, host
+           now(), mirrored, has_children,
+           CASE WHEN ((SELECT %(lengths)s::bigint[]))[place] >= 0 THEN
+               substring((SELECT %(results)s::bytea)
+                         FROM ((SELECT %(starts)s::bigint[]))[place]::int
+                         FOR ((SELECT %(lengths)s::bigint[]))[place]::int) END,
+           ((SELECT %(content_types)s::text[]))[((SELECT %(kinds)s::bigint[]))[place]],
+           now(), 'COMPLETE'
     FROM gone
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us)
-    SELECT 'COMPLETE', array_agg(job_no), array_agg(state), array_agg({{COMPLETED}}::text),
-           array_agg(attempt),
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us)
+    SELECT 'COMPLETE', {{RUNNING}}, {{COMPLETED}}, array_agg(job_no), array_agg(attempt),
            array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0))
     FROM gone HAVING count(*) > 0
 ), counted AS (
@@ -56,4 +47,4 @@ WITH given AS (
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
 )
-SELECT namespace_id, id, assignee_id FROM gone
+SELECT job_no, assignee_id FROM gone

@@ -7,12 +7,19 @@ WITH gone AS (
     DELETE FROM job WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), attempts AS (
     DELETE FROM attempt WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), transitions AS (
+    DELETE FROM transition WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), keys AS (
+    DELETE FROM idempotency WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), waits AS (
+    DELETE FROM dependency WHERE child_no = ANY (ARRAY(SELECT job_no FROM gone))
+), inheritances AS (
+    DELETE FROM parent_result WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), detachments AS (
     DELETE FROM detached WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts)
-    SELECT 'DELETE', array_agg(job_no), array_agg(state), array_agg(''::text), array_agg(attempt)
-    FROM gone HAVING count(*) > 0
+    INSERT INTO job_event (event, from_state, job_nos, attempts)
+    SELECT 'DELETE', state, array_agg(job_no), array_agg(attempt) FROM gone GROUP BY state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, state, -count(*), -sum(retry_count) FROM gone GROUP BY lane_id, state

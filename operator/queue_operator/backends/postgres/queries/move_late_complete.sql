@@ -1,29 +1,39 @@
 -- A job that was given up as UNKNOWN_STOPPED turns out to be done.
--- Parameters: job_nos, results, content_types (arrays). Index: final_pkey.
+-- Parameters: arrays of equal length: job_nos, results, content_types, errors (JSON text);
+--   NULL keeps the old one. Index: final_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
-    SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[], %(content_types)s::text[])
-        AS g(job_no, new_result, content_type)
+    SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[],
+                           %(content_types)s::text[], %(errors)s::text[])
+        AS g(job_no, new_result, content_type, new_error)
 ), done AS (
     UPDATE final
-    SET state = {{COMPLETED}}, result = new_result, result_content_type = content_type,
+    SET state = {{COMPLETED}}, result = coalesce(new_result, result),
+        result_content_type = CASE WHEN new_result IS NULL THEN result_content_type
+                                   ELSE content_type END,
+        error = coalesce(new_error::jsonb, error),
         finalized_at = now(), changed_at = now(), transition = transition + 1,
         reason = 'COMPLETE'
-    FROM given WHERE final.job_no = given.job_no AND final.state IN ({{UNKNOWN_STOPPED}})
+    FROM given
+    WHERE final.job_no = given.job_no AND final.job_no = ANY (%(job_nos)s::bigint[])
+      AND final.state IN ({{UNKNOWN_STOPPED}})
     RETURNING final.*
 ), history AS (
-    INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,
-                         assignee_id, worker_name, host)
-    SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{COMPLETED}}, assigned_at, now(),
-           assignee_id, worker_name, host
+    INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
+                         ended_at, assignee_id, worker_name, host)
+    SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}},
+           assigned_at, now(), assignee_id, worker_name, host
     FROM done WHERE token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
-    SET event = excluded.event, state = excluded.state, ended_at = excluded.ended_at,
-        error = excluded.error
+    SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
+        ended_at = excluded.ended_at, error = excluded.error
+), rarer AS (
+    INSERT INTO transition (job_no, number, event, from_state, to_state, at, reason)
+    SELECT job_no, transition, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}}, now(), ''
+    FROM done
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us)
-    SELECT 'COMPLETE', array_agg(job_no), array_agg({{UNKNOWN_STOPPED}}::text),
-           array_agg({{COMPLETED}}::text), array_agg(attempt),
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us)
+    SELECT 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}}, array_agg(job_no), array_agg(attempt),
            array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0))
     FROM done HAVING count(*) > 0
 ), counted AS (

@@ -1,24 +1,40 @@
 -- Asks running jobs to stop, or asks again with more force.
--- Parameters: job_nos (bigint[]), force, reason. Index: lease_pkey.
+-- Parameters: arrays of equal length: job_nos, errors (JSON text), results, content_types,
+--   NULL keeping the old one; force, reason. Index: lease_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
-WITH asked AS (
+WITH given AS MATERIALIZED (
+    SELECT held.before, g.*
+    FROM unnest(%(job_nos)s::bigint[], %(errors)s::text[], %(results)s::bytea[],
+                %(content_types)s::text[]) AS g(job_no, new_error, new_result, content_type)
+    CROSS JOIN LATERAL (
+        SELECT state AS before FROM lease WHERE lease.job_no = g.job_no LIMIT 1
+    ) held
+), asked AS (
     UPDATE lease
     SET state = {{CANCELLING}}, cancel_forced = cancel_forced OR %(force)s,
         -- The time until it is given up runs from the forced cancel, or from the first.
         cancel_requested_at = CASE WHEN cancel_forced OR NOT %(force)s
                                    THEN coalesce(cancel_requested_at, now()) ELSE now() END,
-        cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason), changed_at = now(),
-        transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END
-    FROM (SELECT job_no, state AS before FROM lease
-          WHERE job_no = ANY (%(job_nos)s::bigint[])) old
-    WHERE lease.job_no = old.job_no
-    RETURNING lease.job_no, lease.lane_id, lease.attempt, lease.mirrored, old.before
+        cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason),
+        changed_at = CASE WHEN state IN ({{RUNNING}}) OR (%(force)s AND NOT cancel_forced)
+                          THEN now() ELSE changed_at END,
+        transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END,
+        error = coalesce(new_error::jsonb, error), result = coalesce(new_result, result),
+        result_content_type = CASE WHEN new_result IS NULL THEN result_content_type
+                                   ELSE content_type END
+    FROM given
+    WHERE lease.job_no = given.job_no AND lease.job_no = ANY (%(job_nos)s::bigint[])
+    RETURNING lease.job_no, lease.lane_id, lease.attempt, lease.mirrored, lease.transition,
+              lease.cancel_reason, given.before
 ), fresh AS MATERIALIZED (
     SELECT * FROM asked WHERE before IN ({{RUNNING}})
+), rarer AS (
+    INSERT INTO transition (job_no, number, event, from_state, to_state, at, reason)
+    SELECT job_no, transition, 'CANCEL', {{RUNNING}}, {{CANCELLING}}, now(), cancel_reason
+    FROM fresh
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts)
-    SELECT 'CANCEL', array_agg(job_no), array_agg(before), array_agg({{CANCELLING}}::text),
-           array_agg(attempt)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts)
+    SELECT 'CANCEL', {{RUNNING}}, {{CANCELLING}}, array_agg(job_no), array_agg(attempt)
     FROM fresh HAVING count(*) > 0
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

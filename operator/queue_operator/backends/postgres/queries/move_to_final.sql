@@ -1,21 +1,24 @@
 -- Ends jobs: from waiting or running to a terminal state.
 -- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
 --   the old one), reasons, results, content_types, retries, returned (int: 1 counts a
---   retry, takes an attempt back), records (bool: the event ends an attempt), cancel_reasons.
+--   retry, takes an attempt back), records (bool: the event ends an attempt), cancel_reasons, notes (why, for
+--   the history).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
                          %(content_types)s::text[], %(retries)s::int[], %(returned)s::int[],
-                         %(records)s::bool[], %(cancel_reasons)s::text[])
-        AS g(job_no, new_state, event, new_error, reason, result, content_type, retries, returned,
-             records, given_reason)
+                         %(records)s::bool[], %(cancel_reasons)s::text[], %(notes)s::text[])
+        AS g(job_no, new_state, event, new_error, reason, new_result, content_type, retries, returned,
+             records, given_reason, note)
 ), from_lease AS MATERIALIZED (
-    SELECT lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
+    SELECT lease.lane_id, lease.order_time, lease.created_at, lease.eligible_at, lease.attempt,
+           lease.lease_version,
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
+              lease.has_children, lease.result, lease.result_content_type,
               lease.state, lease.cancel_reason, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
@@ -23,11 +26,13 @@ WITH given AS MATERIALIZED (
 ), leased AS (
     DELETE FROM lease WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_lease))
 ), from_ready AS MATERIALIZED (
-    SELECT ready.lane_id, ready.order_time, ready.eligible_at, ready.attempt, ready.lease_version,
+    SELECT ready.lane_id, ready.order_time, ready.created_at, ready.eligible_at, ready.attempt,
+           ready.lease_version,
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
+              ready.has_children, ready.result, ready.result_content_type,
               ready.state, ''::text, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
@@ -37,35 +42,47 @@ WITH given AS MATERIALIZED (
 ), gone AS MATERIALIZED (
     SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
 ), finished AS (
-    INSERT INTO final (job_no, lane_id, state, order_time, eligible_at, attempt, lease_version,
+    INSERT INTO final (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,
+                       lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, finalized_at, reason, cancel_reason,
-                       result, result_content_type)
-    SELECT job_no, lane_id, new_state, order_time, eligible_at, attempt - returned, lease_version,
+                       started_at, error, changed_at, mirrored, has_children, result,
+                       result_content_type, finalized_at, reason, cancel_reason)
+    SELECT job_no, lane_id, new_state, order_time, created_at, eligible_at, attempt - returned,
+           lease_version,
            transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
            worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error), now(),
-           mirrored, now(), reason, coalesce(nullif(given_reason, ''), cancel_reason), result,
-           content_type
+           mirrored, has_children, coalesce(new_result, result),
+           CASE WHEN new_result IS NULL THEN result_content_type ELSE content_type END,
+           now(), reason, coalesce(nullif(given_reason, ''), cancel_reason)
     FROM gone
 ), history AS (
-    INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,
-                         assignee_id, worker_name, host, error)
-    SELECT job_no, lease_version, token, attempt, event, new_state, assigned_at, now(),
+    INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
+                         ended_at, assignee_id, worker_name, host, error)
+    SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
            assignee_id, worker_name, host, new_error::jsonb
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
-    SET event = excluded.event, state = excluded.state, ended_at = excluded.ended_at,
-        error = excluded.error
+    SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
+        ended_at = excluded.ended_at, error = excluded.error
+), rarer AS (
+    -- What ended a running attempt is told by the attempt's row, unless a late outcome may
+    -- still rewrite it or there is a reason to tell.
+    INSERT INTO transition (job_no, number, event, from_state, to_state, at, reason)
+    SELECT job_no, transition + 1, event, state, new_state, now(), note
+    FROM gone WHERE NOT (records AND token IS NOT NULL AND state IN ({{RUNNING}}))
+                 OR new_state IN ({{UNKNOWN_STOPPED}}, {{DEAD_LETTER}})
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us, failed)
-    SELECT event, array_agg(job_no), array_agg(state), array_agg(new_state), array_agg(attempt),
-           array_agg(CASE WHEN records THEN
-               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END),
-           jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
-               'category', new_error::jsonb -> 'category', 'code', new_error::jsonb -> 'code') END)
-    FROM gone GROUP BY event
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, failed)
+    SELECT event, state, new_state, array_agg(job_no), array_agg(attempt),
+           CASE WHEN bool_or(records) THEN array_agg(CASE WHEN records THEN
+               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END) END,
+           CASE WHEN count(new_error) > 0 THEN
+               jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
+                   'category', new_error::jsonb -> 'category',
+                   'code', new_error::jsonb -> 'code') END) END
+    FROM gone GROUP BY event, state, new_state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, state, -count(*), 0 FROM gone GROUP BY lane_id, state

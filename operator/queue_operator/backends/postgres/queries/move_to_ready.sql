@@ -3,7 +3,9 @@
 --   the old one), delays (seconds until eligible), bonuses (of the priority, seconds),
 --   retries, failures, returned (int: 1 counts a retry, a failure, takes an attempt back),
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
---   extra (int: attempts to allow at least beyond those used, where there is a bound).
+--   allowed (int: a new max_attempts, NULL keeps it), resets (bool: attempt becomes 0), lanes
+--   (int: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
+--   it), content_types, notes (why, for the history).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
 --   `ready` comes back to it under the same key: counting what was deleted makes sure that all
@@ -12,15 +14,19 @@ WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
-                         %(clears)s::bool[], %(records)s::bool[], %(extra)s::int[])
+                         %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
+                         %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
+                         %(content_types)s::text[], %(notes)s::text[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
-             clears, records, extra)
+             clears, records, allowed, resets, new_lane_id, new_result, content_type, note)
 ), from_lease AS MATERIALIZED (
-    SELECT lease.lane_id, lease.order_time, lease.eligible_at, lease.attempt, lease.lease_version,
+    SELECT lease.lane_id, lease.order_time, lease.created_at, lease.eligible_at, lease.attempt,
+           lease.lease_version,
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
+              lease.has_children, lease.result, lease.result_content_type,
               lease.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
@@ -28,11 +34,13 @@ WITH given AS MATERIALIZED (
 ), leased AS (
     DELETE FROM lease WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_lease))
 ), from_ready AS MATERIALIZED (
-    SELECT ready.lane_id, ready.order_time, ready.eligible_at, ready.attempt, ready.lease_version,
+    SELECT ready.lane_id, ready.order_time, ready.created_at, ready.eligible_at, ready.attempt,
+           ready.lease_version,
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
+              ready.has_children, ready.result, ready.result_content_type,
               ready.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
@@ -40,11 +48,13 @@ WITH given AS MATERIALIZED (
 ), waited AS (
     DELETE FROM ready WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_ready)) RETURNING job_no
 ), from_final AS MATERIALIZED (
-    SELECT final.lane_id, final.order_time, final.eligible_at, final.attempt, final.lease_version,
+    SELECT final.lane_id, final.order_time, final.created_at, final.eligible_at, final.attempt,
+           final.lease_version,
               final.transition, final.retry_count, final.failure_count,
               final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
               final.token, final.assignee_id, final.worker_name, final.host,
               final.assigned_at, final.started_at, final.error, final.mirrored,
+              final.has_children, final.result, final.result_content_type,
               final.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
@@ -52,48 +62,74 @@ WITH given AS MATERIALIZED (
 ), ended AS (
     DELETE FROM final WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_final))
 ), gone AS MATERIALIZED (
-    SELECT * FROM from_lease
-    UNION ALL SELECT * FROM from_ready WHERE (SELECT count(*) FROM waited) >= 0
-    UNION ALL SELECT * FROM from_final
+    SELECT *, CASE WHEN resets THEN 0 ELSE attempt - returned END AS new_attempt,
+           coalesce(allowed, max_attempts) AS new_max_attempts
+    FROM (
+        SELECT * FROM from_lease
+        UNION ALL SELECT * FROM from_ready WHERE (SELECT count(*) FROM waited) >= 0
+        UNION ALL SELECT * FROM from_final
+    ) moved
 ), waiting AS (
-    INSERT INTO ready (job_no, lane_id, state, order_time, due, eligible_at, attempt,
+    INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
-                       assigned_at, started_at, error, changed_at, mirrored)
-    SELECT job_no, lane_id, new_state,
-           CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s) ELSE order_time END,
-           -- One lost on its last attempt is not to be claimed: the sweeper gives it up.
-           delay_s <= 0 AND (new_state NOT IN ({{UNKNOWN_RETRY}}) OR max_attempts IS NULL
-                             OR max_attempts = 0 OR attempt - returned < max_attempts), now() + make_interval(secs => delay_s), attempt - returned,
-           lease_version, transition + 1, retry_count + retries, failure_count + failures,
-           CASE WHEN max_attempts > 0 THEN greatest(max_attempts, attempt + extra)
-                ELSE max_attempts END, timeout_s, backoff,
-           CASE WHEN retries > 0 THEN now() ELSE last_retry_at END,
+                       assigned_at, started_at, error, changed_at, mirrored, has_children,
+                       result, result_content_type, blocked)
+    SELECT job_no, coalesce(new_lane_id, lane_id), new_state,
+           CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s)
+                -- Another priority moves it as if it had been submitted with that one.
+                WHEN new_lane_id IS NOT NULL
+                THEN coalesce(last_retry_at, created_at) - make_interval(secs => bonus_s)
+                ELSE order_time END,
+           created_at,
+           -- Without an attempt left it is not to be claimed: one that was lost on its last
+           -- attempt is given up by the sweeper.
+           delay_s <= 0 AND (new_attempt >= nullif(new_max_attempts, 0)) IS NOT TRUE,
+           now() + make_interval(secs => delay_s), new_attempt, lease_version, transition + 1,
+           retry_count + retries, failure_count + failures, new_max_attempts,
+           timeout_s, backoff, CASE WHEN retries > 0 THEN now() ELSE last_retry_at END,
            CASE WHEN clears THEN NULL ELSE token END, assignee_id, worker_name, host,
-           assigned_at, started_at, coalesce(new_error::jsonb, error), now(), mirrored
+           assigned_at, started_at, coalesce(new_error::jsonb, error), now(), mirrored,
+           has_children,
+           CASE WHEN event = 'RETRY_NOW' THEN new_result ELSE coalesce(new_result, result) END,
+           CASE WHEN new_result IS NOT NULL THEN content_type
+                WHEN event <> 'RETRY_NOW' THEN result_content_type END, false
     FROM gone
+), relabelled AS (
+    UPDATE job SET lane_id = gone.new_lane_id
+    FROM gone WHERE job.job_no = gone.job_no AND gone.new_lane_id IS NOT NULL
 ), history AS (
-    INSERT INTO attempt (job_no, version, token, number, event, state, assigned_at, ended_at,
-                         assignee_id, worker_name, host, error)
-    SELECT job_no, lease_version, token, attempt, event, new_state, assigned_at, now(),
+    INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
+                         ended_at, assignee_id, worker_name, host, error)
+    SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
            assignee_id, worker_name, host, new_error::jsonb
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
-    SET event = excluded.event, state = excluded.state, ended_at = excluded.ended_at,
-        error = excluded.error
+    SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
+        ended_at = excluded.ended_at, error = excluded.error
+), rarer AS (
+    -- What ended a running attempt is told by the attempt's row, unless a late outcome may
+    -- still rewrite it.
+    INSERT INTO transition (job_no, number, event, from_state, to_state, at, reason)
+    SELECT job_no, transition + 1, event, state, new_state, now(), note
+    FROM gone WHERE NOT (records AND token IS NOT NULL AND state IN ({{RUNNING}}))
+                 OR new_state IN ({{UNKNOWN_RETRY}})
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, run_us, failed)
-    SELECT event, array_agg(job_no), array_agg(state), array_agg(new_state), array_agg(attempt),
-           array_agg(CASE WHEN records THEN
-               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END),
-           jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
-               'category', new_error::jsonb -> 'category', 'code', new_error::jsonb -> 'code') END)
-    FROM gone GROUP BY event
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, failed)
+    SELECT event, state, new_state, array_agg(job_no), array_agg(attempt),
+           CASE WHEN bool_or(records) THEN array_agg(CASE WHEN records THEN
+               greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END) END,
+           CASE WHEN count(new_error) > 0 THEN
+               jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
+                   'category', new_error::jsonb -> 'category',
+                   'code', new_error::jsonb -> 'code') END) END
+    FROM gone GROUP BY event, state, new_state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
-    SELECT lane_id, state, -count(*), 0 FROM gone GROUP BY lane_id, state
+    SELECT lane_id, state, -count(*), -sum(retry_count) FROM gone GROUP BY lane_id, state
     UNION ALL
-    SELECT lane_id, new_state, count(*), sum(retries) FROM gone GROUP BY lane_id, new_state
+    SELECT coalesce(new_lane_id, lane_id), new_state, count(*), sum(retry_count + retries)
+    FROM gone GROUP BY coalesce(new_lane_id, lane_id), new_state
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
 )

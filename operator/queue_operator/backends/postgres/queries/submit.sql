@@ -1,8 +1,10 @@
 -- Stores jobs; gives the numbers of those whose id was new. The caller rolls back and tries
 -- again without the others when not all are.
--- Parameters: arrays of equal length, one entry per job, numbers reserved before; backoffs as
---   JSON text; bonuses: seconds that the priority makes the job count older; event_details:
---   what the submission event carries, a JSON array in the same order.
+-- Parameters: arrays of equal length, one entry per job, sorted by namespace and id, so that
+--   two batches with equal ids never wait for each other in a circle; numbers reserved before;
+--   backoffs as JSON text; bonuses: seconds that the priority makes the job count older;
+--   event_correlations (NULL where no job has one), lane_of and event_lanes as the submission
+--   event carries them.
 -- Index: job_namespace_id_id_key. Locks: the new rows.
 WITH given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
@@ -13,33 +15,37 @@ WITH given AS (
         %(correlations)s::text[], %(clusters)s::text[], %(names)s::text[],
         %(generations)s::bigint[], %(delays)s::float8[], %(scheduled)s::timestamptz[],
         %(max_attempts)s::int[], %(timeouts)s::float8[], %(backoffs)s::text[],
-        %(bonuses)s::float8[]
+        %(bonuses)s::float8[], %(modes)s::text[], %(has_children)s::bool[],
+        %(blocked)s::bool[]
     ) AS g(
         job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id,
         cluster_uid, resource_name, generation, delay_s, scheduled_at, max_attempts,
-        timeout_s, backoff, bonus_s)
+        timeout_s, backoff, bonus_s, dependency_mode, has_children, blocked)
 ), stored AS (
     INSERT INTO job (job_no, namespace_id, id, lane_id, payload, content_type, created_at,
-                     correlation_id, cluster_uid, resource_name, generation)
+                     correlation_id, dependency_mode, cluster_uid, resource_name, generation)
     SELECT job_no, namespace_id, id, lane_id, payload, content_type,
-           coalesce(created_at, now()), correlation_id, cluster_uid, resource_name, generation
+           coalesce(created_at, now()), correlation_id, dependency_mode, cluster_uid,
+           resource_name, generation
     FROM given
     ON CONFLICT (namespace_id, id) DO NOTHING
     RETURNING job_no
 ), waiting AS (
-    INSERT INTO ready (job_no, lane_id, state, order_time, due, eligible_at, attempt,
+    INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
-                       timeout_s, backoff, assignee_id, worker_name, host, changed_at, mirrored)
+                       timeout_s, backoff, assignee_id, worker_name, host, changed_at, mirrored,
+                       has_children, blocked)
     SELECT job_no, lane_id, {{INITIAL_PENDING}},
            coalesce(created_at, now()) - make_interval(secs => bonus_s),
-           eligible_at <= now(), eligible_at, 0, 0, 1, 0, 0, max_attempts,
-           timeout_s, backoff::jsonb, '', '', '', now(), cluster_uid IS NOT NULL
+           coalesce(created_at, now()),
+           eligible_at <= now() AND NOT blocked, eligible_at, 0, 0, 1, 0, 0, max_attempts,
+           timeout_s, backoff::jsonb, '', '', '', now(), cluster_uid IS NOT NULL,
+           has_children, blocked
     FROM given
 ), logged AS (
-    INSERT INTO job_event (event, job_nos, from_states, to_states, attempts, submitted)
-    SELECT 'SUBMIT', %(numbers)s::bigint[], '{}',
-           array_fill({{INITIAL_PENDING}}::text, ARRAY[cardinality(%(numbers)s::bigint[])]),
-           array_fill(0, ARRAY[cardinality(%(numbers)s::bigint[])]), %(event_details)s::jsonb
+    INSERT INTO job_event (event, to_state, job_nos, ids, correlations, lane_of, lanes)
+    VALUES ('SUBMIT', {{INITIAL_PENDING}}, %(numbers)s::bigint[], %(ids)s::text[],
+            %(event_correlations)s::text[], %(lane_of)s::int[], %(event_lanes)s::jsonb)
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, {{INITIAL_PENDING}}, count(*), 0 FROM given GROUP BY lane_id

@@ -1,0 +1,311 @@
+"""The scenarios: which runs each is made of, and what it reports."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import cpu_count
+from statistics import median_low
+from typing import Final
+
+from bench.board import Board
+from bench.contenders import OURS, Contender, Settings, bare_copy, many_jobs, many_lanes, wide_row
+from bench.result import Result, Setting
+from bench.runner import Run, System, run_once
+from bench.server import SETTINGS, Server
+
+LEAST_RIVER: Final = 10_000
+"""Jobs per second that River burns down on any idle machine of two cores. With less, something
+else was using the machine.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much of everything. `lane_jobs` is the backlog of many_lanes and `stats_jobs` what
+    is stored in stats.
+    """
+
+    jobs: int = 200_000
+    trial_jobs: int = 40_000
+    trial_seconds: float = 4.0
+    default_jobs: int = 10_000
+    payload: int = 256
+    submit_batch: int = 5_000
+    seconds: float = 60.0
+    depth: int = 20_000
+    repeats: int = 3
+    lane_jobs: int = 1_000_000
+    lane_seconds: float = 20.0
+    stats_jobs: int = 5_000_000
+    tries_settings: bool = True
+    batch: int | None = None
+
+
+QUICK: Final = Scale(
+    jobs=30_000,
+    default_jobs=3_000,
+    seconds=5.0,
+    repeats=1,
+    lane_jobs=50_000,
+    lane_seconds=3.0,
+    stats_jobs=200_000,
+    tries_settings=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One system in one scenario."""
+
+    name: str
+    system: System
+    settings: Settings
+    described: Settings = field(default_factory=dict)
+
+
+class Measuring:
+    """One run of the benchmark: the server, who takes part, what came out."""
+
+    def __init__(
+        self,
+        server: Server,
+        scale: Scale,
+        product: Contender,
+        peers: Sequence[Contender],
+        board: Board,
+    ) -> None:
+        self._server = server
+        self._scale = scale
+        self._product = product
+        self._peers = peers
+        self._board = board
+        self._best: dict[tuple[str, str], Settings] = {}
+        self.results: list[Result] = []
+        self.problems: list[str] = []
+        self.wrong_ledgers: list[str] = []
+
+    # Scenarios
+
+    def submit(self) -> None:
+        """The rate of batches of submissions, beside bare COPY."""
+        contenders = [bare_copy(), self._product, *self._peers]
+        entries = [self._entry(one, "submit") for one in contenders]
+        self._in_turn("submit", "submit", entries, self._scale.repeats)
+
+    def burn_down(self) -> None:
+        """Jobs that were submitted before are claimed and completed, as fast as it goes."""
+        entries = [self._entry(one, "burn_down") for one in (self._product, *self._peers)]
+        results = self._in_turn("burn_down", "burn_down", entries, self._scale.repeats)
+        for result in results:
+            if result.system == "river" and result.metrics["jobs_per_s"] < LEAST_RIVER:
+                self.problems.append(
+                    f"River burnt down {result.metrics['jobs_per_s']:,.0f} jobs/s, which should "
+                    f"be {LEAST_RIVER:,} at least: something else was using this machine"
+                )
+        self._in_turn("burn_down", "burn_down", self._defaults(jobs=self._scale.default_jobs), 1)
+
+    def continuous(self) -> None:
+        """From empty tables, submission, claim and completion at once."""
+        self._continuous("continuous", self._flows(), pinned=False)
+        # A default is slow enough to show in little time, and could not drain much.
+        short = min(self._scale.seconds, 10.0)
+        self._continuous("continuous", self._defaults(seconds=short, depth=2_000), pinned=False)
+
+    def continuous_pinned(self) -> None:
+        """The same while a transaction keeps every dead row from being removed."""
+        self._continuous("continuous_pinned", self._flows(), pinned=True)
+
+    def many_lanes(self) -> None:
+        """Many claimers with different demands on a large backlog of many tag sets."""
+        settings: Settings = {
+            "jobs": self._scale.lane_jobs,
+            "seconds": self._scale.lane_seconds,
+            "claimers": 12,
+            "batch": 100,
+        }
+        self._in_turn("many_lanes", "many_lanes", [_Entry(OURS, many_lanes(), settings)], 1)
+
+    def stats(self) -> None:
+        """Statistics and single jobs, when many are stored."""
+        # Small payloads: they are not what a count or a look-up by key has to read.
+        settings: Settings = {"jobs": self._scale.stats_jobs, "payload": 64}
+        run = self._run("stats", "stats", _Entry(OURS, many_jobs(), settings))
+        metrics = {**run.extra, "table_bytes": run.after.table_bytes, **run.ledger}
+        metrics["ledger_ok"] = int(run.ledger_is_right)
+        self._add([Result("stats", OURS, self._settings("stats", settings), metrics)])
+
+    def designs(self) -> None:
+        """Our tables beside one wide row per job, which does less."""
+        settings: Settings = {"batch": self._scale.batch or 500, "pipelines": 1, "submitters": 2}
+        plain = wide_row()
+        entries = [
+            _Entry(one.name, one.system, {**one.fixed, **settings})
+            for one in (self._product, plain)
+        ]
+        self._in_turn("designs_burn_down", "burn_down", entries, self._scale.repeats)
+        self._continuous("designs_continuous", entries, pinned=False)
+        self._continuous("designs_continuous_pinned", entries, pinned=True)
+
+    # Their parts
+
+    def _flows(self) -> list[_Entry]:
+        return [self._entry(one, "continuous") for one in (self._product, *self._peers)]
+
+    def _entry(self, contender: Contender, mode: str) -> _Entry:
+        settings = self._best_settings(contender, mode)
+        return _Entry(contender.name, contender.system, settings, contender.described)
+
+    def _defaults(self, **scale: Setting) -> list[_Entry]:
+        """The peers as they come."""
+        return [
+            _Entry(
+                f"{peer.name} (default)",
+                peer.system,
+                {"submitters": 1, **peer.default, **scale},
+                peer.described,
+            )
+            for peer in self._peers
+            if peer.default is not None
+        ]
+
+    def _best_settings(self, contender: Contender, mode: str) -> Settings:
+        """Tried shortly once, the first time they are needed."""
+        key = (contender.name, mode)
+        if key not in self._best:
+            fixed = {"submitters": 2, **contender.fixed}
+            trials = [{**fixed, **trial} for trial in contender.trials[mode]]
+            self._best[key] = self._try(contender, mode, trials)
+        return self._best[key]
+
+    def _try(self, contender: Contender, mode: str, trials: Sequence[Settings]) -> Settings:
+        if len(trials) == 1 or not self._scale.tries_settings:
+            return trials[0]
+        rates: list[float] = []
+        little: Settings = {"jobs": self._scale.trial_jobs}
+        if mode == "continuous":
+            little = {"seconds": self._scale.trial_seconds}
+        for settings in trials:
+            entry = _Entry(contender.name, contender.system, {**settings, **little})
+            rates.append(_jobs_per_s(self._run(f"{mode}, trial", mode, entry), mode))
+        return trials[rates.index(max(rates))]
+
+    def _continuous(self, scenario: str, entries: Sequence[_Entry], *, pinned: bool) -> None:
+        results = self._in_turn(scenario, "continuous", entries, 1, pinned=pinned)
+        if pinned:
+            for result in results:
+                self._add_share_of_unpinned(result)
+
+    def _add_share_of_unpinned(self, pinned: Result) -> None:
+        for result in self.results:
+            if (result.scenario + "_pinned", result.system) == (pinned.scenario, pinned.system):
+                share = pinned.metrics["jobs_per_s"] / result.metrics["jobs_per_s"]
+                pinned.metrics["share_of_unpinned"] = share
+
+    def _in_turn(
+        self,
+        scenario: str,
+        mode: str,
+        entries: Sequence[_Entry],
+        repeats: int,
+        *,
+        pinned: bool = False,
+    ) -> list[Result]:
+        """Each entry in turn, all of it `repeats` times; the median run is reported."""
+        runs: dict[str, list[Run]] = defaultdict(list)
+        for _ in range(repeats):
+            for entry in entries:
+                runs[entry.name].append(self._run(scenario, mode, entry, pinned=pinned))
+        results = [
+            Result(
+                scenario,
+                entry.name,
+                {**self._settings(mode, entry.settings), **entry.described},
+                _summary(runs[entry.name], mode),
+            )
+            for entry in entries
+        ]
+        self._add(results)
+        return results
+
+    def _add(self, results: Sequence[Result]) -> None:
+        self.results += results
+
+    def _run(self, scenario: str, mode: str, entry: _Entry, *, pinned: bool = False) -> Run:
+        spec = {**self._common(mode), **entry.settings, "mode": mode}
+        jobs = int(spec["jobs"]) if mode in {"submit", "burn_down"} else 0
+        seconds = 0.0 if jobs else float(spec.get("seconds", 0.0))
+        label = f"{scenario}: {entry.name} {_brief(entry.settings)}"
+        with self._board.run(label, jobs=jobs, seconds=seconds) as on_tick:
+            run = run_once(self._server, entry.system, spec, on_tick, pinned=pinned)
+        self._board.say(f"{label}  {_headline(run, mode)}")
+        if not run.ledger_is_right:
+            self.wrong_ledgers.append(f"{label}: {dict(run.ledger)}")
+        return run
+
+    def _common(self, mode: str) -> dict[str, Setting]:
+        common: dict[str, Setting] = {
+            "payload": self._scale.payload,
+            "submit_batch": self._scale.submit_batch,
+        }
+        if mode in {"submit", "burn_down"}:
+            common["jobs"] = self._scale.jobs
+        if mode == "continuous":
+            common |= {"seconds": self._scale.seconds, "depth": self._scale.depth}
+        return common
+
+    def _settings(self, mode: str, settings: Settings) -> dict[str, Setting]:
+        machine: Settings = {"postgres": self._server.version, "cpus": cpu_count() or 0, **SETTINGS}
+        return {**self._common(mode), **settings, **machine}
+
+
+def _summary(runs: Sequence[Run], mode: str) -> dict[str, float]:
+    rates = [_jobs_per_s(run, mode) for run in runs]
+    run = runs[rates.index(median_low(rates))]
+    metrics = run.metrics(_jobs(run, mode))
+    if len(runs) > 1:
+        metrics |= {"runs": len(runs), "jobs_per_s_min": min(rates), "jobs_per_s_max": max(rates)}
+    if mode == "continuous":
+        window = min(10.0, run.elapsed_s / 3)
+        metrics |= {
+            "window_s": window,
+            "first_window_jobs_per_s": run.rate(0.0, window),
+            "last_window_jobs_per_s": run.rate(run.elapsed_s - window, run.elapsed_s),
+        }
+    return metrics
+
+
+def _jobs(run: Run, mode: str) -> int:
+    return run.submitted if mode == "submit" else run.completed
+
+
+def _jobs_per_s(run: Run, mode: str) -> float:
+    return _jobs(run, mode) / run.elapsed_s
+
+
+def _headline(run: Run, mode: str) -> str:
+    if mode == "stats":
+        return f"{run.extra['stats_max_ms']:,.0f} ms at most"
+    return f"{_jobs_per_s(run, mode):,.0f} jobs/s"
+
+
+def _brief(settings: Settings) -> str:
+    shown = {
+        key: value for key, value in settings.items() if key not in {"store", "jobs", "seconds"}
+    }
+    return ", ".join(f"{key} {value}" for key, value in shown.items())
+
+
+Cell = Callable[[Measuring], None]
+
+CELLS: Final[Mapping[str, Cell]] = {
+    "submit": Measuring.submit,
+    "burn_down": Measuring.burn_down,
+    "continuous": Measuring.continuous,
+    "continuous_pinned": Measuring.continuous_pinned,
+    "many_lanes": Measuring.many_lanes,
+    "stats": Measuring.stats,
+    "designs": Measuring.designs,
+}
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "storage": tuple(name for name in CELLS if name != "designs")
+}

@@ -1,0 +1,47 @@
+"""Ratios of our figures to everybody else's in the same scenario of the same run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bench.contenders import OURS
+from bench.result import Result
+
+DEFAULT_SUFFIX: Final = " (default)"
+PASS_LINES: Final[Mapping[tuple[str, str], tuple[str, float]]] = {
+    ("continuous_pinned", "share_of_unpinned"): ("at least", 0.9),
+    ("many_lanes", "claim_p99_ms"): ("below", 100.0),
+    ("stats", "stats_max_ms"): ("below", 500.0),
+    ("stats", "get_job_p50_ms"): ("below", 1.0),
+}
+"""What our own figures should reach, whatever the peers do."""
+
+
+def add_ratios(results: Sequence[Result]) -> None:
+    """Gives our results a metric `ratio_to_NAME` for each other system of their scenario; of a
+    peer measured at several settings, its best counts.
+    """
+    for ours in results:
+        if ours.system != OURS or "jobs_per_s" not in ours.metrics:
+            continue
+        for name, rate in _best_of_others(ours, results).items():
+            ours.metrics[f"ratio_to_{name}"] = ours.metrics["jobs_per_s"] / rate
+
+
+def _best_of_others(ours: Result, results: Sequence[Result]) -> dict[str, float]:
+    best: dict[str, float] = {}
+    for other in results:
+        if other.scenario != ours.scenario or other.system == OURS:
+            continue
+        name = other.system.removesuffix(DEFAULT_SUFFIX).replace(" ", "_")
+        best[name] = max(best.get(name, 0.0), other.metrics["jobs_per_s"])
+    return best
+
+
+def reached(result: Result, metric: str) -> bool | None:
+    """Whether one of our results reaches its line; None where there is none."""
+    line = PASS_LINES.get((result.scenario, metric))
+    if line is None or result.system != OURS or metric not in result.metrics:
+        return None
+    direction, bound = line
+    value = result.metrics[metric]
+    return value >= bound if direction == "at least" else value < bound

@@ -1,0 +1,114 @@
+"""Who is measured, and with which settings: what to choose the best from, and the default."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bench.peers import install
+from bench.result import Setting
+from bench.runner import System
+
+OURS: Final = "queue-operator"
+COPY: Final = "postgres copy"
+
+Settings = Mapping[str, Setting]
+
+
+_CALLERS: Final[Sequence[Settings]] = ({"submitters": 2}, {"submitters": 1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One system. `trials` has the settings to choose from, by mode; the first have been best
+    so far, and a full run tries all. `default` is how the system comes, measured beside that.
+    """
+
+    name: str
+    system: System
+    trials: Mapping[str, Sequence[Settings]]
+    fixed: Settings = field(default_factory=dict)
+    described: Settings = field(default_factory=dict)
+    default: Settings | None = None
+
+
+def ours(batch: int | None = None) -> Contender:
+    """The product. With `batch`, only that many jobs per claim are tried."""
+    batches = [batch] if batch else [1000, 500, 250, 2000]
+    flows = [(size, lanes, 1000) for size in batches for lanes in (1, 2)]
+    return _driven(
+        OURS,
+        "product",
+        {
+            "submit": _CALLERS,
+            "burn_down": [{"batch": b, "pipelines": n} for b in batches for n in (1, 2)],
+            "continuous": [
+                {"batch": b, "pipelines": n, "submit_batch": submit}
+                for b, n, submit in [*flows, (batches[0], 1, 5000)]
+            ],
+        },
+    )
+
+
+def wide_row() -> Contender:
+    """The plain alternative to our tables."""
+    return _driven("one wide row", "wide_row", {})
+
+
+def bare_copy() -> Contender:
+    """The server's ceiling for submissions."""
+    return _driven(COPY, "bare_copy", {"submit": _CALLERS})
+
+
+def many_lanes() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.many_lanes"])
+
+
+def many_jobs() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.many_jobs"])
+
+
+def _driven(name: str, store: str, trials: Mapping[str, Sequence[Settings]]) -> Contender:
+    system = System(name, [sys.executable, "-m", "bench.programs.drive"])
+    return Contender(name=name, system=system, trials=trials, fixed={"store": store})
+
+
+def _river() -> Contender:
+    """Its documentation runs its own benchmark with 2,000 workers and these two intervals; the
+    examples have 100 workers and no intervals.
+    """
+    working = [{"workers": n, "cooldown_ms": 2, "poll_ms": 20} for n in (2000, 500, 100)]
+    return Contender(
+        name="river",
+        system=install.river(),
+        described={"version": install.version("river")},
+        trials={
+            "submit": _CALLERS,
+            "burn_down": working,
+            "continuous": [*working, {**working[0], "submit_batch": 1000}],
+        },
+        default={"workers": 100, "cooldown_ms": 0, "poll_ms": 0},
+    )
+
+
+def _pgqueuer() -> Contender:
+    """Its own benchmark has five workers with batches of ten; larger ones are faster here."""
+    working: list[Settings] = [
+        {"workers": 2, "batch": 200},
+        {"workers": 5, "batch": 10},
+        {"workers": 2, "batch": 500},
+    ]
+    return Contender(
+        name="pgqueuer",
+        system=install.pgqueuer(),
+        described={"version": install.version("pgqueuer"), "driver": "asyncpg"},
+        trials={
+            "submit": _CALLERS,
+            "burn_down": working,
+            "continuous": [*working, {**working[0], "submit_batch": 1000}],
+        },
+        default={"workers": 1, "batch": 10},
+    )
+
+
+PEERS: Final[Mapping[str, Callable[[], Contender]]] = {"river": _river, "pgqueuer": _pgqueuer}

@@ -1,0 +1,70 @@
+"""Results as tables, one per scenario, each system beside ours."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.comparison import PASS_LINES, reached
+from bench.contenders import OURS
+from bench.result import Result
+
+COLUMNS: Final[Sequence[tuple[str, str, str]]] = (
+    ("jobs/s", "jobs_per_s", ",.0f"),
+    ("first 10 s", "first_window_jobs_per_s", ",.0f"),
+    ("last 10 s", "last_window_jobs_per_s", ",.0f"),
+    ("of free", "share_of_unpinned", ".2f"),
+    ("claim p50 ms", "claim_p50_ms", ",.1f"),
+    ("claim p99 ms", "claim_p99_ms", ",.1f"),
+    ("stats ms", "stats_max_ms", ",.1f"),
+    ("get_job ms", "get_job_p50_ms", ",.2f"),
+    ("WAL B/job", "wal_bytes_per_job", ",.0f"),
+    ("table B/job", "table_bytes_per_job", ",.0f"),
+    ("CPU ms/job: it", "own_cpu_s_per_1000", ",.3f"),
+    ("server", "server_cpu_s_per_1000", ",.3f"),
+    ("RSS MB", "rss_mb", ",.0f"),
+)
+"""Heading, metric, format. A column that no system of a scenario has is left out."""
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    """Prints all scenarios, then the lines that our own figures should reach."""
+    for scenario in dict.fromkeys(one.scenario for one in results):
+        rows = [one for one in results if one.scenario == scenario]
+        console.print(_table(scenario, rows))
+    for line in _lines(results):
+        console.print(line, highlight=False)
+
+
+def ratio(ours: Sequence[Result], other: Result) -> str:
+    """Our rate over the other's."""
+    for one in ours:
+        if one is other:
+            return ""
+        if "jobs_per_s" in one.metrics and other.metrics.get("jobs_per_s"):
+            return f"{one.metrics['jobs_per_s'] / other.metrics['jobs_per_s']:.2f}"
+    return ""
+
+
+def _table(scenario: str, rows: Sequence[Result]) -> Table:
+    ours = [one for one in rows if one.system == OURS]
+    table = Table(title=scenario, title_justify="left")
+    table.add_column("system", no_wrap=True)
+    columns = [column for column in COLUMNS if any(column[1] in one.metrics for one in rows)]
+    for heading, _, _ in columns:
+        table.add_column(heading, justify="right")
+    table.add_column("ours / it", justify="right")
+    for one in rows:
+        cells = [format(one.metrics[m], f) if m in one.metrics else "" for _, m, f in columns]
+        table.add_row(one.system, *cells, ratio(ours, one))
+    return table
+
+
+def _lines(results: Sequence[Result]) -> Iterator[str]:
+    for one in results:
+        for (scenario, metric), (direction, bound) in PASS_LINES.items():
+            if scenario == one.scenario and (passed := reached(one, metric)) is not None:
+                mark = "[green]reached[/]" if passed else "[red]MISSED[/]"
+                value = one.metrics[metric]
+                yield f"{mark}  {scenario} {metric} {value:,.2f}, wanted {direction} {bound:g}"

@@ -1,0 +1,87 @@
+"""Arrays for batches: parameters whose binary form is made in one go.
+
+psycopg looks at each element of a list and dumps it by itself, which costs more than all else
+that a batch needs of the client.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+_INT8_OID: Final = 20
+_TEXT_OID: Final = 25
+_UUID_OID: Final = 2950
+_NULL: Final = b"\xff\xff\xff\xff"
+_UUID_LENGTH: Final = b"\x00\x00\x00\x10"
+_INT8_LENGTH: Final = 8
+_length: Final = struct.Struct(">i").pack
+
+
+class Int8s(tuple[int, ...]):
+    """An array of bigint, without NULL."""
+
+
+class Uuids(tuple[bytes, ...]):
+    """An array of uuid, each as its 16 bytes, without NULL."""
+
+
+class Texts(tuple[str | None, ...]):
+    """An array of text."""
+
+
+def _array(oid: int, count: int, has_null: bool, body: bytes) -> bytes:
+    if not count:
+        return struct.pack(">iiI", 0, 0, oid)
+    return struct.pack(">iiIii", 1, has_null, oid, count, 1) + body
+
+
+class _BinaryDumper(Dumper):
+    format = Format.BINARY
+
+
+class _Int8sDumper(_BinaryDumper):
+    oid = 1016
+
+    def dump(self, obj: Int8s) -> Buffer:
+        count = len(obj)
+        flat = [_INT8_LENGTH] * (2 * count)
+        flat[1::2] = obj
+        return _array(_INT8_OID, count, False, struct.pack(">" + "iq" * count, *flat))
+
+
+class _UuidsDumper(_BinaryDumper):
+    oid = 2951
+
+    def dump(self, obj: Uuids) -> Buffer:
+        body = _UUID_LENGTH + _UUID_LENGTH.join(obj) if obj else b""
+        return _array(_UUID_OID, len(obj), False, body)
+
+
+class _TextsDumper(_BinaryDumper):
+    oid = 1009
+
+    def dump(self, obj: Texts) -> Buffer:
+        encoded = [None if text is None else text.encode() for text in obj]
+        return _array(_TEXT_OID, len(obj), None in obj, _join(encoded))
+
+
+def _join(items: Sequence[bytes | None]) -> bytes:
+    parts: list[bytes] = []
+    for item in items:
+        if item is None:
+            parts.append(_NULL)
+        else:
+            parts.append(_length(len(item)))
+            parts.append(item)
+    return b"".join(parts)
+
+
+DUMPERS: Final[Mapping[type, type[_Int8sDumper] | type[_UuidsDumper] | type[_TextsDumper]]] = {
+    Int8s: _Int8sDumper,
+    Uuids: _UuidsDumper,
+    Texts: _TextsDumper,
+}

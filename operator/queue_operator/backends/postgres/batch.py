@@ -1,0 +1,163 @@
+"""Jobs on their way into the database, and the one statement that stores them."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.sql import load
+from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import PRIORITY_BONUS
+from queue_operator.domain.retry import Backoff
+
+_SUBMIT: Final = load(__package__, "submit")
+_RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
+_BLOCK: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs sorted by namespace and id, the order in which everybody stores them. `places` are
+    their positions in the caller's sequence; `named` says that errors name them.
+    """
+
+    places: Sequence[int]
+    jobs: Sequence[Job]
+    numbers: Sequence[int]
+    namespaces: Sequence[int]
+    lanes: Sequence[int]
+    named: bool
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def field(self, n: int, name: str) -> str:
+        """What an error calls a field of the n-th job."""
+        return f"jobs[{self.places[n]}].{name}" if self.named else name
+
+    def only(self, chosen: Collection[int]) -> "Batch":
+        """The batch of the jobs with these indexes."""
+        if len(chosen) == len(self):
+            return self
+        rows = sorted(chosen)
+        return Batch(
+            [self.places[n] for n in rows],
+            [self.jobs[n] for n in rows],
+            [self.numbers[n] for n in rows],
+            [self.namespaces[n] for n in rows],
+            [self.lanes[n] for n in rows],
+            self.named,
+        )
+
+
+class Numbers:
+    """Job numbers, reserved in blocks so that a batch need not be read back."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._free: list[int] = []
+
+    async def take(self, count: int) -> list[int]:
+        while len(self._free) < count:
+            blocks = (count - len(self._free)) // _BLOCK + 1
+            async with borrowed(self._pool) as connection:
+                cursor = await connection.execute(_RESERVE, {"blocks": blocks})
+                for (block,) in await cursor.fetchall():
+                    self._free += range(block * _BLOCK, (block + 1) * _BLOCK)
+        taken, self._free = self._free[:count], self._free[count:]
+        return taken
+
+
+def parents_first(jobs: Mapping[int, Job]) -> list[int]:
+    """The places in an order in which no job comes before one of the batch that it waits for;
+    otherwise as they are. There is no circle.
+    """
+    if not any(job.depends_on for job in jobs.values()):
+        return list(jobs)
+    place_of = {(job.namespace, job.id): place for place, job in jobs.items()}
+    ordered: dict[int, None] = {}
+    for first in jobs:
+        stack = [first]
+        while stack:
+            job = jobs[stack[-1]]
+            parents = (place_of.get((job.namespace, parent)) for parent in job.depends_on)
+            missing = [p for p in parents if p is not None and p not in ordered]
+            if missing:
+                stack += reversed(missing)
+            else:
+                ordered.setdefault(stack.pop())
+    return list(ordered)
+
+
+async def store(
+    connection: AsyncConnection[TupleRow],
+    batch: Batch,
+    *,
+    parents: Collection[int] = (),
+    blocked: Collection[int] = (),
+) -> set[int]:
+    """Stores the jobs of a batch and gives the numbers of those whose id was new. `parents`
+    and `blocked` are the numbers of those that others wait for and that wait for others.
+    """
+    parameters = {
+        **_parameters(batch),
+        "has_children": [number in parents for number in batch.numbers],
+        "blocked": [number in blocked for number in batch.numbers],
+    }
+    cursor = await connection.execute(_SUBMIT, parameters)
+    return {number for (number,) in await cursor.fetchall()}
+
+
+def _parameters(batch: Batch) -> dict[str, Any]:
+    jobs = batch.jobs
+    resources = [job.resource for job in jobs]
+    return {
+        "numbers": list(batch.numbers),
+        "namespaces": list(batch.namespaces),
+        "ids": [job.id for job in jobs],
+        "lanes": list(batch.lanes),
+        "payloads": [job.payload for job in jobs],
+        "content_types": [job.content_type for job in jobs],
+        "created": [job.created_at for job in jobs],
+        "correlations": [job.correlation_id for job in jobs],
+        "clusters": [r.cluster_uid if r else None for r in resources],
+        "names": [r.name if r else None for r in resources],
+        "generations": [r.generation if r else None for r in resources],
+        "delays": [job.delay_s for job in jobs],
+        "scheduled": [job.scheduled_at for job in jobs],
+        "max_attempts": [job.max_attempts for job in jobs],
+        "timeouts": [job.timeout_s for job in jobs],
+        "backoffs": [dump_backoff(job.backoff) for job in jobs],
+        "bonuses": [PRIORITY_BONUS[job.priority].total_seconds() for job in jobs],
+        "modes": [job.dependency_mode.value if job.depends_on else None for job in jobs],
+        **submission_event(jobs, batch.lanes),
+    }
+
+
+def submission_event(jobs: Sequence[Job], lanes: Sequence[int]) -> dict[str, Any]:
+    """What the submission event carries, see `EventBatch`."""
+    first = dict(zip(reversed(lanes), reversed(jobs), strict=True))
+    places = {lane: place for place, lane in enumerate(first)}
+    correlations = [job.correlation_id for job in jobs]
+    return {
+        "lane_of": [places[lane] for lane in lanes],
+        "event_lanes": json.dumps([_lane(job) for job in first.values()]),
+        "event_correlations": correlations if any(correlations) else None,
+    }
+
+
+def _lane(job: Job) -> dict[str, Any]:
+    return {
+        "namespace": job.namespace,
+        "type": job.type,
+        "priority": job.priority.value,
+        "tags": sorted(job.tags),
+    }
+
+
+def dump_backoff(backoff: Backoff | None) -> str | None:
+    return None if backoff is None else json.dumps(asdict(backoff))

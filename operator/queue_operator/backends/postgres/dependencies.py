@@ -1,0 +1,166 @@
+"""Edges between jobs: who waits for whom, and how the parents ended."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
+from queue_operator.domain.states import TERMINAL, JobState
+
+_CHILDREN: Final = load(__package__, "dependency_children")
+_EDGES: Final = load(__package__, "dependency_edges")
+_SETTLE: Final = load(__package__, "dependency_settle")
+_LINK: Final = load(__package__, "dependency_link")
+_PARENTS: Final = load(__package__, "dependency_parents")
+_RESULTS: Final = load(__package__, "dependency_results")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """One parent in a child's list; `outcome` is None until the parent has ended."""
+
+    parent_no: int
+    parent_id: str
+    outcome: JobState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A job that waits for others, with its edges in the order of its list."""
+
+    job_no: int
+    mode: DependencyMode
+    edges: tuple[Edge, ...]
+
+    @property
+    def wait(self) -> Wait:
+        """What the job does next."""
+        # Any state that does not end a job stands for those that have not ended.
+        states = [edge.outcome or JobState.INITIAL_PENDING for edge in self.edges]
+        return wait_for(self.mode, states)
+
+    @property
+    def giver(self) -> int | None:
+        """The parent whose output the job inherits, once there is one."""
+        last = self.edges[-1]
+        chained = self.mode is DependencyMode.CHAIN and last.outcome is JobState.COMPLETED
+        return last.parent_no if chained else None
+
+    @property
+    def obstacle(self) -> str:
+        """Why the job can never run, in words."""
+        failed = [e for e in self.edges if e.outcome not in (None, JobState.COMPLETED)]
+        return f"parent {failed[0].parent_id!r} ended as {failed[0].outcome}" if failed else ""
+
+
+def outcome_of(state: JobState) -> JobState | None:
+    return state if state in TERMINAL else None
+
+
+def _stored(outcome: JobState | None) -> str | None:
+    return None if outcome is None else outcome.value
+
+
+class Busy(Exception):
+    """Some children are in the hands of other transactions: undo this one, and lock `numbers`
+    together with its own jobs.
+    """
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        super().__init__(f"{len(numbers)} children are locked")
+        self.numbers = frozenset(numbers)
+
+
+async def waiting_children(
+    connection: AsyncConnection[TupleRow], outcomes: Mapping[int, JobState | None]
+) -> list[Child]:
+    """The children that wait for some parents, locked, with the parents' new `outcomes` (None:
+    it runs again) in their edges. Raises Busy.
+    """
+    cursor = await connection.execute(_CHILDREN, {"parents": list(outcomes)})
+    found: dict[bool, set[int]] = {False: set(), True: set()}
+    for number, locked in await cursor.fetchall():
+        found[locked].add(number)
+    if busy := found[False] - found[True]:
+        raise Busy(busy)
+    if not found[True]:
+        return []
+    cursor = await connection.execute(_EDGES, {"children": sorted(found[True])})
+    modes: dict[int, DependencyMode] = {}
+    edges: dict[int, list[Edge]] = {}
+    for child_no, _, parent_no, parent_id, stored, mode in await cursor.fetchall():
+        known = JobState(stored) if stored else None
+        outcome = outcomes.get(parent_no, known)
+        edges.setdefault(child_no, []).append(
+            Edge(parent_no=parent_no, parent_id=parent_id, outcome=outcome)
+        )
+        modes[child_no] = DependencyMode(mode)
+    return [Child(job_no=n, mode=modes[n], edges=tuple(edges[n])) for n in edges]
+
+
+async def let_go(
+    connection: AsyncConnection[TupleRow], children: Sequence[Child], parents: Collection[int]
+) -> list[int]:
+    """Writes what became of some `parents` into their edges to `children`, and makes those
+    eligible that need not wait any longer. Gives their lanes.
+    """
+    written = [
+        (child.job_no, place, edge.outcome)
+        for child in children
+        for place, edge in enumerate(child.edges)
+        if edge.parent_no in parents
+    ]
+    heirs = {child.job_no: child.giver for child in children if child.giver in parents}
+    parameters = {
+        "children": [child_no for child_no, _, _ in written],
+        "places": [place for _, place, _ in written],
+        "outcomes": [_stored(outcome) for _, _, outcome in written],
+        "released": [child.job_no for child in children if child.wait is Wait.RUN],
+        "heirs": list(heirs),
+        "givers": list(heirs.values()),
+    }
+    cursor = await connection.execute(_SETTLE, parameters)
+    return [lane_id for (lane_id,) in await cursor.fetchall()]
+
+
+async def link(
+    connection: AsyncConnection[TupleRow], children: Iterable[Child], marks: Collection[int]
+) -> None:
+    """Stores the edges of new jobs. `marks` are the parents, stored before, whose outcome may
+    still come or change; their rows are locked.
+    """
+    listed = list(children)
+    edges = [(child, place, e) for child in listed for place, e in enumerate(child.edges)]
+    heirs = {child.job_no: child.giver for child in listed if child.giver is not None}
+    parameters = {
+        "parents": [edge.parent_no for _, _, edge in edges],
+        "children": [child.job_no for child, _, _ in edges],
+        "places": [place for _, place, _ in edges],
+        "parent_ids": [edge.parent_id for _, _, edge in edges],
+        "outcomes": [_stored(edge.outcome) for _, _, edge in edges],
+        "marks": sorted(marks),
+        "heirs": list(heirs),
+        "givers": list(heirs.values()),
+    }
+    await connection.execute(_LINK, parameters)
+
+
+async def parents_of(pool: Pool, job_nos: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """The ids that jobs depend on, in the order in which they were listed."""
+    async with borrowed(pool) as connection:
+        cursor = await connection.execute(_PARENTS, {"children": list(job_nos)})
+        return {number: tuple(ids or ()) for number, ids in await cursor.fetchall()}
+
+
+async def parent_results(pool: Pool, job_nos: Sequence[int]) -> dict[int, tuple[bytes | None, str]]:
+    """What the last parents of CHAIN jobs gave, with the content type; those that ran without
+    their parents are left out.
+    """
+    async with borrowed(pool) as connection:
+        cursor = await connection.execute(_RESULTS, {"children": list(job_nos)})
+        return {number: (result, kind) for number, result, kind in await cursor.fetchall()}

@@ -1,0 +1,102 @@
+"""Idempotency keys: who has a key, whom it makes a repeat, and whom it refuses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.batch import Batch
+from queue_operator.backends.sql import load
+from queue_operator.domain.idempotency import content_digest
+
+_TAKE: Final = load(__package__, "key_take")
+_FIND: Final = load(__package__, "key_find")
+
+_Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The job that has a key."""
+
+    job_no: int
+    job_id: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The jobs of a batch, by index, that are not to be stored, each with the job that has
+    their key: those of equal content, and those of other content.
+    """
+
+    repeats: Mapping[int, Holder] = field(default_factory=dict)
+    clashes: Mapping[int, Holder] = field(default_factory=dict)
+
+
+async def take_keys(connection: AsyncConnection[TupleRow], batch: Batch) -> Keys:
+    """Takes the keys of a batch for the first job that names each, where they are free. Waits
+    for other transactions that are taking one of them.
+    """
+    asking = _asking(batch)
+    holders = await _holders(connection, {key: next(iter(jobs.values())) for key, jobs in asking})
+    repeats: dict[int, Holder] = {}
+    clashes: dict[int, Holder] = {}
+    for key, jobs in asking:
+        holder = holders[key]
+        for n, one in jobs.items():
+            if one.job_no != holder.job_no:
+                (repeats if one.digest == holder.digest else clashes)[n] = holder
+    return Keys(repeats, clashes)
+
+
+def _asking(batch: Batch) -> Sequence[tuple[_Key, Mapping[int, Holder]]]:
+    """Who asks for each key, in the caller's order; the keys in order."""
+    asking: dict[_Key, dict[int, Holder]] = {}
+    for n in sorted(range(len(batch)), key=batch.places.__getitem__):
+        job = batch.jobs[n]
+        if job.idempotency_key:
+            one = Holder(batch.numbers[n], job.id, content_digest(job))
+            asking.setdefault((batch.namespaces[n], job.idempotency_key), {})[n] = one
+    return sorted(asking.items())
+
+
+async def _holders(
+    connection: AsyncConnection[TupleRow], first: Mapping[_Key, Holder]
+) -> dict[_Key, Holder]:
+    holders: dict[_Key, Holder] = {}
+    left = list(first)
+    # A key whose job is deleted between the two statements is free: ask again.
+    while left:
+        new = await _take(connection, {key: first[key] for key in left})
+        holders |= {key: first[key] for key in left if first[key].job_no in new}
+        left = [key for key in left if key not in holders]
+        if left:
+            holders |= await _find(connection, left)
+            left = [key for key in left if key not in holders]
+    return holders
+
+
+async def _take(connection: AsyncConnection[TupleRow], wanted: Mapping[_Key, Holder]) -> set[int]:
+    parameters = {
+        "namespaces": [namespace_id for namespace_id, _ in wanted],
+        "keys": [key for _, key in wanted],
+        "numbers": [one.job_no for one in wanted.values()],
+        "digests": [one.digest for one in wanted.values()],
+    }
+    cursor = await connection.execute(_TAKE, parameters)
+    return {number for (number,) in await cursor.fetchall()}
+
+
+async def _find(connection: AsyncConnection[TupleRow], keys: Sequence[_Key]) -> dict[_Key, Holder]:
+    parameters = {
+        "namespaces": [namespace_id for namespace_id, _ in keys],
+        "keys": [key for _, key in keys],
+    }
+    cursor = await connection.execute(_FIND, parameters)
+    return {
+        keys[place - 1]: Holder(job_no, job_id, digest)
+        for place, job_no, job_id, digest in await cursor.fetchall()
+    }

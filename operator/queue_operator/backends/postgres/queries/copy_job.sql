@@ -1,0 +1,4 @@
+-- The submitted half of jobs. Format: binary. Locks: the new rows.
+-- Trap: an id that exists ends the transaction; the caller then looks for it with `submit.sql`.
+COPY job (job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id)
+FROM STDIN (FORMAT BINARY)

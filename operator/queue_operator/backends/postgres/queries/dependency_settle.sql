@@ -1,0 +1,26 @@
+-- Writes the parents' outcomes into edges, lets go those children that need not wait any longer,
+-- and hands results down. Gives the lanes of the children let go.
+-- Parameters: arrays of equal length: children, places (int), outcomes (NULL where the parent
+--   runs again); released (bigint[]); arrays of equal length: heirs and givers (bigint[]).
+-- Index: dependency_pkey, ready_pkey, final_pkey.
+-- Locks: the edges; the children's and the givers' rows are locked already.
+-- Traps: a job becomes eligible when its wait ends, not when it was submitted.
+WITH written AS (
+    UPDATE dependency SET outcome = g.outcome
+    FROM unnest(%(children)s::bigint[], %(places)s::int[], %(outcomes)s::text[])
+        AS g(child_no, place, outcome)
+    WHERE dependency.child_no = g.child_no AND dependency.place = g.place
+      AND dependency.child_no = ANY (%(children)s::bigint[])
+), handed AS (
+    INSERT INTO parent_result (job_no, result, content_type)
+    SELECT g.heir, giver.result, coalesce(giver.result_content_type, '')
+    FROM unnest(%(heirs)s::bigint[], %(givers)s::bigint[]) AS g(heir, giver_no)
+    CROSS JOIN LATERAL (SELECT * FROM final WHERE final.job_no = g.giver_no LIMIT 1) giver
+    ON CONFLICT (job_no) DO NOTHING
+), let_go AS (
+    UPDATE ready
+    SET blocked = false, due = eligible_at <= now(), eligible_at = greatest(eligible_at, now())
+    WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
+    RETURNING lane_id
+)
+SELECT DISTINCT lane_id FROM let_go

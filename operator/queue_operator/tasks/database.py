@@ -1,0 +1,153 @@
+"""One SQLite connection on a thread of its own: one transaction at a time, in order of arrival.
+
+A caller that is cancelled leaves no transaction half done, since the thread ends it.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final, TypeVar
+
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import InvalidArgument, Unavailable
+from queue_operator.tasks.errors import NotConnected
+
+T = TypeVar("T")
+
+_PACKAGE: Final = "queue_operator.tasks"
+_PAUSE_S: Final = 0.005
+_COLUMNS: Final = {
+    "seq",
+    "task_id",
+    "status",
+    "payload",
+    "available_at",
+    "enqueued_at",
+    "started_at",
+    "finished_at",
+    "value",
+    "error",
+    "traceback",
+}
+
+
+class Database:
+    """`open` comes first and may be repeated. `start` may be called from any thread."""
+
+    def __init__(self, path: Path, busy_timeout_s: float) -> None:
+        self._path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-tasks")
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> Future[None]:
+        return self._thread.submit(self._open)
+
+    def start(self, transaction: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Runs it as one transaction that holds the file's write lock from its beginning."""
+        return self._thread.submit(self._run, transaction)
+
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Runs one SELECT, which in WAL mode waits for nobody."""
+        return self._thread.submit(self._read, query)
+
+    def close(self) -> Future[None]:
+        closing = self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+        return closing
+
+    def _open(self) -> None:
+        if self._connection is not None:
+            return
+        with _typed_errors(self._path):
+            connection = sqlite3.connect(
+                self._path,
+                timeout=self._busy_timeout_s,
+                isolation_level=None,
+            )
+            connection.row_factory = sqlite3.Row
+        try:
+            with _typed_errors(self._path):
+                self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        self._write_ahead(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        with _transaction(connection):
+            connection.execute(load(_PACKAGE, "create_tasks"))
+            found = {row[1] for row in connection.execute("PRAGMA table_info(tasks)")}
+            if missing := _COLUMNS - found:
+                raise InvalidArgument(
+                    "path",
+                    f"its table 'tasks' is another one, without {', '.join(sorted(missing))}",
+                )
+            connection.execute(load(_PACKAGE, "create_index"))
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Where the file system cannot do it, the mode stays what it was and all still works.
+
+        This is the one statement that does not wait for the lock by itself: of many that
+        connect first, all but one would be told at once that the file is locked.
+        """
+        deadline = monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+                    raise
+                sleep(_PAUSE_S)
+            else:
+                return
+
+    def _run(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._opened()
+        with _typed_errors(self._path), _transaction(connection):
+            return transaction(connection)
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        with _typed_errors(self._path):
+            return query(self._opened())
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise NotConnected
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with _typed_errors(self._path):
+                connection.close()
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # Not DEFERRED: two that read first and write later can only end by one failing.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _typed_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"{path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise
+        raise InvalidArgument("path", f"{path}: {error}") from error

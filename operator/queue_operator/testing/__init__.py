@@ -1,0 +1,24 @@
+"""The conformance suites, for everybody who writes a store.
+
+Needs the extra `queue-operator[testing]`. The tests are in `backend`; a test module of yours
+imports them and gives them a fixture `store` (see `store.Store`):
+
+    from queue_operator.testing.backend import *
+
+    @pytest.fixture
+    async def store():
+        store = await MyStore.make()
+        yield store
+        assert await store.faults() == []
+        await store.close()
+
+Every test names the clauses of the specifications that it proves (`clauses`).
+"""
+
+import sys
+
+# Only where pytest runs: the lists of clauses can be read without it.
+if "pytest" in sys.modules:
+    sys.modules["pytest"].register_assert_rewrite(
+        f"{__name__}.backend", f"{__name__}.driving", f"{__name__}.breaking", f"{__name__}.tasks"
+    )

@@ -1,0 +1,194 @@
+"""search_failures: what failed, why, and how that spreads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import pytest
+
+from queue_operator.backends.protocol import FailurePage, FailureSearch
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.driving import apply, claim, job_in, settle, submitted
+from queue_operator.testing.store import Contract, Store
+
+_FAILURES: Final = frozenset({JobState.DEAD_LETTER, JobState.FAILED_RETRY})
+
+
+async def _failed(backend: Contract, error: ErrorInfo, **fields: object) -> Job:
+    """A job whose newest attempt failed with `error`: DEAD_LETTER if that is PERMANENT."""
+    job = await submitted(backend, **fields)
+    token = (await claim(backend, job)).token
+    outcome = Outcome(job.id, Event.FAIL, token=token, error=error)
+    assert (await settle(backend, outcome)).error is None
+    return job
+
+
+async def _search(backend: Contract, **filters: Any) -> FailurePage:
+    return await backend.search_failures(FailureSearch(**filters))
+
+
+def _ids(page: FailurePage) -> list[str]:
+    return [job.id for job in page.jobs]
+
+
+async def test_failures_are_the_jobs_whose_newest_attempt_failed(backend: Contract) -> None:
+    jobs = {state: (await job_in(backend, state))[0] for state in JobState}
+    # Given back, it is in the same state, and did not fail.
+    released, token = await job_in(backend, JobState.RUNNING)
+    await apply(backend, released, Event.RELEASE, token)
+    page = await _search(backend)
+    assert set(_ids(page)) == {jobs[state].id for state in _FAILURES}
+    assert page.total_count == 2
+    for state in _FAILURES:
+        assert _ids(await _search(backend, states=frozenset({state}))) == [jobs[state].id]
+
+
+async def test_failures_give_whole_records(backend: Contract) -> None:
+    error = ErrorInfo("boom", ErrorCategory.TIMEOUT, "E1", "trace", {"host": "x"})
+    job = await _failed(backend, error)
+    [found] = (await _search(backend)).jobs
+    assert found == await backend.get_job(job.id)
+    assert found.error == error
+
+
+async def test_a_job_that_is_running_or_done_again_is_no_failure(backend: Contract) -> None:
+    running, done = [await _failed(backend, ErrorInfo("boom")) for _ in range(2)]
+    await claim(backend, running)
+    await backend.complete_job(done.id, b"", token=(await claim(backend, done)).token)
+    page = await _search(backend)
+    assert (page.jobs, page.total_count, page.by_category) == ((), 0, {})
+
+
+async def _mixed(backend: Contract) -> dict[str, Job]:
+    kinds = {
+        "mail timeout": ("mail", ErrorInfo("x", ErrorCategory.TIMEOUT, "SLOW")),
+        "mail gone": ("mail", ErrorInfo("x", ErrorCategory.PERMANENT, "GONE")),
+        "report": ("report", ErrorInfo("x", ErrorCategory.TEMPORARY, "SLOW")),
+        "system": ("report", ErrorInfo("x", ErrorCategory.SYSTEM)),
+    }
+    return {name: await _failed(backend, error, type=t) for name, (t, error) in kinds.items()}
+
+
+async def test_failures_by_category_code_type_and_permanence(backend: Contract) -> None:
+    jobs = await _mixed(backend)
+    cases: list[tuple[dict[str, Any], Sequence[str]]] = [
+        ({"categories": frozenset({ErrorCategory.TIMEOUT})}, ["mail timeout"]),
+        (
+            {"categories": frozenset({ErrorCategory.TIMEOUT, ErrorCategory.SYSTEM})},
+            ["mail timeout", "system"],
+        ),
+        ({"error_code": "SLOW"}, ["mail timeout", "report"]),
+        ({"types": frozenset({"mail"})}, ["mail timeout", "mail gone"]),
+        ({"permanent": True}, ["mail gone"]),
+        ({"permanent": False}, ["mail timeout", "report", "system"]),
+        ({"error_code": "SLOW", "types": frozenset({"mail"})}, ["mail timeout"]),
+        ({"namespace": "elsewhere"}, []),
+    ]
+    for filters, names in cases:
+        page = await _search(backend, **filters)
+        assert set(_ids(page)) == {jobs[name].id for name in names}, filters
+        assert page.total_count == len(names)
+
+
+async def test_failures_tell_how_all_that_match_spread(backend: Contract) -> None:
+    await _mixed(backend)
+    await _failed(backend, ErrorInfo("x", ErrorCategory.TIMEOUT, "SLOW"), type="mail")
+    page = await _search(backend, limit=1)
+    assert (len(page.jobs), page.total_count) == (1, 5)
+    assert page.by_category == {
+        ErrorCategory.TIMEOUT: 2,
+        ErrorCategory.PERMANENT: 1,
+        ErrorCategory.TEMPORARY: 1,
+        ErrorCategory.SYSTEM: 1,
+    }
+    assert page.by_code == {"SLOW": 3, "GONE": 1, "": 1}
+    assert page.by_type == {"mail": 3, "report": 2}
+    mail = await _search(backend, types=frozenset({"mail"}))
+    assert mail.by_code == {"SLOW": 2, "GONE": 1}
+    assert mail.by_type == {"mail": 3}
+
+
+async def test_failures_by_the_time_of_the_failure_without_the_bounds(backend: Contract) -> None:
+    # Three that may run again and three that may not: both have a time of their failure.
+    categories = [ErrorCategory.TEMPORARY, ErrorCategory.PERMANENT] * 3
+    jobs = [await _failed(backend, ErrorInfo("x", category)) for category in categories]
+    times = [(await backend.get_job(job.id)).updated_at for job in jobs]
+    ids = [job.id for job in jobs]
+    assert set(_ids(await _search(backend, failed_after=times[1]))) == set(ids[2:])
+    assert set(_ids(await _search(backend, failed_before=times[4]))) == set(ids[:4])
+    between = await _search(backend, failed_after=times[1], failed_before=times[4])
+    assert set(_ids(between)) == {ids[2], ids[3]}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+async def test_failure_pages_hold_every_job_once_newest_first(
+    backend: Contract, limit: int
+) -> None:
+    categories = [ErrorCategory.TEMPORARY, ErrorCategory.PERMANENT] * 3
+    jobs = [await _failed(backend, ErrorInfo("x", category)) for category in categories]
+    search, found = FailureSearch(limit=limit), []
+    while True:
+        page = await backend.search_failures(search)
+        assert (len(page.jobs) <= limit, page.total_count) == (True, 6)
+        found += _ids(page)
+        if not page.next_cursor:
+            break
+        search = replace(search, cursor=page.next_cursor)
+    assert found == [job.id for job in reversed(jobs)]
+
+
+async def test_failures_refuse_a_cursor_of_another_search(backend: Contract) -> None:
+    for _ in range(3):
+        await _failed(backend, ErrorInfo("x"))
+    page = await _search(backend, limit=1)
+    for filters in ({"error_code": "E"}, {"permanent": True}, {"states": _FAILURES}):
+        with pytest.raises(InvalidArgument) as raised:
+            await _search(backend, limit=1, cursor=page.next_cursor, **filters)
+        assert raised.value.field == "cursor"
+    for cursor in ("x", "AAAA", "e30"):
+        with pytest.raises(InvalidArgument) as raised:
+            await _search(backend, cursor=cursor)
+        assert raised.value.field == "cursor"
+
+
+_WRONG: Final[dict[str, tuple[Any, ...]]] = {
+    "limit": (0, -1, 1001, 1.0, True, None),
+    "namespace": ("", "a\x00", None),
+    "cursor": (None, 7, "\ud800"),
+    "states": (
+        "RUNNING",
+        None,
+        frozenset({"x"}),
+        *(frozenset({state}) for state in sorted(set(JobState) - _FAILURES)),
+    ),
+    "categories": ("TIMEOUT", None, frozenset({"x"})),
+    "types": ("t", None, frozenset({""})),
+    "error_code": (None, 7, "a\x00"),
+    "failed_after": (datetime(2024, 1, 1), "2024"),
+    "failed_before": (datetime(2024, 1, 1), 7),
+}
+
+
+@pytest.mark.parametrize("field", _WRONG)
+async def test_failures_name_a_wrong_field(backend: Contract, field: str) -> None:
+    for value in _WRONG[field]:
+        with pytest.raises(InvalidArgument) as raised:
+            await _search(backend, **{field: value})
+        assert raised.value.field == field, value
+
+
+async def test_a_lost_last_attempt_is_a_failure_of_the_system(
+    backend: Contract, store: Store
+) -> None:
+    job = await submitted(backend, max_attempts=1)
+    await claim(backend, job, ttl_s=5.0)
+    for _ in range(2):
+        await store.age(6.0)
+        await backend.expire_leases(lease_ttl_s=5.0)
+    page = await _search(backend, categories=frozenset({ErrorCategory.SYSTEM}))
+    assert _ids(page) == [job.id]
+    assert page.by_code == {"WORKER_LOST": 1}

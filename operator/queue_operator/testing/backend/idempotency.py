@@ -1,0 +1,226 @@
+"""Idempotency keys: one job per key, whoever asks how often."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound, KeyConflict
+from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.retry import Backoff
+from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.testing.driving import a_job, apply, claim, submitted
+from queue_operator.testing.store import Contract, Store
+
+
+def _keyed(key: str = "k", **fields: object) -> Job:
+    return a_job(**{"type": "t", "payload": b"p", "idempotency_key": key, **fields})
+
+
+_ENDINGS: Final = {
+    Event.COMPLETE: JobState.COMPLETED,
+    Event.STOP: JobState.STOPPED,
+    Event.EXHAUST: JobState.DEAD_LETTER,
+    Event.MARK_UNKNOWN_STOPPED: JobState.UNKNOWN_STOPPED,
+}
+
+
+async def _only(backend: Contract, job: Job) -> bool:
+    """True when `job` is stored and no other."""
+    assert (await backend.get_job(job.id)).idempotency_key == job.idempotency_key
+    return (await backend.get_job_stats([])).total_jobs == 1
+
+
+async def test_a_repeat_gives_the_first_jobs_id(backend: Contract) -> None:
+    first, again = _keyed(), _keyed()
+    assert await backend.enqueue_job(first) == first.id
+    assert await backend.enqueue_job(again) == first.id
+    assert await backend.enqueue_jobs([again]) == [first.id]
+    [answer] = await backend.submit([again])
+    assert (answer.job_id, answer.duplicate, answer.error) == (first.id, True, None)
+    assert await _only(backend, first)
+    with pytest.raises(JobNotFound):
+        await backend.get_job(again.id)
+
+
+async def test_a_repeat_under_the_same_id_is_a_repeat(backend: Contract) -> None:
+    job = _keyed()
+    assert await backend.enqueue_job(job) == job.id
+    assert await backend.enqueue_job(job) == job.id
+    [answer] = await backend.submit([job], atomic=False)
+    assert (answer.job_id, answer.duplicate) == (job.id, True)
+    # Without its key it is just an id that is taken.
+    with pytest.raises(DuplicateJob):
+        await backend.enqueue_job(replace(job, idempotency_key=""))
+    assert await _only(backend, job)
+
+
+async def test_the_correlation_and_the_created_time_are_no_content(backend: Contract) -> None:
+    first = _keyed(correlation_id="a")
+    await backend.enqueue_job(first)
+    assert await backend.enqueue_job(_keyed(correlation_id="b")) == first.id
+    assert (await backend.get_job(first.id)).correlation_id == "a"
+
+
+async def test_json_counts_by_value_and_other_content_by_bytes(backend: Contract) -> None:
+    first = _keyed(payload=b'{"a": 1, "b": [2.0]}', content_type="application/json")
+    await backend.enqueue_job(first)
+    same = _keyed(payload=b'{"b":[2],"a":1.0}', content_type="application/json")
+    assert await backend.enqueue_job(same) == first.id
+    other = _keyed(payload=b'{"b":[2],"a":1.5}', content_type="application/json")
+    with pytest.raises(KeyConflict):
+        await backend.enqueue_job(other)
+    text = _keyed("text", payload=b'{"a": 1}', content_type="text/plain")
+    await backend.enqueue_job(text)
+    with pytest.raises(KeyConflict):
+        await backend.enqueue_job(
+            _keyed("text", payload=b'{"a":1}', content_type="text/plain"),
+        )
+
+
+_OTHER: Final[list[dict[str, Any]]] = [
+    {"type": "u"},
+    {"payload": b"q"},
+    {"content_type": "text/plain"},
+    {"tags": frozenset({"a"})},
+    {"priority": Priority.HIGH},
+    {"delay_s": 5.0},
+    {"scheduled_at": datetime(2030, 1, 1, tzinfo=UTC)},
+    {"max_attempts": 3},
+    {"timeout_s": 9.0},
+    {"backoff": Backoff()},
+]
+
+
+@pytest.mark.parametrize("change", _OTHER, ids=lambda change: next(iter(change)))
+async def test_a_key_with_other_content_is_refused(
+    backend: Contract, change: dict[str, Any]
+) -> None:
+    first, other = _keyed(), _keyed(**change)
+    await backend.enqueue_job(first)
+    with pytest.raises(KeyConflict) as alone:
+        await backend.enqueue_job(other)
+    assert (alone.value.field, alone.value.key, alone.value.job_id) == (
+        "idempotency_key",
+        "k",
+        first.id,
+    )
+    with pytest.raises(KeyConflict) as in_batch:
+        await backend.enqueue_jobs([a_job(), other])
+    assert (in_batch.value.field, in_batch.value.job_id) == ("jobs[1].idempotency_key", first.id)
+    assert await _only(backend, first)
+
+
+async def test_a_key_belongs_to_its_namespace(backend: Contract) -> None:
+    here, there = _keyed(), _keyed(namespace="there", payload=b"other")
+    assert await backend.enqueue_job(here) == here.id
+    assert await backend.enqueue_job(there) == there.id
+
+
+async def test_a_key_twice_in_a_batch_is_as_if_in_sequence(backend: Contract) -> None:
+    first, again, other = _keyed(), _keyed(), a_job()
+    assert await backend.enqueue_jobs([first, other, again]) == [first.id, other.id, first.id]
+    assert (await backend.get_job_stats([])).total_jobs == 2
+    fresh, clash = _keyed("new"), _keyed("new", payload=b"q")
+    with pytest.raises(KeyConflict) as raised:
+        await backend.enqueue_jobs([fresh, clash])
+    assert (raised.value.field, raised.value.job_id) == ("jobs[1].idempotency_key", fresh.id)
+    with pytest.raises(JobNotFound):
+        await backend.get_job(fresh.id)
+
+
+async def test_a_batch_that_is_not_atomic_answers_each_key(backend: Contract) -> None:
+    first = _keyed()
+    await backend.enqueue_job(first)
+    again, clash, fresh = _keyed(), _keyed(payload=b"q"), _keyed("new")
+    answers = await backend.submit([again, clash, fresh], atomic=False)
+    assert [(a.job_id, a.duplicate) for a in answers] == [
+        (first.id, True),
+        (clash.id, False),
+        (fresh.id, False),
+    ]
+    assert isinstance(answers[1].error, KeyConflict)
+    assert answers[1].error.field == "jobs[1].idempotency_key"
+    assert (await backend.get_job_stats([])).total_jobs == 2
+
+
+@pytest.mark.parametrize("state", TERMINAL)
+async def test_a_key_is_taken_whatever_became_of_its_job(
+    backend: Contract, state: JobState
+) -> None:
+    job = _keyed()
+    await backend.enqueue_job(job)
+    if state is JobState.UNSCHEDULED:
+        await backend.cancel_jobs([], [job.id])
+    else:
+        event = next(event for event, ending in _ENDINGS.items() if ending is state)
+        assert (await apply(backend, job, event, (await claim(backend, job)).token)).state is state
+    assert await backend.enqueue_job(_keyed()) == job.id
+
+
+async def test_a_deleted_jobs_key_is_free(backend: Contract) -> None:
+    job, other = _keyed(), _keyed(payload=b"q")
+    await backend.enqueue_job(job)
+    await backend.cancel_jobs([], [job.id])
+    await backend.delete_jobs([], [job.id])
+    assert await backend.enqueue_job(other) == other.id
+    assert await _only(backend, other)
+
+
+async def test_a_cleaned_up_jobs_key_is_free(backend: Contract, store: Store) -> None:
+    job, other = _keyed(), _keyed(payload=b"q")
+    await backend.enqueue_job(job)
+    await backend.complete_job(job.id, b"", token=(await claim(backend, job)).token)
+    await store.age(100.0)
+    assert await backend.cleanup_expired_jobs(50.0) == 1
+    assert await backend.enqueue_job(other) == other.id
+
+
+async def test_a_refused_batch_leaves_its_keys_free(backend: Contract) -> None:
+    taken = await submitted(backend)
+    with pytest.raises(DuplicateJob):
+        await backend.enqueue_jobs([_keyed(), taken])
+    with pytest.raises(InvalidArgument):
+        await backend.enqueue_jobs([_keyed(), a_job(depends_on=("nobody",))])
+    other = _keyed(payload=b"q")
+    assert await backend.enqueue_job(other) == other.id
+
+
+async def test_racing_submissions_under_one_key_are_one_job(store: Store) -> None:
+    backends = [await store.open() for _ in range(4)]
+    for round_ in range(5):
+        tries = [_keyed(f"k-{round_}") for _ in range(16)]
+        ids = await asyncio.gather(
+            *(backends[n % 4].enqueue_job(job) for n, job in enumerate(tries))
+        )
+        assert len(set(ids)) == 1
+        assert ids[0] in {job.id for job in tries}
+        assert (await backends[0].get_job(ids[0])).idempotency_key == f"k-{round_}"
+    assert (await backends[0].get_job_stats([])).total_jobs == 5
+
+
+async def test_racing_batches_never_name_a_job_that_is_not_there(store: Store) -> None:
+    backends = [await store.open() for _ in range(4)]
+    taken = await submitted(backends[0])
+    for round_ in range(5):
+        # Every second batch holds the key and is then refused for an id that is taken.
+        batches = [[_keyed(f"k-{round_}"), taken if n % 2 else a_job()] for n in range(8)]
+        answers = await asyncio.gather(
+            *(backends[n % 4].enqueue_jobs(batch) for n, batch in enumerate(batches)),
+            return_exceptions=True,
+        )
+        named = {answer[0] for answer in answers if isinstance(answer, list)}
+        assert len(named) == 1
+        assert all(isinstance(answer, DuplicateJob) for answer in answers[1::2])
+        assert (await backends[0].get_job(named.pop())).idempotency_key == f"k-{round_}"
+
+
+async def test_a_key_of_255_characters_and_none(backend: Contract) -> None:
+    long = _keyed("ü" * 255)
+    assert await backend.enqueue_job(long) == long.id
+    assert await backend.enqueue_job(_keyed("ü" * 255)) == long.id
+    without = [_keyed(""), _keyed("")]
+    assert await backend.enqueue_jobs(without) == [job.id for job in without]

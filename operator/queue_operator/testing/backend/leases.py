@@ -1,0 +1,245 @@
+"""Leases: renewed, run out, swept."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from queue_operator.backends.protocol import CancelInbox
+from queue_operator.domain.job import Demand
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.transition import REASON_WORKER_LOST
+from queue_operator.testing.driving import apply, claim, job_in, running, submitted
+from queue_operator.testing.store import TTL_S, Contract, Store
+
+
+async def _extend(backend: Contract, job_id: str, token: str) -> LeaseAnswer:
+    [answer] = await backend.extend_leases([Held(job_id, token)], lease_ttl_s=TTL_S)
+    assert (answer.job_id, answer.token) == (job_id, token)
+    return answer
+
+
+async def _sweep(backend: Contract) -> list[Lost]:
+    return await backend.expire_leases(lease_ttl_s=TTL_S)
+
+
+async def test_a_renewed_lease_outlives_its_first_term(backend: Contract, store: Store) -> None:
+    job, token = await running(backend)
+    await store.age(TTL_S * 0.9)
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.CURRENT
+    await store.age(TTL_S * 0.9)
+    assert await _sweep(backend) == []
+    assert (await backend.get_job(job.id)).state is JobState.RUNNING
+
+
+async def test_a_lease_that_runs_out_is_lost(backend: Contract, store: Store) -> None:
+    job, token = await running(backend)
+    kept, kept_token = await running(backend)
+    await store.age(TTL_S + 1)
+    await _extend(backend, kept.id, kept_token)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.attempt, stored.assignee_id) == (
+        JobState.UNKNOWN_RETRY,
+        1,
+        "worker-1",
+    )
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.LOST
+    assert await _sweep(backend) == []
+    assert (await claim(backend, job, "worker-2")).attempt == 2
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.TAKEN_OVER
+
+
+async def test_an_expired_lease_that_nobody_swept_may_be_renewed(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend)
+    await store.age(TTL_S * 3)
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.CURRENT
+    assert await _sweep(backend) == []
+    assert (await backend.get_job(job.id)).state is JobState.RUNNING
+
+
+async def test_one_heartbeat_answers_for_every_job_in_order(backend: Contract) -> None:
+    current, t1 = await running(backend)
+    cancelling, t2 = await job_in(backend, JobState.CANCELLING)
+    lost, t3 = await job_in(backend, JobState.UNKNOWN_RETRY)
+    done, t4 = await job_in(backend, JobState.COMPLETED)
+    forced, t5 = await running(backend)
+    await backend.cancel_jobs([], [forced.id], force=True)
+    held = [
+        Held(done.id, t4 or ""),
+        Held(current.id, t1),
+        Held("missing", str(uuid4())),
+        Held(cancelling.id, t2 or ""),
+        Held(lost.id, t3 or ""),
+        Held(current.id, str(uuid4())),
+        Held(forced.id, t5),
+        Held(current.id, "no token at all"),
+        Held(current.id, t1, "no such namespace"),
+    ]
+    answers = await backend.extend_leases(held, lease_ttl_s=TTL_S)
+    assert [(a.job_id, a.token) for a in answers] == [(h.job_id, h.token) for h in held]
+    status = LeaseStatus
+    assert [a.status for a in answers] == [
+        status.ENDED,
+        status.CURRENT,
+        status.ENDED,
+        status.CURRENT,
+        status.LOST,
+        status.TAKEN_OVER,
+        status.CURRENT,
+        status.TAKEN_OVER,
+        status.ENDED,
+    ]
+    assert [(a.cancel_requested, a.cancel_forced) for a in answers if a.cancel_requested] == [
+        (True, False),
+        (True, True),
+    ]
+    assert await backend.extend_leases([], lease_ttl_s=TTL_S) == []
+
+
+async def test_a_lost_job_that_was_cancelled_is_given_up(backend: Contract, store: Store) -> None:
+    job, _ = await job_in(backend, JobState.CANCELLING)
+    await store.age(TTL_S + 1)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+    assert (await backend.get_job(job.id)).state is JobState.UNKNOWN_STOPPED
+
+
+async def test_a_job_lost_on_its_last_attempt_waits_one_ttl_for_a_late_outcome(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend, max_attempts=1)
+    late, late_token = await running(backend, max_attempts=1)
+    await store.age(TTL_S + 1)
+    assert len(await _sweep(backend)) == 2
+    assert await backend.dequeue_jobs("w", [], 5) == []
+    assert (await apply(backend, late, Event.COMPLETE, late_token)).error is None
+    await store.age(TTL_S - 2)
+    await _sweep(backend)
+    assert (await backend.get_job(job.id)).state is JobState.UNKNOWN_RETRY
+    await store.age(3)
+    assert await backend.dequeue_jobs("w", [], 5) == []
+    await _sweep(backend)
+    dead = await backend.get_job(job.id)
+    assert dead.state is JobState.DEAD_LETTER
+    assert dead.error is not None
+    assert (dead.error.category, dead.error.code) == (ErrorCategory.SYSTEM, REASON_WORKER_LOST)
+    assert (await backend.get_job(late.id)).state is JobState.COMPLETED
+    assert (await apply(backend, job, Event.COMPLETE, token)).error is not None
+
+
+async def test_an_execution_over_its_timeout_fails_one_ttl_later(
+    backend: Contract, store: Store
+) -> None:
+    backoff = Backoff(BackoffStrategy.CONSTANT, 5.0)
+    job, token = await running(backend, timeout_s=100.0, max_attempts=2, backoff=backoff)
+    await store.age(100 + TTL_S - 1)
+    await _extend(backend, job.id, token)
+    assert await _sweep(backend) == []
+    await store.age(2)
+    await _extend(backend, job.id, token)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+    failed = await backend.get_job(job.id)
+    assert failed.error is not None
+    assert failed.error.category is ErrorCategory.TIMEOUT
+    assert (failed.state, failed.failure_count) == (JobState.FAILED_RETRY, 1)
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.ENDED
+    await store.age(5)
+    [again] = await backend.dequeue_jobs("w", [], 1, lease_ttl_s=TTL_S)
+    assert again.attempt == 2
+    await store.age(100 + TTL_S + 1)
+    await _sweep(backend)
+    assert (await backend.get_job(job.id)).state is JobState.DEAD_LETTER
+
+
+async def test_a_timeout_while_cancelling_gives_the_job_up(backend: Contract, store: Store) -> None:
+    job, token = await running(backend, timeout_s=10.0)
+    [request] = (await backend.cancel_jobs([], [job.id])).requests
+    await _confirm(backend, request.job_id, token)
+    await store.age(11 + TTL_S)
+    await _extend(backend, job.id, token)
+    await _sweep(backend)
+    assert (await backend.get_job(job.id)).state is JobState.UNKNOWN_STOPPED
+
+
+async def _confirm(backend: Contract, job_id: str, token: str) -> None:
+    assert isinstance(backend, CancelInbox)
+    await backend.confirm_cancels([Held(job_id, token)])
+
+
+@pytest.mark.parametrize(
+    ("force", "confirmed", "given_up"),
+    [(True, False, True), (True, True, True), (False, False, True), (False, True, False)],
+)
+async def test_a_cancel_that_nobody_answers_is_given_up(
+    backend: Contract, store: Store, force: bool, confirmed: bool, given_up: bool
+) -> None:
+    job, token = await running(backend)
+    await backend.cancel_jobs([], [job.id], force=force)
+    if confirmed:
+        await _confirm(backend, job.id, token)
+    await store.age(29)
+    assert await _sweep(backend) == []
+    await store.age(2)
+    assert bool(await _sweep(backend)) == given_up
+    expected = JobState.UNKNOWN_STOPPED if given_up else JobState.CANCELLING
+    assert (await backend.get_job(job.id)).state is expected
+
+
+async def test_the_time_of_a_forced_cancel_runs_from_the_force(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend)
+    await backend.cancel_jobs([], [job.id])
+    await _confirm(backend, job.id, token)
+    await store.age(29)
+    await backend.cancel_jobs([], [job.id], force=True)
+    await store.age(20)
+    assert await _sweep(backend) == []
+    await store.age(11)
+    assert len(await _sweep(backend)) == 1
+
+
+async def test_a_bare_dequeue_never_expires(backend: Contract, store: Store) -> None:
+    job = await submitted(backend)
+    await backend.dequeue_jobs("w", [], 1)
+    await store.age(1_000_000)
+    assert await _sweep(backend) == []
+    assert (await backend.get_job(job.id)).state is JobState.RUNNING
+
+
+async def test_after_an_outage_the_workers_get_one_ttl_to_come_back(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend)
+    other, _ = await running(backend)
+    await store.age(TTL_S * 10, outage=True)
+    assert await _sweep(backend) == []
+    await store.age(TTL_S - 2)
+    assert await _sweep(backend) == []
+    await _extend(backend, job.id, token)
+    await store.age(3)
+    assert await _sweep(backend) == [Lost(other.id, "default", "worker-1")]
+
+
+async def test_sweepers_at_the_same_time_lose_each_job_once(store: Store) -> None:
+    replicas = [await store.open() for _ in range(4)]
+    for n in range(60):
+        await submitted(replicas[0], type="t", max_attempts=1 + n % 2)
+    demand = Demand(assignee_id="w", limit=60)
+    assert len(await replicas[0].claim([demand], lease_ttl_s=TTL_S)) == 60
+    await store.age(TTL_S + 1)
+    lost = [one for found in await asyncio.gather(*map(_sweep, replicas)) for one in found]
+    assert len({one.job_id for one in lost}) == len(lost) == 60
+
+
+async def test_a_sweep_takes_at_most_its_limit(backend: Contract, store: Store) -> None:
+    for _ in range(5):
+        await running(backend)
+    await store.age(TTL_S + 1)
+    assert len(await backend.expire_leases(lease_ttl_s=TTL_S, limit=2)) == 2
+    assert len(await _sweep(backend)) == 3

@@ -1,0 +1,178 @@
+"""Fencing: whose outcome counts, and what a repeat does."""
+
+from uuid import uuid4
+
+import pytest
+
+from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLease
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.driving import a_job, apply, claim, job_in, running, settle, submitted
+from queue_operator.testing.store import Contract
+
+_REPEATABLE = [
+    Event.COMPLETE,
+    Event.FAIL,
+    Event.EXHAUST,
+    Event.STOP,
+    Event.RELEASE,
+    Event.HAND_BACK,
+    Event.MARK_UNKNOWN_STOPPED,
+]
+
+
+@pytest.mark.parametrize("event", _REPEATABLE)
+async def test_a_repeat_is_a_success_that_writes_nothing(backend: Contract, event: Event) -> None:
+    job, token = await running(backend)
+    first = await apply(backend, job, event, token)
+    assert (first.error, first.freed_assignee_id, first.repeated) == (None, "worker-1", False)
+    before = await backend.get_job(job.id)
+    again = await apply(backend, job, event, token)
+    assert (again.error, again.freed_assignee_id, again.repeated) == (None, None, True)
+    assert again.state is before.state
+    assert await backend.get_job(job.id) == before
+
+
+@pytest.mark.parametrize("event", [Event.FAIL, Event.EXHAUST, Event.HAND_BACK, Event.RELEASE])
+async def test_a_repeat_is_known_by_what_it_became_while_cancelling(
+    backend: Contract, event: Event
+) -> None:
+    job, token = await running(backend)
+    await backend.cancel_jobs([], [job.id])
+    outcome = Outcome(job.id, event, token=token, error=ErrorInfo("x"), worker_plane=True)
+    assert (await settle(backend, outcome)).state is JobState.STOPPED
+    again = await settle(backend, outcome)
+    assert (again.repeated, again.state) == (True, JobState.STOPPED)
+
+
+async def test_a_repeat_of_a_superseded_attempt_is_still_known(backend: Contract) -> None:
+    job, token = await running(backend)
+    await apply(backend, job, Event.FAIL, token)
+    await claim(backend, job, "worker-2")
+    again = await apply(backend, job, Event.FAIL, token)
+    assert (again.repeated, again.state) == (True, JobState.RUNNING)
+
+
+async def test_without_a_token_nothing_is_a_repeat(backend: Contract) -> None:
+    job, token = await running(backend)
+    await apply(backend, job, Event.COMPLETE, token)
+    assert isinstance((await apply(backend, job, Event.COMPLETE)).error, InvalidTransition)
+
+
+@pytest.mark.parametrize(
+    "event", [Event.COMPLETE, Event.FAIL, Event.EXHAUST, Event.STOP, Event.RELEASE]
+)
+@pytest.mark.parametrize("token", [str(uuid4()), "no token at all", ""])
+async def test_a_token_that_is_not_current_is_stale(
+    backend: Contract, event: Event, token: str
+) -> None:
+    job, _ = await running(backend)
+    before = await backend.get_job(job.id)
+    assert isinstance((await apply(backend, job, event, token)).error, StaleLease)
+    assert await backend.get_job(job.id) == before
+
+
+async def test_after_somebody_claimed_the_old_token_is_stale(backend: Contract) -> None:
+    job, old = await running(backend)
+    await backend.mark_worker_unresponsive("worker-1")
+    new = await claim(backend, job, "worker-2")
+    assert new.token != old
+    assert isinstance((await apply(backend, job, Event.COMPLETE, old)).error, StaleLease)
+    assert (await apply(backend, job, Event.COMPLETE, new.token)).freed_assignee_id == "worker-2"
+
+
+@pytest.mark.parametrize("event", [Event.RELEASE, Event.HAND_BACK])
+async def test_a_job_given_back_takes_no_other_outcome(backend: Contract, event: Event) -> None:
+    job, token = await running(backend)
+    await apply(backend, job, event, token)
+    assert isinstance((await apply(backend, job, Event.COMPLETE, token)).error, StaleLease)
+
+
+async def test_the_library_may_leave_the_token_out(backend: Contract) -> None:
+    job, _ = await running(backend)
+    assert await backend.complete_job(job.id, b"r") == {"worker-1": 1}
+    assert (await backend.get_job(job.id)).result == b"r"
+
+
+@pytest.mark.parametrize(
+    ("event", "after"),
+    [(Event.COMPLETE, JobState.COMPLETED), (Event.FAIL, JobState.FAILED_RETRY)],
+)
+async def test_a_late_outcome_of_a_lost_job_counts(
+    backend: Contract, event: Event, after: JobState
+) -> None:
+    job, token = await job_in(backend, JobState.UNKNOWN_RETRY)
+    answer = await apply(backend, job, event, token)
+    assert (answer.state, answer.freed_assignee_id) == (after, None)
+    assert (await backend.get_job(job.id)).state is after
+
+
+async def test_a_late_success_of_a_job_given_up_counts(backend: Contract) -> None:
+    job, token = await job_in(backend, JobState.UNKNOWN_STOPPED)
+    ended = (await backend.get_job(job.id)).finalized_at
+    assert await backend.complete_job(job.id, b"late", token=token) == {}
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.result) == (JobState.COMPLETED, b"late")
+    assert ended is not None
+    assert stored.finalized_at is not None
+    assert stored.finalized_at > ended
+    assert (await apply(backend, job, Event.COMPLETE, token)).repeated
+
+
+async def test_outcomes_of_one_job_in_one_batch_apply_in_order(backend: Contract) -> None:
+    job, token = await running(backend)
+    outcomes = [
+        Outcome(job.id, Event.FAIL, token=token, error=ErrorInfo("x")),
+        Outcome(job.id, Event.COMPLETE, token=token, result=b""),
+        Outcome(job.id, Event.FAIL, token=token, error=ErrorInfo("x")),
+    ]
+    failed, completed, repeat = await backend.settle(outcomes)
+    assert failed.state is JobState.FAILED_RETRY
+    assert isinstance(completed.error, InvalidTransition)
+    assert repeat.repeated
+
+
+async def test_one_bad_outcome_does_not_disturb_the_others(backend: Contract) -> None:
+    jobs = [await running(backend) for _ in range(6)]
+    outcomes = [
+        Outcome(job.id, Event.COMPLETE, token=token, result=b"ok") for job, token in jobs[:3]
+    ]
+    outcomes += [
+        Outcome("never submitted", Event.COMPLETE, token=str(uuid4())),
+        Outcome("nowhere", Event.STOP, namespace="no such namespace"),
+        Outcome(jobs[3][0].id, Event.COMPLETE, token=str(uuid4())),
+        Outcome(jobs[4][0].id, Event.FAIL, token=jobs[4][1], error=ErrorInfo("a\x00b")),
+        Outcome(jobs[5][0].id, Event.FAIL, token=jobs[5][1], error=ErrorInfo("fine")),
+    ]
+    answers = await backend.settle(outcomes)
+    assert [a.state for a in answers[:3]] == [JobState.COMPLETED] * 3
+    assert isinstance(answers[3].error, JobNotFound)
+    assert isinstance(answers[4].error, JobNotFound)
+    assert isinstance(answers[5].error, StaleLease)
+    assert answers[6].error is not None
+    assert not answers[6].error.retryable
+    assert answers[7].state is JobState.FAILED_RETRY
+    assert (await backend.get_job(jobs[4][0].id)).state is JobState.RUNNING
+
+
+async def test_a_batch_of_every_kind_is_answered_in_order(backend: Contract) -> None:
+    events = [Event.COMPLETE, Event.FAIL, Event.STOP, Event.RELEASE, Event.EXHAUST] * 20
+    jobs = [a_job(type="t") for _ in events]
+    await backend.enqueue_jobs(jobs)
+    assert len(await backend.dequeue_jobs("w", [], len(jobs))) == len(jobs)
+    permanent = ErrorInfo("x", ErrorCategory.PERMANENT)
+    outcomes = [
+        Outcome(job.id, event, error=permanent if event is Event.EXHAUST else None)
+        for job, event in zip(jobs, events, strict=True)
+    ]
+    answers = await backend.settle(outcomes)
+    assert [a.job_id for a in answers] == [job.id for job in jobs]
+    assert all(a.freed_assignee_id == "w" for a in answers)
+
+
+async def test_a_late_failure_counts_only_once_for_a_given_up_job(backend: Contract) -> None:
+    job = await submitted(backend, max_attempts=1)
+    token = (await claim(backend, job)).token
+    assert (await apply(backend, job, Event.FAIL, token)).state is JobState.DEAD_LETTER
+    again = await apply(backend, job, Event.FAIL, token)
+    assert (again.repeated, again.state) == (True, JobState.DEAD_LETTER)

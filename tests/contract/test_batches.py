@@ -1,0 +1,3 @@
+"""EnqueueJobs on every store."""
+
+from queue_operator.testing.backend.batches import *  # noqa: F403

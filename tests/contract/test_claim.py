@@ -1,0 +1,3 @@
+"""Claims on every store."""
+
+from queue_operator.testing.backend.claim import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""DeleteJobs on every store."""
+
+from queue_operator.testing.backend.delete import *  # noqa: F403

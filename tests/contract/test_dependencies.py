@@ -1,0 +1,3 @@
+"""Dependencies on every store."""
+
+from queue_operator.testing.backend.dependencies import *  # noqa: F403

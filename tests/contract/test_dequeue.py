@@ -1,0 +1,3 @@
+"""DequeueJobs on every store."""
+
+from queue_operator.testing.backend.dequeue import *  # noqa: F403

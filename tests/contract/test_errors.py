@@ -1,0 +1,3 @@
+"""What all methods have in common, on every store."""
+
+from queue_operator.testing.backend.errors import *  # noqa: F403

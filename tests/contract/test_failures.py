@@ -1,0 +1,3 @@
+"""Searching failures on every store."""
+
+from queue_operator.testing.backend.failures import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""GetJob and GetJobStats on every store."""
+
+from queue_operator.testing.backend.reading import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Searching jobs on every store."""
+
+from queue_operator.testing.backend.search import *  # noqa: F403

@@ -1,0 +1,234 @@
+"""Calls of every kind, on jobs as `million.py` makes them, and what each may look at."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.integration.postgres import million
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import ProgressReport
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.errors import JobNotFound
+from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
+from queue_operator.domain.lease import Held
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.states import Event
+
+WORKER = "worker"
+
+Call = Callable[[PostgresBackend], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`rows` and `pages` bound what the call may look at; `also_whole` are longer tables that
+    it reads from end to end on purpose.
+    """
+
+    call: Call
+    indexes: set[str]
+    rows: int
+    pages: int
+    also_whole: frozenset[str] = frozenset()
+
+
+def ids(first: int, count: int) -> list[str]:
+    return [f"job-{number:08d}" for number in range(first, first + count)]
+
+
+async def get_ended_and_waiting(backend: PostgresBackend) -> None:
+    for job_id in ids(400_000, 3) + ids(900_000, 3) + ids(802_000, 3):
+        with suppress(JobNotFound):
+            await backend.get_job(job_id, namespace=million.BIG)
+
+
+async def histories(backend: PostgresBackend) -> None:
+    for job_id in ids(400_000, 5) + ids(900_000, 5):
+        with suppress(JobNotFound):
+            await backend.get_history(job_id, namespace=million.BIG)
+
+
+async def take(backend: PostgresBackend, namespace: str, limit: int) -> list[Held]:
+    demand = Demand(assignee_id=WORKER, limit=limit, namespace=namespace)
+    claimed = await backend.claim([demand], lease_ttl_s=600)
+    return [Held(a.job_id, a.token, a.namespace) for a in claimed]
+
+
+def outcome(held: Held, event: Event, error: ErrorInfo | None = None) -> Outcome:
+    result = b"r" if event is Event.COMPLETE else None
+    return Outcome(
+        held.job_id, event, namespace=held.namespace, token=held.token, result=result, error=error
+    )
+
+
+def new_jobs(count: int, **fields: Any) -> list[Job]:
+    return [
+        Job(id=uuid.uuid4().hex, type="type-1", namespace=million.BIG, **fields)
+        for _ in range(count)
+    ]
+
+
+async def submit(backend: PostgresBackend) -> None:
+    await backend.enqueue_jobs(new_jobs(100))
+    await backend.enqueue_jobs(new_jobs(1))
+
+
+async def submit_with_key(backend: PostgresBackend) -> None:
+    jobs = [replace(job, idempotency_key=job.id) for job in new_jobs(20)]
+    await backend.enqueue_jobs(jobs)
+    await backend.enqueue_jobs([replace(job, id=uuid.uuid4().hex) for job in jobs])
+
+
+async def run_a_chain(backend: PostgresBackend) -> None:
+    """Ten parents with two children each; the parents complete, then the children run."""
+    parents = new_jobs(10, tags=frozenset({"chain"}))
+    children = [
+        replace(job, depends_on=(parents[n // 2].id,), dependency_mode=DependencyMode.CHAIN)
+        for n, job in enumerate(new_jobs(20, tags=frozenset({"chain"})))
+    ]
+    await backend.enqueue_jobs([*parents, *children])
+    demand = Demand(assignee_id="w", limit=10, namespace=million.BIG, tags=frozenset({"chain"}))
+    for _ in range(3):
+        claimed = await backend.claim([demand], lease_ttl_s=600)
+        await backend.settle(
+            [outcome(Held(a.job_id, a.token, a.namespace), Event.COMPLETE) for a in claimed]
+        )
+
+
+async def mirror(backend: PostgresBackend) -> None:
+    jobs = [
+        replace(job, resource=ResourceRef("cluster", job.id, f"job-{n}"))
+        for n, job in enumerate(new_jobs(10))
+    ]
+    await backend.take_in(jobs)
+    pending = await backend.pending_mirrors()
+    await backend.acknowledge_mirrors([entry.sequence for entry in pending])
+    await backend.attached("cluster")
+    await backend.detach([job.id for job in jobs])
+
+
+async def cancel_running(backend: PostgresBackend) -> None:
+    held = await take(backend, million.SOLO, 10)
+    if held:
+        await backend.cancel_jobs([], [h.job_id for h in held], namespace=million.SOLO)
+    await backend.pending_cancels([WORKER])
+    await backend.confirm_cancels(held)
+    await backend.settle([outcome(h, Event.ACK_EXECUTING) for h in held])
+
+
+async def report_progress(backend: PostgresBackend) -> None:
+    progress = Progress(50, "half", datetime.now(UTC))
+    await backend.record_progress(
+        [
+            ProgressReport(job_id=h.job_id, token=h.token, namespace=h.namespace, progress=progress)
+            for h in await take(backend, million.SOLO, 10)
+        ]
+    )
+
+
+async def complete(backend: PostgresBackend) -> None:
+    held = await take(backend, million.SOLO, 50)
+    await backend.settle([outcome(h, Event.COMPLETE) for h in held])
+
+
+async def fail(backend: PostgresBackend) -> None:
+    held = await take(backend, million.SOLO, 50)
+    await backend.settle([outcome(h, Event.FAIL, ErrorInfo("no route")) for h in held])
+
+
+async def renew(backend: PostgresBackend) -> None:
+    held = await take(backend, million.SOLO, 50)
+    stale = [replace(h, token=str(uuid.uuid4())) for h in held[:5]]
+    await backend.extend_leases([*held[5:], *stale], lease_ttl_s=60)
+
+
+CASES = {
+    "claim from 200 lanes": Case(
+        lambda backend: take(backend, million.BIG, 50), {"ready_claim", "job_pkey"}, 4000, 4000
+    ),
+    "claim from one lane": Case(
+        lambda backend: take(backend, million.SOLO, 50), {"ready_claim", "job_pkey"}, 500, 2000
+    ),
+    "complete": Case(complete, {"lease_pkey", "job_pkey"}, 1500, 6000),
+    "fail": Case(fail, {"lease_pkey", "job_pkey"}, 2000, 8000),
+    "submit": Case(submit, set(), 300, 6000),
+    "heartbeat": Case(renew, {"lease_pkey", "job_namespace_id_id_key"}, 1200, 4000),
+    "submit with keys": Case(submit_with_key, {"idempotency_pkey"}, 300, 3000),
+    "dependencies": Case(
+        run_a_chain, {"dependency_pkey", "dependency_by_parent", "parent_result_pkey"}, 6000, 20000
+    ),
+    "custom resources": Case(
+        mirror,
+        {"job_by_uid", "ready_mirrored"},
+        6500,
+        3000,
+        # The changes not yet told are a queue of their own; what runs is read once a minute.
+        also_whole=frozenset({"mirror_outbox", "ready", "lease"}),
+    ),
+    "cancel what runs": Case(cancel_running, {"lease_cancelling", "lease_pkey"}, 500, 3000),
+    "progress": Case(report_progress, {"lease_pkey", "job_namespace_id_id_key"}, 400, 2000),
+    "get_job": Case(
+        get_ended_and_waiting,
+        {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "final_pkey"},
+        100,
+        300,
+    ),
+    "history": Case(
+        histories, {"job_namespace_id_id_key", "attempt_pkey", "transition_pkey"}, 100, 400
+    ),
+    "stats": Case(
+        lambda backend: backend.get_job_stats([], namespace=million.BIG), {"lane_pkey"}, 9000, 16000
+    ),
+    "stats of a tag": Case(
+        lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
+        {"lane_pkey"},
+        9000,
+        16000,
+    ),
+    "depths": Case(
+        lambda backend: backend.queue_depth(), {"lane_pkey", "ready_claim"}, 14000, 25000
+    ),
+    "sweep": Case(
+        lambda backend: backend.expire_leases(lease_ttl_s=60, limit=50),
+        {"ready_stage"},
+        14000,
+        9000,
+        # As long as there are jobs running, and renewed too often for an index.
+        also_whole=frozenset({"lease"}),
+    ),
+    "stage": Case(
+        lambda backend: backend._leases.stage(), {"ready_stage", "ready_pkey"}, 2100, 20000
+    ),
+    "cancel by tag": Case(
+        lambda backend: backend.cancel_jobs([million.RARE], [], namespace=million.BIG),
+        {"job_by_lane", "ready_pkey", "lease_pkey", "final_pkey"},
+        1000,
+        3000,
+    ),
+    "cancel by id": Case(
+        lambda backend: backend.cancel_jobs([], ids(700_000, 20), namespace=million.BIG),
+        {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "final_pkey"},
+        500,
+        2000,
+    ),
+    "delete": Case(
+        lambda backend: backend.delete_jobs([], ids(500_000, 20), namespace=million.BIG),
+        {"job_namespace_id_id_key", "final_pkey", "attempt_pkey", "transition_pkey"},
+        600,
+        2000,
+    ),
+    # The oldest job is two seconds older than the next: about 200 of them have ended so long ago.
+    "clean up": Case(
+        lambda backend: backend.cleanup_expired_jobs(2 * (million.JOBS - 200) - 60),
+        {"final_completed", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
+        4000,
+        12000,
+    ),
+    "events": Case(
+        lambda backend: backend.read_events(after=0, limit=100), {"job_event_pkey"}, 110, 300
+    ),
+}

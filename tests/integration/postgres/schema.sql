@@ -1,0 +1,335 @@
+-- What all migrations make. Written by test_schema.py: see there.
+
+CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE TABLE attempt (
+    job_no bigint NOT NULL,
+    version integer NOT NULL,
+    token uuid NOT NULL,
+    number integer NOT NULL,
+    event text NOT NULL,
+    from_state text NOT NULL,
+    state text NOT NULL,
+    assigned_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    assignee_id text NOT NULL,
+    worker_name text NOT NULL,
+    host text NOT NULL,
+    error jsonb
+);
+ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
+
+CREATE TABLE count_delta (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    lane_id integer NOT NULL,
+    state text NOT NULL,
+    jobs bigint NOT NULL,
+    retries bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE count_delta ADD CONSTRAINT count_delta_pkey PRIMARY KEY (id);
+
+CREATE TABLE dependency (
+    parent_no bigint NOT NULL,
+    child_no bigint NOT NULL,
+    place integer NOT NULL,
+    outcome text
+);
+ALTER TABLE dependency ADD CONSTRAINT dependency_pkey PRIMARY KEY (child_no, place);
+CREATE INDEX dependency_by_parent ON queue_operator.dependency USING btree (parent_no, child_no);
+
+CREATE TABLE detached (
+    job_no bigint NOT NULL
+);
+ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
+
+CREATE TABLE final (
+    job_no bigint NOT NULL,
+    lane_id integer NOT NULL,
+    state text NOT NULL,
+    order_time timestamp with time zone NOT NULL,
+    eligible_at timestamp with time zone NOT NULL,
+    attempt integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition integer NOT NULL,
+    retry_count integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts integer,
+    timeout_s double precision,
+    backoff jsonb,
+    last_retry_at timestamp with time zone,
+    token uuid,
+    assignee_id text NOT NULL,
+    worker_name text NOT NULL,
+    host text NOT NULL,
+    assigned_at timestamp with time zone,
+    started_at timestamp with time zone,
+    error jsonb,
+    changed_at timestamp with time zone NOT NULL,
+    mirrored boolean NOT NULL,
+    has_children boolean NOT NULL,
+    result bytea,
+    result_content_type text,
+    finalized_at timestamp with time zone NOT NULL,
+    reason text NOT NULL,
+    cancel_reason text NOT NULL DEFAULT ''::text
+);
+ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
+ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
+CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
+
+CREATE TABLE idempotency (
+    namespace_id integer NOT NULL,
+    key text NOT NULL,
+    job_no bigint NOT NULL,
+    digest bytea NOT NULL
+);
+ALTER TABLE idempotency ADD CONSTRAINT idempotency_pkey PRIMARY KEY (namespace_id, key);
+CREATE INDEX idempotency_by_job ON queue_operator.idempotency USING btree (job_no);
+
+CREATE TABLE job (
+    job_no bigint NOT NULL,
+    namespace_id integer NOT NULL,
+    id text NOT NULL,
+    lane_id integer NOT NULL,
+    payload bytea NOT NULL,
+    content_type text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    correlation_id text NOT NULL,
+    dependency_mode text,
+    cluster_uid text,
+    resource_name text,
+    generation bigint
+);
+ALTER TABLE job ADD CONSTRAINT job_pkey PRIMARY KEY (job_no);
+ALTER TABLE job ADD CONSTRAINT job_namespace_id_id_key UNIQUE (namespace_id, id);
+CREATE INDEX job_by_lane ON queue_operator.job USING btree (lane_id, job_no);
+CREATE INDEX job_by_resource ON queue_operator.job USING btree (cluster_uid, id) WHERE (cluster_uid IS NOT NULL);
+CREATE INDEX job_by_uid ON queue_operator.job USING btree (id) WHERE (cluster_uid IS NOT NULL);
+
+CREATE TABLE job_event (
+    seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamp with time zone NOT NULL DEFAULT now(),
+    schema_version smallint NOT NULL DEFAULT 1,
+    event text NOT NULL,
+    from_state text,
+    to_state text,
+    job_nos bigint[] STORAGE EXTERNAL NOT NULL,
+    attempts integer[] STORAGE EXTERNAL,
+    wait_us bigint[] STORAGE EXTERNAL,
+    run_us bigint[] STORAGE EXTERNAL,
+    workers text[] STORAGE EXTERNAL,
+    failed jsonb,
+    ids text[] STORAGE EXTERNAL,
+    correlations text[],
+    lane_of integer[] STORAGE EXTERNAL,
+    lanes jsonb
+);
+ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
+CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
+
+CREATE TABLE job_type (
+    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL
+);
+ALTER TABLE job_type ADD CONSTRAINT job_type_pkey PRIMARY KEY (id);
+ALTER TABLE job_type ADD CONSTRAINT job_type_name_key UNIQUE (name);
+
+CREATE TABLE lane (
+    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+    namespace_id integer NOT NULL,
+    type_id integer NOT NULL,
+    priority text NOT NULL,
+    tags text[] NOT NULL
+);
+ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
+ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
+
+CREATE TABLE lane_count (
+    lane_id integer NOT NULL,
+    state text NOT NULL,
+    jobs bigint NOT NULL,
+    retries bigint NOT NULL
+);
+ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, state);
+
+CREATE TABLE lease (
+    job_no bigint NOT NULL,
+    lane_id integer NOT NULL,
+    state text NOT NULL,
+    order_time timestamp with time zone NOT NULL,
+    eligible_at timestamp with time zone NOT NULL,
+    attempt integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition integer NOT NULL,
+    retry_count integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts integer,
+    timeout_s double precision,
+    backoff jsonb,
+    last_retry_at timestamp with time zone,
+    token uuid NOT NULL,
+    assignee_id text NOT NULL,
+    worker_name text NOT NULL,
+    host text NOT NULL,
+    assigned_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    error jsonb,
+    changed_at timestamp with time zone NOT NULL,
+    mirrored boolean NOT NULL,
+    has_children boolean NOT NULL,
+    result bytea,
+    result_content_type text,
+    expires_at timestamp with time zone,
+    deadline timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    cancel_forced boolean NOT NULL DEFAULT false,
+    cancel_received boolean NOT NULL DEFAULT false,
+    cancel_reason text NOT NULL DEFAULT ''::text,
+    progress_percent integer,
+    progress_message text,
+    progress_at timestamp with time zone
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+ALTER TABLE lease ADD CONSTRAINT lease_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'CANCELLING'::text])));
+ALTER TABLE lease ADD CONSTRAINT lease_pkey PRIMARY KEY (job_no);
+CREATE INDEX lease_cancelling ON queue_operator.lease USING btree (assignee_id) WHERE (state = 'CANCELLING'::text);
+
+CREATE TABLE mirror_outbox (
+    sequence bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    job_no bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE mirror_outbox ADD CONSTRAINT mirror_outbox_pkey PRIMARY KEY (sequence);
+
+CREATE TABLE namespace (
+    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL
+);
+ALTER TABLE namespace ADD CONSTRAINT namespace_pkey PRIMARY KEY (id);
+ALTER TABLE namespace ADD CONSTRAINT namespace_name_key UNIQUE (name);
+
+CREATE TABLE parent_result (
+    job_no bigint NOT NULL,
+    result bytea,
+    content_type text NOT NULL
+);
+ALTER TABLE parent_result ADD CONSTRAINT parent_result_pkey PRIMARY KEY (job_no);
+
+CREATE TABLE pipeline_checkpoint (
+    name text NOT NULL,
+    generation integer NOT NULL,
+    system_identifier text NOT NULL,
+    snapshot text NOT NULL,
+    updated_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY KEY (name);
+
+CREATE TABLE ready (
+    job_no bigint NOT NULL,
+    lane_id integer NOT NULL,
+    state text NOT NULL,
+    order_time timestamp with time zone NOT NULL,
+    due boolean NOT NULL,
+    eligible_at timestamp with time zone NOT NULL,
+    attempt integer NOT NULL,
+    lease_version integer NOT NULL,
+    transition integer NOT NULL,
+    retry_count integer NOT NULL,
+    failure_count integer NOT NULL,
+    max_attempts integer,
+    timeout_s double precision,
+    backoff jsonb,
+    last_retry_at timestamp with time zone,
+    token uuid,
+    assignee_id text NOT NULL,
+    worker_name text NOT NULL,
+    host text NOT NULL,
+    assigned_at timestamp with time zone,
+    started_at timestamp with time zone,
+    error jsonb,
+    changed_at timestamp with time zone NOT NULL,
+    mirrored boolean NOT NULL,
+    has_children boolean NOT NULL,
+    result bytea,
+    result_content_type text,
+    blocked boolean NOT NULL
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
+ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
+ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
+CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
+CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
+CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));
+
+CREATE TABLE rollup_hour (
+    hour timestamp with time zone NOT NULL,
+    namespace text NOT NULL,
+    type text NOT NULL,
+    state text NOT NULL,
+    transitions bigint NOT NULL,
+    rate_per_s double precision NOT NULL,
+    queue_latency_p50_us bigint,
+    queue_latency_p90_us bigint,
+    queue_latency_p99_us bigint,
+    queue_latency_max_us bigint,
+    execution_p50_us bigint,
+    execution_p90_us bigint,
+    execution_p99_us bigint,
+    execution_max_us bigint,
+    queue_latency_histogram jsonb,
+    execution_histogram jsonb,
+    written_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE rollup_hour ADD CONSTRAINT rollup_hour_pkey PRIMARY KEY (hour, namespace, type, state);
+
+CREATE TABLE schema_migration (
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE schema_migration ADD CONSTRAINT schema_migration_pkey PRIMARY KEY (name);
+
+CREATE TABLE signal (
+    topic text NOT NULL,
+    version bigint NOT NULL
+) WITH (fillfactor=50);
+ALTER TABLE signal ADD CONSTRAINT signal_pkey PRIMARY KEY (topic);
+
+CREATE TABLE sweep (
+    only_row boolean NOT NULL DEFAULT true,
+    swept_at timestamp with time zone NOT NULL,
+    resumed_at timestamp with time zone
+);
+ALTER TABLE sweep ADD CONSTRAINT sweep_only_row_check CHECK (only_row);
+ALTER TABLE sweep ADD CONSTRAINT sweep_pkey PRIMARY KEY (only_row);
+
+CREATE TABLE transition (
+    job_no bigint NOT NULL,
+    number integer NOT NULL,
+    event text NOT NULL,
+    from_state text NOT NULL,
+    to_state text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    reason text NOT NULL
+);
+ALTER TABLE transition ADD CONSTRAINT transition_pkey PRIMARY KEY (job_no, number);
+
+CREATE TABLE worker_session (
+    session_id text NOT NULL,
+    namespace text NOT NULL,
+    worker_name text NOT NULL,
+    pod_uid text NOT NULL,
+    host text NOT NULL,
+    replica text NOT NULL,
+    tags text[] NOT NULL,
+    types text[] NOT NULL,
+    capacity integer NOT NULL,
+    busy integer NOT NULL,
+    draining boolean NOT NULL,
+    version text NOT NULL,
+    connected_at timestamp with time zone NOT NULL DEFAULT now(),
+    heartbeat_at timestamp with time zone NOT NULL DEFAULT now()
+) WITH (fillfactor=50);
+ALTER TABLE worker_session ADD CONSTRAINT worker_session_pkey PRIMARY KEY (session_id);
+
+ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_fkey FOREIGN KEY (namespace_id) REFERENCES namespace(id);
+
+ALTER TABLE lane ADD CONSTRAINT lane_type_id_fkey FOREIGN KEY (type_id) REFERENCES job_type(id);

@@ -1,0 +1,3 @@
+"""The shipped suite on SQLiteBackend."""
+
+from queue_operator.testing.tasks import *  # noqa: F403
