@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from tests.contract.store import PostgresStore
 
 from queue_operator.backends.postgres import migrate
+from queue_operator.testing.memory import MemoryStore
 from queue_operator.testing.store import Contract, Store
 
 
@@ -34,7 +35,17 @@ def _postgres(request: pytest.FixtureRequest) -> Make:
     return lambda: PostgresStore.on(dsn)
 
 
-STORES: dict[str, Callable[[pytest.FixtureRequest], Make]] = {"postgres": _postgres}
+def _memory(request: pytest.FixtureRequest) -> Make:
+    async def make() -> Store:
+        return MemoryStore()
+
+    return make
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest], Make]] = {
+    "postgres": _postgres,
+    "memory": _memory,
+}
 
 
 @pytest.fixture(params=STORES)

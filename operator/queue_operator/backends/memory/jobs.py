@@ -1,0 +1,173 @@
+"""What is kept of each job in memory beside its record, and the log of all."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from queue_operator.backends.protocol import Attempt, EventBatch, TransitionRecord
+from queue_operator.domain.dependencies import Wait, wait_for
+from queue_operator.domain.job import CancelRequest, Demand, Job
+from queue_operator.domain.record import note_of
+from queue_operator.domain.states import RETURNS_ATTEMPT, TERMINAL, Event, JobState
+from queue_operator.domain.transition import FENCED, Current, Move
+
+
+@dataclass(slots=True)
+class Edge:
+    """A parent as the child listed it; `outcome` is None until it has ended."""
+
+    number: int
+    name: str
+    outcome: JobState | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Stored:
+    """Times that are None never come."""
+
+    number: int
+    job: Job
+    token: str | None = None
+    expires_at: datetime | None = None
+    deadline: datetime | None = None
+    cancel_at: datetime | None = None
+    cancel_forced: bool = False
+    cancel_received: bool = False
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    transitions: list[TransitionRecord] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    parent_result: tuple[bytes | None, str] | None = None
+
+    def current(self, token: str | None) -> Current:
+        """What decides about an outcome that came with `token`."""
+        told = (a.event for a in self.attempts.values() if a.token == token and a.event)
+        return Current(
+            job_id=self.job.id,
+            state=self.job.state,
+            token=self.token,
+            attempt=self.job.attempt,
+            max_attempts=self.job.max_attempts,
+            failure_count=self.job.failure_count,
+            backoff=self.job.backoff,
+            recorded=next((Event(event) for event in told), None),
+            skipped=self.job.reason == Event.SKIP,
+        )
+
+    def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
+        """Takes on a new record, and notes the change of state."""
+        before = self.job.state if self.transitions else None
+        record = TransitionRecord(
+            event=event, before=before, after=job.state, at=now, reason=reason
+        )
+        self.transitions.append(record)
+        self.job = job
+
+    def start(self, job: Job, demand: Demand, token: str, ttl_s: float | None) -> None:
+        """Runs under a new token."""
+        now = job.assigned_at or datetime.min
+        self.token = token
+        self.expires_at = None if ttl_s is None else now + timedelta(seconds=ttl_s)
+        limit_s = job.timeout_s
+        self.deadline = None if limit_s is None else now + timedelta(seconds=limit_s)
+        self.become(job, Event.CLAIM, now)
+        self.attempts[job.lease_version] = Attempt(
+            version=job.lease_version,
+            number=job.attempt,
+            token=token,
+            assignee_id=demand.assignee_id,
+            worker_name=demand.worker_name,
+            host=demand.host,
+            assigned_at=now,
+        )
+
+    def move(self, move: Move, job: Job, now: datetime) -> None:
+        """Becomes what `move` made of the record."""
+        attempt = self.attempts.get(self.job.lease_version)
+        if attempt is not None and move.event in FENCED and self.token is not None:
+            ended = replace(attempt, event=move.event.value, state=move.after, error=move.error)
+            self.attempts[attempt.version] = replace(ended, ended_at=now)
+        self.become(job, move.event, now, note_of(move))
+        if move.event in RETURNS_ATTEMPT or move.event is Event.RETRY_NOW:
+            self.token = None
+        self.expires_at = self.deadline = None
+
+    def ask_to_stop(self, force: bool, reason: str, now: datetime) -> bool:
+        """RUNNING to CANCELLING, or the same again with more force; True if that is news."""
+        first = self.job.state is JobState.RUNNING
+        if not first and (self.cancel_forced or not force):
+            return False
+        self.cancel_at, self.cancel_forced = now, force
+        self.cancel_received = self.cancel_received and not first
+        told = reason or self.job.cancel_reason
+        job = replace(self.job, cancel_reason=told, updated_at=now)
+        if first:
+            job = replace(job, state=JobState.CANCELLING, transition=job.transition + 1)
+            self.become(job, Event.CANCEL, now, told)
+        self.job = job
+        return first
+
+    def request(self) -> CancelRequest:
+        """What the worker is told."""
+        job, token = self.job, self.token or ""
+        return CancelRequest(
+            job.id, job.namespace, job.assignee_id, token, self.cancel_forced, job.cancel_reason
+        )
+
+    def wait(self) -> Wait:
+        """What the parents' ends mean to a job that still waits for them."""
+        states = [edge.outcome or JobState.INITIAL_PENDING for edge in self.edges]
+        return wait_for(self.job.dependency_mode, states)
+
+    def obstacle(self) -> str:
+        """Why it can never run."""
+        failed = (e for e in self.edges if e.outcome not in (None, JobState.COMPLETED))
+        return next((f"parent {e.name!r} ended as {e.outcome}" for e in failed), "")
+
+    def note_parent(self, parent: "Stored") -> bool:
+        """Writes how a parent stands; True when it is one."""
+        state = parent.job.state
+        mine = [edge for edge in self.edges if edge.number == parent.number]
+        for edge in mine:
+            edge.outcome = state if state in TERMINAL else None
+            if edge is self.edges[-1] and state is JobState.COMPLETED:
+                self.parent_result = parent.job.result, parent.job.result_content_type
+        return bool(mine)
+
+
+class Log:
+    """The event log."""
+
+    def __init__(self) -> None:
+        self.rows: list[EventBatch] = []
+
+    def submitted(self, jobs: Iterable[Stored], now: datetime) -> None:
+        stored = [(one.number, one.job) for one in jobs]
+        lanes: list[dict[str, object]] = [
+            {"namespace": j.namespace, "type": j.type, "priority": j.priority.value}
+            | {"tags": sorted(j.tags)}
+            for _, j in stored
+        ]
+        different = [lane for n, lane in enumerate(lanes) if lane not in lanes[:n]]
+        self.add(
+            "SUBMIT",
+            None,
+            JobState.INITIAL_PENDING,
+            now,
+            job_nos=tuple(number for number, _ in stored),
+            ids=tuple(job.id for _, job in stored),
+            correlations=tuple(job.correlation_id for _, job in stored),
+            lanes=tuple(different),
+            lane_of=tuple(different.index(lane) for lane in lanes),
+        )
+
+    def add(
+        self,
+        event: str,
+        before: JobState | None,
+        after: JobState | None,
+        at: datetime,
+        **told: object,
+    ) -> None:
+        n = len(self.rows) + 1
+        row = {"seq": n, "transaction": n, "at": at, "event": event, **told}
+        self.rows.append(EventBatch(before=before, after=after, **row))  # type: ignore[arg-type]

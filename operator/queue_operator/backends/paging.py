@@ -1,0 +1,65 @@
+"""Cursors: where the next page of a search begins, as text that callers hand back."""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import fields
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from queue_operator.backends.protocol import FailureSearch, JobSearch
+from queue_operator.domain.errors import InvalidArgument
+
+_PAGING: Final = {"cursor", "limit"}
+_DIGEST_BYTES: Final = 6
+_FOREIGN: Final = "is not a cursor of this search; leave it out to begin with the first page"
+
+Position = tuple[datetime, int]
+"""The sort key of the last job of a page: a time, and the job's number."""
+
+
+def encode_cursor(search: JobSearch | FailureSearch, position: Position) -> str:
+    """The cursor that goes on after `position`."""
+    at, number = position
+    text = json.dumps([_digest(search), at.astimezone(UTC).isoformat(), number])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(search: JobSearch | FailureSearch) -> Position | None:
+    """The position that the search's cursor stands for, None on the first page.
+
+    Raises InvalidArgument for a cursor of another search, and for what is none at all.
+    """
+    if not search.cursor:
+        return None
+    try:
+        padded = search.cursor + "=" * (-len(search.cursor) % 4)
+        digest, at, number = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        position = datetime.fromisoformat(at), int(number)
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise InvalidArgument("cursor", _FOREIGN) from None
+    if digest != _digest(search) or position[0].tzinfo is None:
+        raise InvalidArgument("cursor", _FOREIGN)
+    return position
+
+
+def _digest(search: JobSearch | FailureSearch) -> str:
+    """Of the filters and the order: a page of other size may follow."""
+    told = {f.name: _plain(getattr(search, f.name)) for f in fields(search)}
+    text = json.dumps({k: v for k, v in told.items() if k not in _PAGING}, sort_keys=True)
+    kind = type(search).__name__
+    digest = hashlib.sha256(f"{kind} {text}".encode(), usedforsecurity=False)
+    return digest.hexdigest()[: 2 * _DIGEST_BYTES]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case frozenset():
+            return sorted(map(_plain, value))
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case Enum():
+            return value.value
+    return value

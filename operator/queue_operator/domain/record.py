@@ -1,0 +1,128 @@
+"""What a claim, and a decided move, make of a job's record. For stores that keep it whole."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.ordering import order_time
+from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
+from queue_operator.domain.states import ELIGIBLE, Event, JobState
+from queue_operator.domain.transition import Move
+
+
+def submitted(job: Job, now: datetime) -> Job:
+    """The record of a new job."""
+    delayed = now + timedelta(seconds=job.delay_s or 0.0)
+    eligible_at = max(now, job.scheduled_at or now, delayed)
+    created_at = job.created_at or now
+    return replace(
+        job, created_at=created_at, eligible_at=eligible_at, updated_at=now, transition=1
+    )
+
+
+def place(job: Job) -> datetime:
+    """Where it stands in the order of claims; ties are in order of submission."""
+    return order_time(job.created_at or datetime.min, job.last_retry_at, job.priority)
+
+
+def is_used_up(job: Job) -> bool:
+    """True when no attempt is left."""
+    return bool(job.max_attempts) and job.attempt >= (job.max_attempts or 0)
+
+
+def is_claimable(job: Job, now: datetime) -> bool:
+    waits = job.waiting_for_dependencies or (job.eligible_at or now) > now
+    return job.state in ELIGIBLE and not waits and not is_used_up(job)
+
+
+def claimed(job: Job, demand: Demand, defaults: TypeDefaults, now: datetime) -> Job:
+    """The record of a job that was given to `demand`; what its submitter left out is resolved."""
+    if job.max_attempts == 0:
+        bound = defaults.max_attempts or DEFAULT_MAX_ATTEMPTS
+        job = replace(job, max_attempts=bound, backoff=job.backoff or DEFAULT_BACKOFF)
+    return replace(
+        job,
+        state=JobState.RUNNING,
+        timeout_s=defaults.timeout_s if job.timeout_s is None else job.timeout_s,
+        attempt=job.attempt + 1,
+        lease_version=job.lease_version + 1,
+        transition=job.transition + 1,
+        assignee_id=demand.assignee_id,
+        worker_name=demand.worker_name,
+        assigned_at=now,
+        started_at=job.started_at or now,
+        updated_at=now,
+    )
+
+
+def assignment(
+    job: Job, token: str, parent_result: tuple[bytes | None, str] | None = None
+) -> Assignment:
+    """What the worker gets of a job that was just claimed."""
+    result, content_type = parent_result or (None, "")
+    return Assignment(
+        job_id=job.id,
+        namespace=job.namespace,
+        type=job.type,
+        payload=job.payload,
+        content_type=job.content_type,
+        tags=job.tags,
+        attempt=job.attempt,
+        token=token,
+        assignee_id=job.assignee_id,
+        created_at=job.created_at or datetime.min,
+        correlation_id=job.correlation_id,
+        priority=job.priority,
+        timeout_s=job.timeout_s,
+        eligible_at=job.eligible_at,
+        assigned_at=job.assigned_at,
+        parent_result=result,
+        parent_content_type=content_type,
+    )
+
+
+def moved(job: Job, move: Move, now: datetime) -> Job:
+    """The record after any move but one to CANCELLING."""
+    given = move.result is not None
+    cleared = move.event is Event.RETRY_NOW and not given
+    job = replace(
+        job,
+        state=move.after,
+        updated_at=now,
+        transition=job.transition + 1,
+        error=move.error or job.error,
+        retry_count=job.retry_count + move.counts_retry,
+        failure_count=job.failure_count + move.counts_failure,
+        last_retry_at=now if move.counts_retry else job.last_retry_at,
+        attempt=0 if move.resets_attempts else job.attempt - move.returns_attempt,
+        max_attempts=move.max_attempts or job.max_attempts,
+        priority=move.priority or job.priority,
+        progress=None,
+        waiting_for_dependencies=False,
+        result=move.result if given or cleared else job.result,
+        result_content_type=_content_type(job, move, cleared),
+    )
+    return _waiting(job, move, now) if move.waits else _ended(job, move, now)
+
+
+def _content_type(job: Job, move: Move, cleared: bool) -> str:
+    if move.result is not None:
+        return move.result_content_type
+    return "" if cleared else job.result_content_type
+
+
+def _waiting(job: Job, move: Move, now: datetime) -> Job:
+    eligible_at = now + timedelta(seconds=move.delay_s)
+    return replace(job, eligible_at=eligible_at, finalized_at=None, reason="", cancel_reason="")
+
+
+def _ended(job: Job, move: Move, now: datetime) -> Job:
+    kept = None if move.event is Event.COMPLETE else job.finalized_at
+    reason = move.cancel_reason or job.cancel_reason
+    return replace(job, finalized_at=kept or now, reason=move.reason, cancel_reason=reason)
+
+
+def note_of(move: Move) -> str:
+    """Why, for the history: what the event's own name does not say."""
+    note = move.cancel_reason or move.reason
+    return "" if note == move.event else note
