@@ -12,6 +12,7 @@ from tests.contract.store import PostgresStore
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.sqlite import SqliteStore
 from queue_operator.testing.store import Contract, Store
 
 
@@ -42,8 +43,16 @@ def _memory(request: pytest.FixtureRequest) -> Make:
     return make
 
 
+def _sqlite(_: pytest.FixtureRequest) -> Make:
+    async def make() -> Store:
+        return SqliteStore()
+
+    return make
+
+
 STORES: dict[str, Callable[[pytest.FixtureRequest], Make]] = {
     "postgres": _postgres,
+    "sqlite": _sqlite,
     "memory": _memory,
 }
 

@@ -23,6 +23,7 @@ from queue_operator.domain.errors import (
     InvalidTransition,
     JobNotFound,
     KeyConflict,
+    QueueError,
 )
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
@@ -47,6 +48,7 @@ from queue_operator.domain.validation import (
     check_bytes,
     check_choice,
     check_choices,
+    check_defaults,
     check_demand,
     check_each,
     check_held,
@@ -58,6 +60,7 @@ from queue_operator.domain.validation import (
     check_texts,
     check_time,
     check_ttl,
+    unplaced,
 )
 
 _MAX_PAGE: Final = 1000
@@ -121,6 +124,7 @@ class BaseBackend(ABC):
         check_sequence("demands", demands)
         for demand in demands:
             check_demand(demand, self._limits)
+        check_defaults(defaults or {})
         return await self._claim(demands, lease_ttl_s, defaults or {})
 
     # Outcomes
@@ -329,7 +333,7 @@ class BaseBackend(ABC):
         check_choices("categories", search.categories, ErrorCategory)
         for field in ("failed_after", "failed_before"):
             check_time(field, getattr(search, field))
-        wrong = search.states - {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
+        wrong = set(search.states) - {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
         if wrong:
             raise InvalidArgument("states", f"{', '.join(sorted(wrong))} is no failure state")
         return await self._search_failures(search)
@@ -386,7 +390,10 @@ class BaseBackend(ABC):
 
     async def _submit_one(self, job: Job) -> Submitted:
         """Raises what the answer would have as its error."""
-        [answer] = await self._submit([job], atomic=True)
+        try:
+            [answer] = await self._submit([job], atomic=True)
+        except QueueError as error:
+            raise unplaced(error) from None
         return answer
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from types import NoneType
 from typing import Final
 
 from queue_operator.domain.errors import InvalidArgument
@@ -37,19 +38,26 @@ def storable(outcome: Outcome, limits: Limits = DEFAULT_LIMITS) -> Outcome:
     return outcome._replace(error=clean_error(outcome.error, limits))
 
 
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "event": (Event,),
+    "token": (str, NoneType),
+    "result": (bytes, NoneType),
+    "error": (ErrorInfo, NoneType),
+    "priority": (Priority, NoneType),
+}
+
+
 def _check(outcome: Outcome, limits: Limits) -> None:
-    for field in ("job_id", "namespace"):
-        check_text(field, getattr(outcome, field), limits.id_characters)
-    kinds = {"token": str, "result": bytes, "error": ErrorInfo, "priority": Priority}
-    for field, kind in kinds.items():
+    check_text("job_id", outcome.job_id, limits.id_characters)
+    check_text("namespace", outcome.namespace, limits.id_characters)
+    for field, kinds in _KINDS.items():
         value = getattr(outcome, field)
-        if value is not None and not isinstance(value, kind):
-            raise InvalidArgument(field, f"must be {kind.__name__}, not {type(value).__name__}")
-    check_choice("event", outcome.event, Event)
-    check_text("reason", outcome.reason, REASON_CHARACTERS, required=False)
-    check_text(
-        "result_content_type", outcome.result_content_type, limits.id_characters, required=False
-    )
+        if not isinstance(value, kinds):
+            raise InvalidArgument(field, f"must be {kinds[0].__name__}, not {type(value).__name__}")
+    if outcome.reason != "":
+        check_text("reason", outcome.reason, REASON_CHARACTERS)
+    if outcome.result_content_type != "":
+        check_text("result_content_type", outcome.result_content_type, limits.id_characters)
     if outcome.retry_after_s is not None:
         check_duration("retry_after_s", outcome.retry_after_s)
     if outcome.error is not None:

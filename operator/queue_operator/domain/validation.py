@@ -1,27 +1,30 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from math import inf
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeGuard
 
 from queue_operator.domain.dependencies import DependencyMode, find_cycle
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
+    KeyConflict,
     PayloadTooLarge,
     QueueError,
 )
-from queue_operator.domain.job import Demand, Job, ResourceRef
+from queue_operator.domain.job import Demand, Job, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_PLACE: Final = re.compile(r"^jobs\[\d+\]")
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 MAX_ATTEMPTS_BOUND: Final = 100
 MAX_JSON_DEPTH: Final = 100
@@ -68,14 +71,23 @@ def check_text(field: str, value: object, limit: int, *, required: bool = True) 
 def check_tags(field: str, tags: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for too many tags, or a tag that is empty or too long."""
     check_texts(field, tags, limits.tag_characters)
-    if isinstance(tags, Collection) and len(tags) > limits.tags:
-        raise InvalidArgument(field, f"has {len(tags)} entries; the limit is {limits.tags}")
+    count = len(tags)  # type: ignore[arg-type]
+    if count > limits.tags:
+        raise InvalidArgument(field, f"has {count} entries; the limit is {limits.tags}")
+
+
+def _is_collection(values: object) -> TypeGuard[Collection[object]]:
+    return isinstance(values, Set | Sequence) and not isinstance(values, str | bytes)
+
+
+# Asking an abstract type takes ten times as long.
+_USUAL: Final = (frozenset, list, tuple, set)
 
 
 def check_texts(field: str, values: object, limit: int) -> None:
     """Raises InvalidArgument unless `values` is a set or sequence of strings, none empty."""
     # An iterator would be used up by this check, and an empty filter lets everything through.
-    if isinstance(values, str | bytes) or not isinstance(values, Set | Sequence):
+    if not isinstance(values, _USUAL) and not _is_collection(values):
         raise InvalidArgument(field, "must be a set or a sequence of strings")
     for value in values:
         check_text(field, value, limit)
@@ -95,7 +107,7 @@ def check_choice(field: str, value: object, choices: type[Enum]) -> None:
 
 def check_choices(field: str, values: object, choices: type[Enum]) -> None:
     """Raises InvalidArgument unless `values` is a set or sequence of `choices`."""
-    if isinstance(values, str | bytes) or not isinstance(values, Set | Sequence):
+    if not _is_collection(values):
         raise InvalidArgument(field, "must be a set or a sequence")
     for value in values:
         check_choice(field, value, choices)
@@ -176,8 +188,9 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
 
 def _check_dependencies(job: Job, limits: Limits) -> None:
     check_choice("dependency_mode", job.dependency_mode, DependencyMode)
-    if isinstance(job.depends_on, str | bytes) or not isinstance(job.depends_on, Sequence):
-        raise InvalidArgument("depends_on", "must be a sequence of job ids")
+    if not job.depends_on and isinstance(job.depends_on, tuple):
+        return
+    check_sequence("depends_on", job.depends_on)
     count = len(job.depends_on)
     if count > limits.dependencies:
         raise InvalidArgument(
@@ -269,6 +282,17 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
         check_text(field, getattr(demand, field), limits.id_characters, required=False)
 
 
+def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
+    """Raises InvalidArgument for a registration that no job could take its options from."""
+    for of_type in defaults.values():
+        if not isinstance(of_type, TypeDefaults):
+            raise InvalidArgument("defaults", f"must be TypeDefaults, not {type(of_type).__name__}")
+        if of_type.max_attempts is not None:
+            check_max_attempts("defaults.max_attempts", of_type.max_attempts)
+        if of_type.timeout_s is not None:
+            check_ttl("defaults.timeout", of_type.timeout_s)
+
+
 def check_held(place: int, held: Held, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for what cannot be a job that a worker holds."""
     if not isinstance(held, Held):
@@ -285,13 +309,15 @@ _WRITTEN: Final[dict[str, Any]] = {
     for field in fields(Job)[[field.name for field in fields(Job)].index("state") :]
     if field.default is not MISSING
 }
+_UNSET: Final = tuple(_WRITTEN.values())
+_read_written = attrgetter(*_WRITTEN)
 
 
 def _check_untouched(job: Job) -> None:
-    for name, unset in _WRITTEN.items():
-        value = getattr(job, name)
-        if type(value) is not type(unset) or value != unset:
-            raise InvalidArgument(name, f"is the queue's to set; a new job has {unset!r}")
+    if _read_written(job) == _UNSET:
+        return
+    name = next(name for name, unset in _WRITTEN.items() if getattr(job, name) != unset)
+    raise InvalidArgument(name, f"is the queue's to set; a new job has {_WRITTEN[name]!r}")
 
 
 def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
@@ -328,6 +354,28 @@ def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
     if len(repeats) == len(errors):
         raise DuplicateJob(tuple(repeats.values()), tuple(repeats))
     raise next(error for error in errors.values() if not isinstance(error, DuplicateJob))
+
+
+def moved_to(place: int, error: QueueError) -> QueueError:
+    """The same error about a job that is at `place` of the caller's batch."""
+    match error:
+        case DuplicateJob():
+            return DuplicateJob(error.job_ids, (place,))
+        case KeyConflict():
+            return KeyConflict(error.key, error.job_id, f"jobs[{place}].idempotency_key")
+        case InvalidArgument():
+            return InvalidArgument(_PLACE.sub(f"jobs[{place}]", error.field), error.reason)
+    return error
+
+
+def unplaced(error: QueueError) -> QueueError:
+    """The same error about a job that came alone."""
+    match error:
+        case KeyConflict():
+            return KeyConflict(error.key, error.job_id)
+        case InvalidArgument() if not isinstance(error, DuplicateJob | PayloadTooLarge):
+            return InvalidArgument(_PLACE.sub("", error.field).lstrip("."), error.reason)
+    return error
 
 
 def _placed(index: int, error: InvalidArgument) -> InvalidArgument:

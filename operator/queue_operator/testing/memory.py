@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from queue_operator.backends.memory import MemoryBackend, Shelf
+from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 from queue_operator.testing.store import half
 
@@ -28,7 +28,7 @@ class MemoryStore:
     """A dictionary of jobs, with a clock that only the test moves."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    shelf: Shelf = field(default_factory=Shelf)
+    shelf: MemoryShelf = field(default_factory=MemoryShelf)
     durable: bool = False
 
     async def open(
@@ -59,4 +59,4 @@ class MemoryStore:
         return wrong if len(set(numbers)) == len(numbers) else [*wrong, "two jobs have one number"]
 
     async def close(self) -> None:
-        self.shelf = Shelf()
+        self.shelf = MemoryShelf()

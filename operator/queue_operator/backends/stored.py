@@ -1,11 +1,11 @@
-"""What is kept of each job in memory beside its record, and the log of all."""
+"""What is kept of each job beside its record, by stores that keep a job whole."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from queue_operator.backends.protocol import Attempt, EventBatch, TransitionRecord
-from queue_operator.domain.dependencies import Wait, wait_for
+from queue_operator.backends.protocol import Attempt, TransitionRecord
+from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
 from queue_operator.domain.job import CancelRequest, Demand, Job
 from queue_operator.domain.record import note_of
 from queue_operator.domain.states import RETURNS_ATTEMPT, TERMINAL, Event, JobState
@@ -125,49 +125,30 @@ class Stored:
 
     def note_parent(self, parent: "Stored") -> bool:
         """Writes how a parent stands; True when it is one."""
-        state = parent.job.state
+        state, chained = parent.job.state, self.job.dependency_mode is DependencyMode.CHAIN
         mine = [edge for edge in self.edges if edge.number == parent.number]
         for edge in mine:
             edge.outcome = state if state in TERMINAL else None
-            if edge is self.edges[-1] and state is JobState.COMPLETED:
+            if chained and edge is self.edges[-1] and state is JobState.COMPLETED:
                 self.parent_result = parent.job.result, parent.job.result_content_type
         return bool(mine)
 
 
-class Log:
-    """The event log."""
-
-    def __init__(self) -> None:
-        self.rows: list[EventBatch] = []
-
-    def submitted(self, jobs: Iterable[Stored], now: datetime) -> None:
-        stored = [(one.number, one.job) for one in jobs]
-        lanes: list[dict[str, object]] = [
-            {"namespace": j.namespace, "type": j.type, "priority": j.priority.value}
-            | {"tags": sorted(j.tags)}
-            for _, j in stored
-        ]
-        different = [lane for n, lane in enumerate(lanes) if lane not in lanes[:n]]
-        self.add(
-            "SUBMIT",
-            None,
-            JobState.INITIAL_PENDING,
-            now,
-            job_nos=tuple(number for number, _ in stored),
-            ids=tuple(job.id for _, job in stored),
-            correlations=tuple(job.correlation_id for _, job in stored),
-            lanes=tuple(different),
-            lane_of=tuple(different.index(lane) for lane in lanes),
-        )
-
-    def add(
-        self,
-        event: str,
-        before: JobState | None,
-        after: JobState | None,
-        at: datetime,
-        **told: object,
-    ) -> None:
-        n = len(self.rows) + 1
-        row = {"seq": n, "transaction": n, "at": at, "event": event, **told}
-        self.rows.append(EventBatch(before=before, after=after, **row))  # type: ignore[arg-type]
+def lanes_of(jobs: Sequence[Job]) -> dict[str, object]:
+    """What a submission's event row says of its jobs beside their numbers."""
+    lanes: list[Mapping[str, object]] = [
+        {
+            "namespace": job.namespace,
+            "type": job.type,
+            "priority": job.priority.value,
+            "tags": sorted(job.tags),
+        }
+        for job in jobs
+    ]
+    different = [lane for n, lane in enumerate(lanes) if lane not in lanes[:n]]
+    return {
+        "ids": tuple(job.id for job in jobs),
+        "correlations": tuple(job.correlation_id for job in jobs),
+        "lanes": tuple(different),
+        "lane_of": tuple(different.index(lane) for lane in lanes),
+    }

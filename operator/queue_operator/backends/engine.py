@@ -1,0 +1,412 @@
+"""The contract on a shelf of jobs: each call finds, decides and changes, alone with the shelf."""
+
+import random
+import uuid
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from queue_operator.backends import protocol
+from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.intake import Name, first_of, refusals
+from queue_operator.backends.searching import page, page_of_failures
+from queue_operator.backends.shelf import Shelf
+from queue_operator.backends.stored import Edge, Stored, lanes_of
+from queue_operator.domain import job as jobs_
+from queue_operator.domain import record
+from queue_operator.domain.dependencies import Wait
+from queue_operator.domain.errors import (
+    InvalidTransition,
+    JobNotFound,
+    QueueError,
+    StaleLease,
+)
+from queue_operator.domain.idempotency import content_digest
+from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.overdue import WORKER_LOST, overdue
+from queue_operator.domain.overdue import Limits as Times
+from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
+from queue_operator.domain.transition import FENCED, Move, decide, decide_update
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_US = timedelta(microseconds=1)
+
+
+def _atomic(
+    method: Callable[Concatenate["Engine", _P], _T],
+) -> Callable[Concatenate["Engine", _P], Coroutine[Any, Any, _T]]:
+    """A call that others may come before, but that nobody comes into."""
+
+    async def call(self: "Engine", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        def work() -> _T:
+            self._now = self._clock()
+            return method(self, *args, **kwargs)
+
+        return await self._alone(work)
+
+    return call
+
+
+class Engine(BaseBackend):
+    """Backend, Search, History, Failures, EventLog, CancelInbox and ProgressSink but for where
+    the jobs are. `clock` gives aware times, and every decision uses it.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: Callable[[], float] = random.random,
+        cancel_timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(limits)
+        self._shelf = shelf
+        self._clock = clock
+        self._rng = rng
+        self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
+        self._now = clock()
+
+    @abstractmethod
+    async def _alone(self, work: Callable[[], _T]) -> _T:
+        """Runs `work` while nobody else uses the shelf; what it raises leaves no trace.
+
+        Raises Unavailable when the shelf cannot be reached.
+        """
+
+    # Submission
+
+    @_atomic
+    def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+        left, answers = dict(enumerate(jobs)), dict[int, Submitted]()
+        while errors := refusals(left, self._shelf.holds, self._shelf.holder_of):
+            if atomic:
+                raise first_of(errors)
+            for n, error in errors.items():
+                answers[n] = Submitted(job_id=left.pop(n).id, error=error)
+        new = {n: one for n, job in left.items() if (one := self._store(job)) is not None}
+        for n, job in left.items():
+            holder = self._shelf.holder_of((job.namespace, job.idempotency_key))
+            first = holder[0] if holder and n not in new else job.id
+            answers[n] = Submitted(job_id=first, duplicate=n not in new)
+        if new:
+            numbers = tuple(one.number for one in new.values())
+            told = lanes_of([one.job for one in new.values()])
+            self._tell("SUBMIT", None, JobState.INITIAL_PENDING, job_nos=numbers, **told)
+        # A parent that repeats another submission is the job that stands for it.
+        stands_for = {(job.namespace, job.id): answers[n].job_id for n, job in left.items()}
+        for one in new.values():
+            self._link(one, stands_for)
+        return [answers[n] for n in range(len(jobs))]
+
+    def _store(self, job: Job) -> Stored | None:
+        """None when another job holds its key."""
+        key = job.namespace, job.idempotency_key
+        if job.idempotency_key and self._shelf.holder_of(key) is not None:
+            return None
+        new = record.submitted(job, self._now)
+        one = self._shelf.add(new)
+        one.become(new, "SUBMIT", self._now)
+        if job.idempotency_key:
+            self._shelf.hold(key, (job.id, content_digest(job)))
+        return one
+
+    def _link(self, child: Stored, stands_for: Mapping[Name, str]) -> None:
+        space = child.job.namespace
+        for name in child.job.depends_on:
+            parent = self._find(space, stands_for.get((space, name), name))
+            child.edges.append(Edge(parent.number, name))
+            child.note_parent(parent)
+        if child.edges:
+            self._go_on(child)
+
+    # Assignment
+
+    @_atomic
+    def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
+        return [one.job for one in self._take([demand], lease_ttl_s, {})]
+
+    @_atomic
+    def _claim(
+        self,
+        demands: Sequence[Demand],
+        lease_ttl_s: float,
+        defaults: Mapping[str, TypeDefaults],
+    ) -> list[jobs_.Assignment]:
+        groups: dict[tuple[object, ...], list[Demand]] = defaultdict(list)
+        for demand in demands:
+            groups[demand.namespace, demand.tags, demand.types].append(demand)
+        taken = [one for g in groups.values() for one in self._take(g, lease_ttl_s, defaults)]
+        return [record.assignment(one.job, one.token or "", one.parent_result) for one in taken]
+
+    def _take(
+        self, group: Sequence[Demand], ttl_s: float | None, defaults: Mapping[str, TypeDefaults]
+    ) -> list[Stored]:
+        """Equal demands get one job each in turn."""
+        now, wanted = self._now, group[0]
+        turns = range(max(demand.limit for demand in group))
+        slots = [demand for turn in turns for demand in group if turn < demand.limit]
+        eligible = self._shelf.claimable(wanted, now, len(slots))
+        taken = list(zip(eligible, slots, strict=False))
+        for one, slot in taken:
+            before, default = one.job.state, defaults.get(one.job.type, TypeDefaults())
+            job = record.claimed(one.job, slot, default, now)
+            one.start(job, slot, str(uuid.uuid4()), ttl_s)
+            wait_us = max((now - (job.eligible_at or now)) // _US, 0)
+            worker = slot.worker_name or slot.assignee_id
+            self._tell_of(Event.CLAIM, before, one, wait_us=(wait_us,), workers=(worker,))
+        return [one for one, _ in taken]
+
+    def _tell_of(self, event: str, before: JobState, one: Stored, **told: object) -> None:
+        told |= {"job_nos": (one.number,), "attempts": (one.job.attempt,)}
+        self._tell(event, before, None if event == "DELETE" else one.job.state, **told)
+
+    def _tell(
+        self, event: str, before: JobState | None, after: JobState | None, **told: object
+    ) -> None:
+        pair = {"event": str(event), "before": before, "after": after}
+        self._shelf.tell({"at": self._now, **pair, **told})
+
+    # Outcomes
+
+    @_atomic
+    def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        return [self._settle_in_turn(outcome) for outcome in outcomes]
+
+    def _settle_in_turn(self, outcome: Outcome) -> Settled:
+        told = outcome.job_id, outcome.namespace
+        try:
+            one = self._find(outcome.namespace, outcome.job_id)
+            move = decide(one.current(outcome.token), outcome, self._rng)
+        except QueueError as error:
+            return Settled(*told, error=error)
+        if move is None:
+            return Settled(*told, state=one.job.state, repeated=True)
+        freed = one.job.assignee_id if move.frees_slot else None
+        self._carry_out(one, move)
+        return Settled(*told, state=move.after, freed_assignee_id=freed)
+
+    @_atomic
+    def _update_status(
+        self,
+        namespace: str,
+        job_id: str,
+        token: str | None,
+        status: JobState,
+        result: bytes | None,
+        error_msg: str,
+    ) -> protocol.Freed:
+        one = self._find(namespace, job_id)
+        if token not in (None, one.token):
+            raise StaleLease(job_id)
+        move = decide_update(one.current(None), status, result, error_msg)
+        freed = {one.job.assignee_id: 1} if move.frees_slot else {}
+        self._carry_out(one, move)
+        return freed
+
+    def _carry_out(self, one: Stored, move: Move) -> None:
+        now, assigned_at = self._now, one.job.assigned_at
+        if move.after is JobState.CANCELLING:
+            one.job = replace(one.job, error=move.error or one.job.error)
+            one.job = replace(one.job, result=move.result or one.job.result)
+            one.ask_to_stop(False, "", now)
+        else:
+            one.move(move, record.moved(one.job, move, now), now)
+        run_us = max((now - (assigned_at or now)) // _US, 0)
+        told: dict[str, object] = {"run_us": (run_us,)} if move.event in FENCED else {}
+        if move.error is not None:
+            told["failed"] = ({"category": move.error.category, "code": move.error.code},)
+        self._tell_of(move.event, move.before, one, **told)
+        if move.ends or move.before in TERMINAL:
+            for child in self._shelf.children_of(one):
+                # One of them may have been skipped because of another.
+                if child.job.state is JobState.INITIAL_PENDING and child.note_parent(one):
+                    self._go_on(child)
+
+    def _go_on(self, child: Stored) -> None:
+        """What follows for a job from how its parents stand now."""
+        wait, waited = child.wait(), child.job.waiting_for_dependencies
+        child.job = replace(child.job, waiting_for_dependencies=wait is not Wait.RUN)
+        if waited and wait is Wait.RUN:
+            eligible_at = max(child.job.eligible_at or self._now, self._now)
+            child.job = replace(child.job, eligible_at=eligible_at)
+        if wait is Wait.SKIP:
+            self._force(child, Outcome(child.job.id, Event.SKIP, reason=child.obstacle()))
+
+    def _force(self, one: Stored, outcome: Outcome, **changes: Any) -> Move:
+        """Carries out what the queue itself wants. Raises InvalidTransition."""
+        move = decide(one.current(None), outcome, self._rng)
+        if move is None:
+            raise InvalidTransition(one.job.id, one.job.state, outcome.event)
+        self._carry_out(one, replace(move, **changes))
+        return move
+
+    # Cancellation
+
+    @_atomic
+    def _cancel(
+        self, namespace: str, tags: frozenset[str], job_ids: list[str], force: bool, reason: str
+    ) -> Cancelled:
+        chosen, done, requests = self._shelf.chosen(namespace, tags, job_ids), list[str](), []
+        known = {one.job.id for one in chosen}
+        unknown = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in known]
+        # Children before their parents, whose end would skip them.
+        for one in sorted(chosen, key=lambda one: -one.number):
+            before = one.job.state
+            if before in SLOT_HOLDING:
+                if one.ask_to_stop(force, reason, self._now):
+                    self._tell_of(Event.CANCEL, before, one)
+                requests.append(one.request())
+            elif before in TERMINAL:
+                unknown.append(one.job.id)
+                continue
+            else:
+                self._force(one, Outcome(one.job.id, Event.CANCEL, reason=reason))
+            done.append(one.job.id)
+        return Cancelled(tuple(done), tuple(unknown), tuple(requests))
+
+    @_atomic
+    def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+        told = (one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING)
+        mine = [one.request() for one in told if one.job.assignee_id in assignee_ids]
+        return Cancelled(requests=tuple(mine))
+
+    @_atomic
+    def confirm_cancels(self, received: Sequence[Held]) -> None:
+        for held in received:
+            one = self._shelf.get((held.namespace, held.job_id))
+            if one is not None and one.token == held.token:
+                one.cancel_received = True
+
+    # Workers and leases
+
+    @_atomic
+    def _lose(self, *, assignee_id: str | None, namespace: str | None) -> protocol.Freed:
+        lost = [one for one in self._shelf.leased() if assignee_id in (None, one.job.assignee_id)]
+        lost = [one for one in lost if namespace in (None, one.job.namespace)]
+        for one in lost:
+            self._force(one, Outcome(one.job.id, Event.LOSE), returns_attempt=True)
+        return Counter(one.job.assignee_id for one in lost)
+
+    @_atomic
+    def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:
+        return [self._renew(one, timedelta(seconds=lease_ttl_s)) for one in held]
+
+    def _renew(self, held: Held, ttl: timedelta) -> LeaseAnswer:
+        told = held.job_id, held.token, held.namespace
+        one = self._shelf.get((held.namespace, held.job_id))
+        if one is None:
+            return LeaseAnswer(*told, LeaseStatus.ENDED)
+        if one.token == held.token and one.job.state in SLOT_HOLDING:
+            one.expires_at = one.expires_at and self._now + ttl
+            asked = one.job.state is JobState.CANCELLING
+            return LeaseAnswer(*told, LeaseStatus.CURRENT, asked, asked and one.cancel_forced)
+        if one.token != held.token and one.job.state not in TERMINAL:
+            return LeaseAnswer(*told, LeaseStatus.TAKEN_OVER)
+        lost = one.job.state is JobState.UNKNOWN_RETRY
+        return LeaseAnswer(*told, LeaseStatus.LOST if lost else LeaseStatus.ENDED)
+
+    @_atomic
+    def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
+        now, ttl, shelf = self._now, timedelta(seconds=lease_ttl_s), self._shelf
+        # After an outage the workers get the time to renew first.
+        if now - (shelf.swept_at or now) > ttl:
+            shelf.resumed_at = now
+        shelf.swept_at = now
+        may_expire = shelf.resumed_at is None or now - shelf.resumed_at >= ttl
+        lost: list[Lost] = []
+        for one in self._shelf.leased():
+            unconfirmed = one.cancel_forced or not one.cancel_received
+            times = Times(
+                expires_at=one.expires_at if may_expire else None,
+                deadline=one.deadline,
+                cancel_at=one.cancel_at if unconfirmed else None,
+            )
+            outcome = overdue(one.job, times, now, ttl, self._cancel_timeout)
+            if outcome is not None and len(lost) < limit:
+                # Lost on its last attempt, it waits one TTL for a late outcome.
+                last = outcome.event is Event.LOSE and record.is_used_up(one.job)
+                changes = {"delay_s": ttl.total_seconds()} if last else {}
+                self._force(one, outcome, **changes)
+                lost.append(Lost(one.job.id, one.job.namespace, one.job.assignee_id))
+        for one in shelf.used_up(now):
+            self._force(one, Outcome(one.job.id, Event.EXHAUST, error=WORKER_LOST))
+        return lost
+
+    @_atomic
+    def record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
+        for report in reports:
+            one = self._shelf.get((report.namespace, report.job_id))
+            if one is not None and one.token == report.token and one.job.state in SLOT_HOLDING:
+                one.job = replace(one.job, progress=report.progress)
+
+    # Queries
+
+    def _find(self, namespace: str, job_id: str) -> Stored:
+        one = self._shelf.get((namespace, job_id))
+        if one is None:
+            raise JobNotFound(job_id, namespace)
+        return one
+
+    @_atomic
+    def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
+        return {one.job.id: one.job for one in self._shelf.chosen(namespace, frozenset(), job_ids)}
+
+    @_atomic
+    def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
+        return JobStats.from_counts(tags, *self._shelf.counts(namespace, tags))
+
+    @_atomic
+    def _search(self, search: protocol.JobSearch) -> protocol.JobPage:
+        found = self._shelf.within(search.namespace, search.states, search.types)
+        return page(found, search, self._now)
+
+    @_atomic
+    def _search_failures(self, search: protocol.FailureSearch) -> protocol.FailurePage:
+        states = search.states or {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
+        return page_of_failures(self._shelf.within(search.namespace, states, search.types), search)
+
+    @_atomic
+    def _history(self, namespace: str, job_id: str) -> protocol.JobHistory | None:
+        one = self._shelf.get((namespace, job_id))
+        if one is None:
+            return None
+        attempts = tuple(one.attempts.values())
+        return protocol.JobHistory(attempts=attempts, transitions=tuple(one.transitions))
+
+    @_atomic
+    def read_events(self, *, after: int = 0, limit: int = 1000) -> list[protocol.EventBatch]:
+        return list(self._shelf.events(after, limit))
+
+    # Maintenance
+
+    @_atomic
+    def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
+        oldest = self._now - timedelta(seconds=ttl_s)
+        return self._remove(self._shelf.completed_before(oldest, namespace))
+
+    @_atomic
+    def _delete(self, namespace: str, tags: frozenset[str], job_ids: list[str]) -> int:
+        chosen = self._shelf.chosen(namespace, tags, job_ids)
+        for one in chosen:
+            if one.job.state not in TERMINAL:
+                raise InvalidTransition(one.job.id, one.job.state, "DELETE")
+        return self._remove(chosen)
+
+    def _remove(self, chosen: Collection[Stored]) -> int:
+        for one in chosen:
+            self._tell_of("DELETE", one.job.state, one)
+        self._shelf.remove(chosen)
+        return len(chosen)
+
+    @_atomic
+    def ping(self) -> None:
+        """Being alone with the shelf is proof enough."""

@@ -1,0 +1,72 @@
+"""Where an engine keeps its jobs: what it can look up, add and remove."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from queue_operator.backends.intake import Holder, Name
+from queue_operator.backends.protocol import EventBatch
+from queue_operator.backends.stored import Stored
+from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.states import JobState
+
+
+class Shelf(Protocol):
+    """Jobs are changed in place: whoever was given one by the shelf changes what is stored.
+    All lists of jobs are in order of submission unless they say otherwise.
+    """
+
+    swept_at: datetime | None
+    resumed_at: datetime | None
+
+    def get(self, name: Name) -> Stored | None: ...
+
+    def holds(self, name: Name) -> bool: ...
+
+    def add(self, job: Job) -> Stored:
+        """Gives the job the next number."""
+        ...
+
+    def remove(self, chosen: Collection[Stored]) -> None: ...
+
+    def holder_of(self, key: Name) -> Holder | None:
+        """The job that has an idempotency key."""
+        ...
+
+    def hold(self, key: Name, holder: Holder) -> None: ...
+
+    def claimable(self, wanted: Demand, now: datetime, limit: int) -> list[Stored]:
+        """Jobs that a demand may get now, in the order of claims."""
+        ...
+
+    def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
+        """Those that carry all tags (unless there are none), and those with these ids."""
+        ...
+
+    def children_of(self, parent: Stored) -> list[Stored]:
+        """Those in INITIAL_PENDING that depend on the parent."""
+        ...
+
+    def leased(self) -> list[Stored]: ...
+
+    def used_up(self, now: datetime) -> list[Stored]:
+        """Lost jobs without an attempt left whose time for a late outcome is over."""
+        ...
+
+    def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]: ...
+
+    def within(
+        self, namespace: str, states: Collection[JobState], types: Collection[str]
+    ) -> Iterable[tuple[int, Job]]:
+        """Numbers and records; nothing in `states` or `types` filters not."""
+        ...
+
+    def counts(self, namespace: str, tags: frozenset[str]) -> tuple[Mapping[JobState, int], int]:
+        """Jobs by state, and the sum of their retries."""
+        ...
+
+    def tell(self, row: Mapping[str, object]) -> None:
+        """Appends to the event log; the fields are those of EventBatch but for its numbers."""
+        ...
+
+    def events(self, after: int, limit: int) -> Sequence[EventBatch]: ...

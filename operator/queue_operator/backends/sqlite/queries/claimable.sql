@@ -1,0 +1,9 @@
+-- Jobs that a demand may get now, oldest first. Parameters: namespace, now, types and tags
+-- (JSON arrays; an empty one does not filter), tag_count, max_rows. Index: job_claim.
+SELECT * FROM job
+WHERE claimable = 1 AND namespace = :namespace AND eligible_at <= :now
+  AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))
+  AND (:tag_count = 0 OR :tag_count = (
+      SELECT count(*) FROM job_tag
+      WHERE job_tag.number = job.number AND tag IN (SELECT value FROM json_each(:tags))))
+ORDER BY place, number LIMIT :max_rows

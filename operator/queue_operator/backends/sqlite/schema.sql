@@ -1,0 +1,61 @@
+-- One row per job: what is looked for in columns, all else in the record (JSON). Times are in
+-- microseconds since 1970. `claimable` says that nothing but time keeps the job waiting.
+CREATE TABLE job (
+    number       INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace    TEXT    NOT NULL,
+    id           TEXT    NOT NULL,
+    type         TEXT    NOT NULL,
+    state        TEXT    NOT NULL,
+    place        INTEGER NOT NULL,
+    eligible_at  INTEGER NOT NULL,
+    claimable    INTEGER NOT NULL,
+    used_up      INTEGER NOT NULL,
+    finalized_at INTEGER,
+    retries      INTEGER NOT NULL,
+    record       TEXT    NOT NULL,
+    payload      BLOB    NOT NULL,
+    result       BLOB,
+    inherited    BLOB,
+    UNIQUE (namespace, id)
+);
+CREATE INDEX job_claim ON job (namespace, place, number) WHERE claimable = 1;
+CREATE INDEX job_state ON job (namespace, state);
+CREATE INDEX job_leased ON job (number) WHERE state IN ({{slot_holding}});
+CREATE INDEX job_used_up ON job (eligible_at) WHERE used_up = 1 AND state IN ({{UNKNOWN_RETRY}});
+CREATE INDEX job_completed ON job (finalized_at) WHERE state IN ({{COMPLETED}});
+
+CREATE TABLE job_tag (
+    namespace TEXT    NOT NULL,
+    tag       TEXT    NOT NULL,
+    number    INTEGER NOT NULL REFERENCES job ON DELETE CASCADE,
+    PRIMARY KEY (namespace, tag, number)
+) WITHOUT ROWID;
+CREATE INDEX job_tag_by_job ON job_tag (number);
+
+CREATE TABLE edge (
+    parent INTEGER NOT NULL,
+    child  INTEGER NOT NULL REFERENCES job ON DELETE CASCADE,
+    PRIMARY KEY (parent, child)
+) WITHOUT ROWID;
+CREATE INDEX edge_by_child ON edge (child);
+
+CREATE TABLE idempotency (
+    namespace TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    job_id    TEXT NOT NULL,
+    digest    BLOB NOT NULL,
+    PRIMARY KEY (namespace, key)
+) WITHOUT ROWID;
+CREATE INDEX idempotency_by_job ON idempotency (namespace, job_id);
+
+CREATE TABLE event (
+    seq    INTEGER PRIMARY KEY AUTOINCREMENT,
+    record TEXT NOT NULL
+);
+
+CREATE TABLE sweep (
+    only_row   INTEGER PRIMARY KEY CHECK (only_row = 1),
+    swept_at   INTEGER,
+    resumed_at INTEGER
+);
+INSERT INTO sweep VALUES (1, NULL, NULL);
