@@ -40,8 +40,8 @@ generate: $(READY) ## Write every generated file.
 verify: $(READY) ## Fail if a generated file is stale.
 	$(PYTHON) tools/generate.py --check
 
-bench: $(READY) ## Measure the storage and the whole path.
-	$(PYTHON) -m bench
+bench: $(READY) ## Measure, other queues beside us; ARGS='--help' tells the options.
+	$(PYTHON) -m bench $(ARGS)
 
 format: $(READY) ## Format the sources.
 	$(VENV)/bin/ruff check --fix $(SOURCES)

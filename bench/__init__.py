@@ -1,1 +1,1 @@
-"""Storage designs side by side on one PostgreSQL, in one run."""
+"""The storage under load, and other queues beside it, on one PostgreSQL in one run."""

@@ -1,5 +1,6 @@
 """`python -m bench`: measures the storage, and other queues beside it, and prints ratios."""
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -80,6 +81,8 @@ def main(
     both peers takes about a quarter of an hour. The exit code is 1 when a job was lost or done
     twice. docs/reference/performance.md says what each scenario does.
     """
+    # As an interrupt does it: the server and the programs end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     given = {name: value for name, value in numbers.items() if value is not None}
     scale = replace(QUICK if quick else Scale(), **given)
     if scale.stats_jobs % SAMPLE:
@@ -89,7 +92,7 @@ def main(
         measuring = _measure(list(cells), _contenders(peers), scale)
     except (PeerMissing, ProgramFailed) as error:
         raise click.ClickException(str(error)) from None
-    _report(measuring, file)
+    report(measuring, file)
 
 
 def _contenders(peers: Sequence[str]) -> list[Contender]:
@@ -108,7 +111,8 @@ def _measure(cells: Sequence[str], peers: Sequence[Contender], scale: Scale) -> 
     return measuring
 
 
-def _report(measuring: Measuring, file: Path | None) -> None:
+def report(measuring: Measuring, file: Path | None) -> None:
+    """Prints and writes the results. Exits when a job was lost or done twice."""
     add_ratios(measuring.results)
     problems = [*measuring.problems, *measuring.wrong_ledgers]
     for result in measuring.results:

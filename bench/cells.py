@@ -172,7 +172,8 @@ class Measuring:
         """Tried shortly once, the first time they are needed."""
         key = (contender.name, mode)
         if key not in self._best:
-            fixed = {"submitters": 2, **contender.fixed}
+            loading: Settings = {} if mode == "continuous" else {"submitters": 2}
+            fixed = {**loading, **contender.fixed}
             trials = [{**fixed, **trial} for trial in contender.trials[mode]]
             self._best[key] = self._try(contender, mode, trials)
         return self._best[key]
@@ -265,13 +266,20 @@ def _summary(runs: Sequence[Run], mode: str) -> dict[str, float]:
     if len(runs) > 1:
         metrics |= {"runs": len(runs), "jobs_per_s_min": min(rates), "jobs_per_s_max": max(rates)}
     if mode == "continuous":
-        window = min(10.0, run.elapsed_s / 3)
-        metrics |= {
-            "window_s": window,
-            "first_window_jobs_per_s": run.rate(0.0, window),
-            "last_window_jobs_per_s": run.rate(run.elapsed_s - window, run.elapsed_s),
-        }
+        metrics |= _windows(run)
     return metrics
+
+
+def _windows(run: Run) -> dict[str, float]:
+    """Whether the line is flat."""
+    window = min(10.0, run.elapsed_s / 3)
+    first, last = run.rate(0.0, window), run.rate(run.elapsed_s - window, run.elapsed_s)
+    return {
+        "window_s": window,
+        "first_window_jobs_per_s": first,
+        "last_window_jobs_per_s": last,
+        "last_over_first": last / first if first else 0.0,
+    }
 
 
 def _jobs(run: Run, mode: str) -> int:

@@ -35,7 +35,8 @@ class Contender:
 def ours(batch: int | None = None) -> Contender:
     """The product. With `batch`, only that many jobs per claim are tried."""
     batches = [batch] if batch else [1000, 500, 250, 2000]
-    flows = [(size, lanes, 1000) for size in batches for lanes in (1, 2)]
+    large = [batch] if batch else [1000, 500, 2000]
+    flows = [*((size, 1, 1000) for size in large), (large[0], 2, 1000), (large[0], 1, 5000)]
     return _driven(
         OURS,
         "product",
@@ -43,8 +44,7 @@ def ours(batch: int | None = None) -> Contender:
             "submit": _CALLERS,
             "burn_down": [{"batch": b, "pipelines": n} for b in batches for n in (1, 2)],
             "continuous": [
-                {"batch": b, "pipelines": n, "submit_batch": submit}
-                for b, n, submit in [*flows, (batches[0], 1, 5000)]
+                {"batch": b, "pipelines": n, "submit_batch": submit} for b, n, submit in flows
             ],
         },
     )
@@ -85,7 +85,7 @@ def _river() -> Contender:
         trials={
             "submit": _CALLERS,
             "burn_down": working,
-            "continuous": [*working, {**working[0], "submit_batch": 1000}],
+            "continuous": [*working[:2], {**working[0], "submit_batch": 1000}],
         },
         default={"workers": 100, "cooldown_ms": 0, "poll_ms": 0},
     )
@@ -105,7 +105,7 @@ def _pgqueuer() -> Contender:
         trials={
             "submit": _CALLERS,
             "burn_down": working,
-            "continuous": [*working, {**working[0], "submit_batch": 1000}],
+            "continuous": [working[2], working[0], {**working[0], "submit_batch": 1000}],
         },
         default={"workers": 1, "batch": 10},
     )

@@ -44,6 +44,11 @@ def read(dsn: str, pid: int, server_pid: int) -> Reading:
     )
 
 
+def parent(pid: int) -> int:
+    """The process that started this one."""
+    return int(_stat(pid)[_FIELDS["ppid"]])
+
+
 def per_job(before: Reading, after: Reading, jobs: int) -> dict[str, float]:
     """The costs of what happened between two readings, as metrics."""
     if not jobs:

@@ -5,8 +5,9 @@ import queue
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
@@ -16,8 +17,8 @@ from bench.meter import Reading, per_job, read
 from bench.result import Setting
 from bench.server import Server
 
-SILENCE_S: Final = 180.0
-"""How long a program may say nothing, as it does while it loads jobs or counts them."""
+SILENCE_S: Final = 240.0
+"""How long a program may say nothing, or the same, as it does while it counts jobs."""
 
 _MEASURES: Final = frozenset({"event", "at", "elapsed", "submitted", "completed"})
 
@@ -126,26 +127,35 @@ class _Program:
         self._log = log
         self._on_tick = on_tick
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._moved_at = time.monotonic()
+        self._counts = (0, 0)
         self.ticks: list[tuple[float, int]] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     @classmethod
     @contextmanager
     def started(cls, system: System, on_tick: OnTick) -> Iterator["_Program"]:
-        with tempfile.TemporaryFile("w+") as log:
-            process = subprocess.Popen(
+        with (
+            tempfile.TemporaryFile("w+") as log,
+            subprocess.Popen(
                 list(system.command),
                 env=dict(system.environment) or None,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-            )
+            ) as process,
+        ):
+            program = cls(system, process, log, on_tick)
             try:
-                yield cls(system, process, log, on_tick)
+                yield program
             finally:
                 process.kill()
-                process.wait()
+                program._reader.join()
+                if process.stdin is not None:
+                    with suppress(BrokenPipeError):
+                        process.stdin.close()
 
     @property
     def pid(self) -> int:
@@ -167,8 +177,17 @@ class _Program:
             if event["event"] == name:
                 return event
             if event["event"] == "tick":
+                self._check_movement(event["submitted"], event["completed"])
                 self.ticks.append((event["at"], event["completed"]))
                 self._on_tick(event)
+
+    def _check_movement(self, submitted: int, completed: int) -> None:
+        """A job that never comes, or never ends, must not be waited for without end."""
+        now = time.monotonic()
+        if (submitted, completed) != self._counts:
+            self._counts, self._moved_at = (submitted, completed), now
+        elif now - self._moved_at > SILENCE_S:
+            raise self._failure(f"stands at {completed} of {submitted} jobs for {SILENCE_S:.0f} s")
 
     def _next(self) -> Event:
         try:

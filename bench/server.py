@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+from bench.meter import parent
 from queue_operator.devcluster.postgres import Postgres
 
 SETTINGS: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
@@ -24,25 +25,30 @@ its size forces no checkpoint during a run.
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: the superuser's address, its first process, its version."""
+    """A running server: the superuser's address, its first process, its version, and whether
+    nobody else uses it.
+    """
 
     admin_dsn: str
     pid: int
     version: str
+    own: bool
 
     @classmethod
-    def at(cls, admin_dsn: str, pid: int) -> "Server":
+    def at(cls, admin_dsn: str, *, own: bool) -> "Server":
+        """A server of this machine."""
         with psycopg.connect(admin_dsn) as connection:
-            row = connection.execute("SHOW server_version").fetchone()
-        return cls(admin_dsn, pid, str(row[0]) if row else "")
+            info = connection.info
+            return cls(admin_dsn, parent(info.backend_pid), _version(info.server_version), own)
 
     @contextmanager
     def fresh_database(self) -> Iterator[str]:
         """The address of an empty database."""
         name = f"bench_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
-            # What was written before must not be flushed at the next run's expense.
-            admin.execute("CHECKPOINT")
+            if self.own:
+                # What was written before must not be flushed at the next run's expense.
+                admin.execute("CHECKPOINT")
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
             try:
                 yield urlsplit(self.admin_dsn)._replace(path=f"/{name}").geturl()
@@ -62,7 +68,7 @@ def own_server() -> Iterator[Server]:
         _configure(postgres.admin_dsn)
         postgres.stop()
         postgres.start()
-        yield Server.at(postgres.admin_dsn, postgres.pid() or 0)
+        yield Server.at(postgres.admin_dsn, own=True)
     finally:
         postgres.kill()
         shutil.rmtree(folder)
@@ -74,6 +80,10 @@ def _configure(admin_dsn: str) -> None:
             admin.execute(
                 sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
             )
+
+
+def _version(number: int) -> str:
+    return f"{number // 10000}.{number % 10000}"
 
 
 def _free_port() -> int:

@@ -54,10 +54,11 @@ def _table(scenario: str, rows: Sequence[Result]) -> Table:
     columns = [column for column in COLUMNS if any(column[1] in one.metrics for one in rows)]
     for heading, _, _ in columns:
         table.add_column(heading, justify="right")
-    table.add_column("ours / it", justify="right")
+    if compared := len(rows) > len(ours):
+        table.add_column("ours / it", justify="right")
     for one in rows:
         cells = [format(one.metrics[m], f) if m in one.metrics else "" for _, m, f in columns]
-        table.add_row(one.system, *cells, ratio(ours, one))
+        table.add_row(one.system, *cells, *([ratio(ours, one)] if compared else []))
     return table
 
 

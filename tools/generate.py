@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import chart_crds
+import conformance_docs
 import manifests
 import metrics_docs
 import openapi
@@ -24,6 +25,7 @@ GENERATORS: tuple[Callable[[], dict[Path, str]], ...] = (
     metrics_docs.documents,
     settings_docs.documents,
     state_docs.documents,
+    conformance_docs.documents,
     vectors.vectors,
 )
 

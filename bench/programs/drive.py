@@ -80,14 +80,12 @@ class Load:
 
     async def _work(self, over: Callable[[], bool]) -> None:
         pipelines = range(self._spec["pipelines"])
-        completers = [asyncio.create_task(self._complete()) for _ in pipelines]
-        await asyncio.gather(*(self._claim(over) for _ in pipelines))
-        await self._claimed.join()
-        for completer in completers:
-            completer.cancel()
-        for answer in await asyncio.gather(*completers, return_exceptions=True):
-            if isinstance(answer, Exception):
-                raise answer
+        async with asyncio.TaskGroup() as group:
+            completers = [group.create_task(self._complete()) for _ in pipelines]
+            await asyncio.gather(*(self._claim(over) for _ in pipelines))
+            await self._claimed.join()
+            for completer in completers:
+                completer.cancel()
 
     async def _claim(self, over: Callable[[], bool]) -> None:
         while not over():

@@ -16,19 +16,29 @@ _CONNECT_TIMEOUT_S: Final = 1.0
 
 _CLEAR: LiteralString = """
 DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
+DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
 DELETE FROM detached; DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL;
 """
 _AGE: LiteralString = """
 UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
-    cancel_requested_at = cancel_requested_at - s, assigned_at = assigned_at - s
+    cancel_requested_at = cancel_requested_at - s, progress_at = progress_at - s
     FROM make_interval(secs => %(seconds)s) s;
-UPDATE ready SET eligible_at = eligible_at - make_interval(secs => %(seconds)s);
 UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
+UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);
+UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s
+    FROM make_interval(secs => %(seconds)s) s;
+UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
     swept_at = CASE WHEN %(outage)s THEN swept_at - make_interval(secs => %(seconds)s)
                     ELSE now() END;
+"""
+_AGE_PLACE: LiteralString = """
+UPDATE {} SET created_at = created_at - s, order_time = order_time - s,
+    eligible_at = eligible_at - s, changed_at = changed_at - s, assigned_at = assigned_at - s,
+    started_at = started_at - s, last_retry_at = last_retry_at - s
+    FROM make_interval(secs => %s) s
 """
 _CUT: LiteralString = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -39,6 +49,15 @@ SELECT job.id, (SELECT count(*) FROM ready WHERE ready.job_no = job.job_no)
              + (SELECT count(*) FROM lease WHERE lease.job_no = job.job_no)
              + (SELECT count(*) FROM final WHERE final.job_no = job.job_no) AS places
 FROM job
+"""
+_ORPHANS: LiteralString = """
+SELECT place, count(*) FROM (
+    SELECT 'attempt' AS place, job_no FROM attempt
+    UNION ALL SELECT 'transition', job_no FROM transition
+    UNION ALL SELECT 'dependency', child_no FROM dependency
+    UNION ALL SELECT 'parent_result', job_no FROM parent_result
+    UNION ALL SELECT 'idempotency', job_no FROM idempotency
+) left_over WHERE NOT EXISTS (SELECT FROM job WHERE job.job_no = left_over.job_no) GROUP BY place
 """
 _RECOUNT: LiteralString = """
 WITH moving AS (
@@ -98,8 +117,11 @@ class PostgresStore:
         return backend
 
     async def age(self, seconds: float, *, outage: bool = False) -> None:
-        async with psycopg.AsyncClientCursor(self.admin) as cursor:
+        async with self.admin.transaction(), psycopg.AsyncClientCursor(self.admin) as cursor:
             await cursor.execute(_AGE, {"seconds": float(seconds), "outage": outage})
+            for place in ("ready", "lease", "final"):
+                statement = sql.SQL(_AGE_PLACE).format(sql.Identifier(place))
+                await cursor.execute(statement, [float(seconds)])
 
     async def break_down(self) -> None:
         await self._allow_connections(False)
@@ -121,10 +143,15 @@ class PostgresStore:
 
     async def faults(self) -> list[str]:
         places = await (await self.admin.execute(_PLACES)).fetchall()
+        orphans = await (await self.admin.execute(_ORPHANS)).fetchall()
         counts = await (await self.admin.execute(_RECOUNT)).fetchall()
-        return [f"job {job_id} is in {n} places" for job_id, n in places if n != 1] + [
-            f"lane {lane} {state}: {truth} jobs, counted {kept}"
-            for lane, state, truth, kept in counts
+        return [
+            *(f"job {job_id} is in {n} places" for job_id, n in places if n != 1),
+            *(f"{n} rows of {place} belong to no job" for place, n in orphans),
+            *(
+                f"lane {lane} {state}: {truth} jobs, counted {kept}"
+                for lane, state, truth, kept in counts
+            ),
         ]
 
     async def close(self) -> None:

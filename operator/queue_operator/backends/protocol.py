@@ -257,7 +257,9 @@ class Backend(Protocol):
 
 
 class SearchOrder(StrEnum):
-    """`JobSearch.order` of `external-api.md`. Ties are in order of submission."""
+    """`JobSearch.order` of `external-api.md`. Ties are in order of submission, and in the
+    reverse of it where the order is descending.
+    """
 
     CREATED_ASC = "CREATED_ASC"
     CREATED_DESC = "CREATED_DESC"

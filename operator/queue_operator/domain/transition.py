@@ -106,9 +106,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         raise StaleLease(current.job_id)
     event = _applied_event(current, outcome)
     after = target(event, current.state)
-    if after is None or (
-        event is Event.RETRY_NOW and current.state is JobState.UNSCHEDULED and not current.skipped
-    ):
+    if after is None or _is_retry_of_cancelled(current, event):
         raise InvalidTransition(current.job_id, current.state, event)
     counts_failure = event is Event.FAIL
     manual = event is Event.RETRY_NOW
@@ -148,7 +146,7 @@ def decide_update(current: Current, status: JobState, result: bytes | None, erro
         ),
         None,
     )
-    if event is None:
+    if event is None or _is_retry_of_cancelled(current, event):
         raise InvalidTransition(current.job_id, current.state, f"a change to {status}")
     return Move(
         event=event,
@@ -170,6 +168,12 @@ def _allowed_attempts(current: Current, outcome: Outcome) -> int | None:
     if not current.max_attempts or outcome.reset_attempts:
         return None
     return max(current.max_attempts, current.attempt + 1)
+
+
+def _is_retry_of_cancelled(current: Current, event: Event) -> bool:
+    """UNSCHEDULED by a caller's CANCEL is for good; by SKIP it may be tried all the same."""
+    unscheduled = current.state is JobState.UNSCHEDULED
+    return event is Event.RETRY_NOW and unscheduled and not current.skipped
 
 
 def _is_repeat(current: Current, outcome: Outcome) -> bool:

@@ -1,12 +1,12 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, Final, TypeGuard
 
 from queue_operator.domain.dependencies import DependencyMode, find_cycle
@@ -320,6 +320,27 @@ def _check_untouched(job: Job) -> None:
     raise InvalidArgument(name, f"is the queue's to set; a new job has {_WRITTEN[name]!r}")
 
 
+# The jobs of a batch are often alike but for these two.
+_read_common = attrgetter(*(f.name for f in fields(Job) if f.name not in ("id", "payload")))
+
+
+def _check_like_the_last(limits: Limits) -> Callable[[Job], None]:
+    """`check_job`, but what is the very same object as in the last job is not looked at twice."""
+    last: tuple[Any, ...] = ()
+
+    def check(job: Job) -> None:
+        nonlocal last
+        common = _read_common(job) if isinstance(job, Job) else ()
+        if last and not job.depends_on and all(map(is_, common, last)):
+            check_text("id", job.id, limits.id_characters)
+            check_bytes("payload", job.payload, limits.payload_bytes)
+            return
+        check_job(job, limits)
+        last = common
+
+    return check
+
+
 def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
     """What is wrong with each job of a batch, by position; the first of two equal ids is right.
 
@@ -329,9 +350,10 @@ def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int
     check_sequence("jobs", jobs)
     errors: dict[int, QueueError] = {}
     first_at: dict[tuple[str, str], int] = {}
+    check = _check_like_the_last(limits)
     for index, job in enumerate(jobs):
         try:
-            check_job(job, limits)
+            check(job)
         except InvalidArgument as error:
             errors[index] = _placed(index, error)
             continue

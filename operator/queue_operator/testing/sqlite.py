@@ -26,11 +26,17 @@ UNION ALL SELECT 'key ' || key FROM idempotency
 """
 
 
+def _folder() -> Path:
+    # A thousand tests need not wait for a disk, where there is a file system without one.
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp("", "queue-operator-", memory if memory.is_dir() else None))
+
+
 @dataclass
 class SqliteStore:
     """A file in a folder of its own, with a clock that only the test moves."""
 
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="queue-operator-")))
+    folder: Path = field(default_factory=_folder)
     clock: ManualClock = field(default_factory=ManualClock)
     opened: list[SqliteBackend] = field(default_factory=list)
     blocker: sqlite3.Connection | None = None

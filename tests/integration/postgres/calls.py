@@ -1,5 +1,6 @@
 """Calls of every kind, on jobs as `million.py` makes them, and what each may look at."""
 
+import itertools
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -7,18 +8,27 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 from tests.integration.postgres import million
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import ProgressReport
+from queue_operator.backends.sql import render
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
 from queue_operator.domain.lease import Held
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 
 WORKER = "worker"
+_OLDEST = render(
+    "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
+    " FROM queue_operator.final WHERE state IN ({{COMPLETED}})"
+)
+# What was deleted once cannot be deleted again.
+_NEXT = itertools.count()
 
 Call = Callable[[PostgresBackend], Awaitable[object]]
 
@@ -120,6 +130,31 @@ async def cancel_running(backend: PostgresBackend) -> None:
     await backend.settle([outcome(h, Event.ACK_EXECUTING) for h in held])
 
 
+async def complete_late(backend: PostgresBackend) -> None:
+    """Their worker is given up, half of them while being cancelled; then its outcomes come."""
+    worker = uuid.uuid4().hex
+    demand = Demand(assignee_id=worker, limit=10, namespace=million.SOLO)
+    claimed = await backend.claim([demand], lease_ttl_s=600)
+    if claimed:
+        half = [a.job_id for a in claimed[::2]]
+        await backend.cancel_jobs([], half, namespace=million.SOLO)
+    await backend.mark_worker_unresponsive(worker)
+    await backend.settle(
+        [outcome(Held(a.job_id, a.token, a.namespace), Event.COMPLETE) for a in claimed]
+    )
+
+
+async def retry_more_urgently(backend: PostgresBackend) -> None:
+    first = 300_088 + 1000 * next(_NEXT)
+    dead = [f"job-{first + 100 * n:08d}" for n in range(10)]
+    await backend.settle(
+        [
+            Outcome(job_id, Event.RETRY_NOW, namespace=million.BIG, priority=Priority.HIGH)
+            for job_id in dead
+        ]
+    )
+
+
 async def report_progress(backend: PostgresBackend) -> None:
     progress = Progress(50, "half", datetime.now(UTC))
     await backend.record_progress(
@@ -146,6 +181,15 @@ async def renew(backend: PostgresBackend) -> None:
     await backend.extend_leases([*held[5:], *stale], lease_ttl_s=60)
 
 
+async def clean_up(backend: PostgresBackend) -> None:
+    """Deletes some 200 jobs: each is two seconds older than the next."""
+    # Not over the backend's own connection, whose plans are watched.
+    async with await psycopg.AsyncConnection.connect(str(backend._pool.conninfo)) as connection:
+        cursor = await connection.execute(_OLDEST)
+        [age_s] = await cursor.fetchone() or [None]
+    await backend.cleanup_expired_jobs(max((age_s or 0) - 400, 3600))
+
+
 CASES = {
     "claim from 200 lanes": Case(
         lambda backend: take(backend, million.BIG, 50), {"ready_claim", "job_pkey"}, 4000, 4000
@@ -157,6 +201,12 @@ CASES = {
     "fail": Case(fail, {"lease_pkey", "job_pkey"}, 2000, 8000),
     "submit": Case(submit, set(), 300, 6000),
     "heartbeat": Case(renew, {"lease_pkey", "job_namespace_id_id_key"}, 1200, 4000),
+    "submit to a new lane": Case(
+        lambda backend: backend.enqueue_jobs(new_jobs(1, tags=frozenset({uuid.uuid4().hex}))),
+        set(),
+        2000,
+        6000,
+    ),
     "submit with keys": Case(submit_with_key, {"idempotency_pkey"}, 300, 3000),
     "dependencies": Case(
         run_a_chain, {"dependency_pkey", "dependency_by_parent", "parent_result_pkey"}, 6000, 20000
@@ -170,6 +220,25 @@ CASES = {
         also_whole=frozenset({"mirror_outbox", "ready", "lease"}),
     ),
     "cancel what runs": Case(cancel_running, {"lease_cancelling", "lease_pkey"}, 500, 3000),
+    "late outcomes": Case(
+        complete_late,
+        {"lease_pkey", "ready_pkey", "attempt_pkey", "final_pkey"},
+        14000,
+        30000,
+        # Given up by hand, which is rare: the leases are read.
+        also_whole=frozenset({"lease"}),
+    ),
+    "retry now": Case(
+        retry_more_urgently, {"job_namespace_id_id_key", "final_pkey", "job_pkey"}, 1000, 4000
+    ),
+    "next due": Case(
+        lambda backend: backend._leases.next_due_s(),
+        {"ready_stage"},
+        50,
+        200,
+        # The first in the index's order is the answer.
+        also_whole=frozenset({"ready"}),
+    ),
     "progress": Case(report_progress, {"lease_pkey", "job_namespace_id_id_key"}, 400, 2000),
     "get_job": Case(
         get_ended_and_waiting,
@@ -216,14 +285,15 @@ CASES = {
         2000,
     ),
     "delete": Case(
-        lambda backend: backend.delete_jobs([], ids(500_000, 20), namespace=million.BIG),
+        lambda backend: backend.delete_jobs(
+            [], ids(500_000 + 20 * next(_NEXT), 20), namespace=million.BIG
+        ),
         {"job_namespace_id_id_key", "final_pkey", "attempt_pkey", "transition_pkey"},
         600,
         2000,
     ),
-    # The oldest job is two seconds older than the next: about 200 of them have ended so long ago.
     "clean up": Case(
-        lambda backend: backend.cleanup_expired_jobs(2 * (million.JOBS - 200) - 60),
+        clean_up,
         {"final_completed", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
         4000,
         12000,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, LiteralString
@@ -81,3 +82,15 @@ def steps(pool: Pool) -> Steps:
         return [node for node in nodes if node.get("Index Name") == index]
 
     return explain
+
+
+@pytest.fixture
+def no_deadlock(caplog: pytest.LogCaptureFixture) -> Callable[[], None]:
+    """Fails when a call had to be repeated because the server ended a deadlock."""
+    caplog.set_level(logging.INFO, "queue_operator.backends.postgres.connection")
+
+    def check() -> None:
+        repeated = [record.getMessage() for record in caplog.records]
+        assert [message for message in repeated if "deadlock" in message] == []
+
+    return check

@@ -64,8 +64,10 @@ SELECT numbered.*, past.attempts, past.transitions, before, ended_by, moved_by,
     CASE WHEN attempts > 0 THEN created_at + interval '1 second' END AS assigned_at
 FROM (
     SELECT n AS job_no, 'job-' || lpad(n::text, 8, '0') AS id,
-        CASE WHEN n <= 20 OR n > %(jobs)s - 20 THEN (SELECT max(id) FROM lane)
-            WHEN n > %(jobs)s * 0.95 THEN (SELECT max(id) - 1 FROM lane)
+        CASE WHEN n > %(jobs)s - 20 OR n BETWEEN %(jobs)s * 0.4 + 1 AND %(jobs)s * 0.4 + 20
+                THEN (SELECT id FROM lane WHERE tags = '{rare}')
+            WHEN n > %(jobs)s * 0.95 THEN (SELECT id FROM lane WHERE namespace_id =
+                (SELECT id FROM namespace WHERE name = 'solo'))
             ELSE (SELECT min(id) FROM lane) + (hashint8(n) & 1073741823) %% 200 END AS lane_id,
         now() - (%(jobs)s - n + 1) * interval '2 seconds' AS created_at,
         CASE WHEN n > %(jobs)s * 0.95 THEN {{INITIAL_PENDING}}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Set
 import pytest
 from tests.integration.postgres import million
 from tests.integration.postgres.calls import CASES
+from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds
 from tests.integration.postgres.watching import at_most, watched
 
 
@@ -23,6 +24,19 @@ async def test_a_call_plans_index_look_ups_however_few_the_jobs(
     async with watched(filled_dsn, plans=plans) as (backend, seen):
         with at_most(seen, rows=case.rows, pages=case.pages, also_whole=case.also_whole):
             await case.call(backend)
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+async def test_a_search_plans_index_look_ups_however_few_the_jobs(
+    filled_dsn: str, plans: str
+) -> None:
+    async with watched(filled_dsn, plans=plans) as (backend, seen):
+        for name in SEARCHES:
+            with at_most(seen, **bounds(name)):
+                await backend.search_jobs(SEARCHES[name])
+        for name in FAILURES:
+            with at_most(seen, **bounds(name)):
+                await backend.search_failures(FAILURES[name])
 
 
 @pytest.fixture
@@ -44,3 +58,13 @@ async def test_plans_cached_for_a_short_queue_are_good_for_a_long_one(
         for case in CASES.values():
             with at_most(seen, rows=case.rows, pages=case.pages, also_whole=case.also_whole):
                 await case.call(backend)
+
+
+async def test_searches_cached_for_a_short_queue_are_good_for_a_long_one(empty_dsn: str) -> None:
+    async with watched(empty_dsn, plans="auto") as (backend, seen):
+        for search in [*SEARCHES.values()] * 3:
+            await backend.search_jobs(search)
+        million.add_jobs(empty_dsn, 100_000)
+        for name, search in SEARCHES.items():
+            with at_most(seen, **bounds(name)):
+                await backend.search_jobs(search)

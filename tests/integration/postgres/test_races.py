@@ -3,23 +3,26 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.lengths import rounds
+from tests.integration.postgres.locking import until_waiting
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Freed
-from queue_operator.domain.errors import InvalidTransition, StaleLease
+from queue_operator.domain.errors import DuplicateJob, InvalidTransition, StaleLease
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import SLOT_HOLDING, Event
 
-ROUNDS = 120
 JOBS = 12
 # So short that the sweeper finds every lease expired.
 TTL_S = 0.000001
+# A sweep that comes later than this after the one before takes it for an outage.
+SWEEP_S = 600.0
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ async def _cancel(backend: PostgresBackend, ids: list[str], namespace: str) -> F
 
 
 async def _sweep(backend: PostgresBackend) -> Freed:
-    lost = await backend.expire_leases(lease_ttl_s=TTL_S)
+    lost = await backend.expire_leases(lease_ttl_s=SWEEP_S)
     return Counter(one.assignee_id for one in lost)
 
 
@@ -67,7 +70,7 @@ async def test_no_deadlock_no_lost_job_and_no_slot_freed_twice(
     replicas: list[PostgresBackend], namespace: str, ask: Ask
 ) -> None:
     first, second, third = replicas
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds(short=60, long=10_000)):
         ids = [f"{round_}-{n}" for n in range(JOBS)]
         worker = f"w-{namespace}-{round_}"
         await first.enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in ids])
@@ -105,10 +108,49 @@ async def _end_all(backend: PostgresBackend, ids: list[str], namespace: str) -> 
     await backend.settle(stop)
 
 
+@pytest.mark.parametrize("others", [0, 100], ids=["inserted", "copied"])
+async def test_batches_with_the_same_ids_in_other_orders_do_not_deadlock(
+    replicas: list[PostgresBackend],
+    namespace: str,
+    ask: Ask,
+    dsn: str,
+    no_deadlock: Callable[[], None],
+    others: int,
+) -> None:
+    """Both stop at the id in the middle. Had each taken those before it as they came, they would
+    now wait for each other.
+    """
+    await replicas[0].enqueue_job(Job(id="m", type="t", namespace=namespace))
+    newest = "SELECT * FROM job WHERE id = 'm' ORDER BY job_no DESC LIMIT 1"
+    await ask("CREATE TEMP TABLE held AS " + newest)
+    await ask("DELETE FROM job WHERE job_no = (SELECT job_no FROM held)")
+    await ask("DELETE FROM ready WHERE job_no = (SELECT job_no FROM held)")
+    await ask("DELETE FROM count_delta WHERE lane_id = (SELECT lane_id FROM held)")
+    await ask("BEGIN")
+    await ask("INSERT INTO job SELECT * FROM held")
+    more = [f"n{n}" for n in range(others)]
+    orders = [["a", "m", *more, "z"], ["z", *more, "m", "a"], ["m", "z", "a", *more]]
+    tries = [
+        asyncio.create_task(
+            replica.enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in order])
+        )
+        for replica, order in zip(replicas, orders, strict=True)
+    ]
+    await until_waiting(dsn, 3)
+    await ask("ROLLBACK")
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    no_deadlock()
+    refused = [answer for answer in answers if isinstance(answer, DuplicateJob)]
+    assert [sorted(error.job_ids) for error in refused] == [sorted(orders[0])] * 2
+    stats = await replicas[0].get_job_stats([], namespace=namespace)
+    assert stats.total_jobs == 3 + others
+    await ask("DROP TABLE held")
+
+
 async def test_two_cancels_of_the_same_jobs_in_opposite_order_do_not_deadlock(
     replicas: list[PostgresBackend], namespace: str
 ) -> None:
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds(short=60, long=10_000)):
         ids = [f"c{round_}-{n}" for n in range(JOBS)]
         await replicas[0].enqueue_jobs([Job(id=i, type="t", namespace=namespace) for i in ids])
         demand = Demand(assignee_id="w", limit=JOBS // 2, namespace=namespace)

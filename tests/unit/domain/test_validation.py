@@ -1,16 +1,28 @@
 """A bad submission is refused with the name of the field."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Demand, Job, ResourceRef
+from queue_operator.domain.lease import Held
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import Limits, check_batch, check_job
+from queue_operator.domain.validation import (
+    Limits,
+    check_batch,
+    check_choice,
+    check_demand,
+    check_each,
+    check_held,
+    check_job,
+    check_limit,
+    check_texts,
+    check_ttl,
+)
 
 GOOD = Job(id="a", type="hello")
 
@@ -48,10 +60,33 @@ def test_a_good_job_passes() -> None:
         ("state", JobState.RUNNING),
         ("assignee_id", "w"),
         ("result", b"r"),
+        ("result", b""),
+        ("retry_count", 1),
+        ("eligible_at", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("tags", ["a"]),
+        ("tags", {"a": "b"}),
+        ("priority", "HIGH"),
+        ("created_at", "2026-01-01"),
+        ("timeout", True),
+        ("timeout", float("inf")),
+        ("timeout", "1"),
+        ("delay", 10**400),
+        ("max_attempts", 1.5),
+        ("max_attempts", True),
+        ("dependency_mode", "AFTER"),
+        ("depends_on", "a"),
+        ("depends_on", ("b", "b")),
+        ("depends_on[1]", ("b", "")),
+        ("depends_on[0]", ("a",)),
+        ("resource", "uid"),
+        ("resource.name", ResourceRef("c", "u", "a\x00")),
+        ("resource.generation", ResourceRef("c", "u", "n", 0)),
+        ("backoff", "CONSTANT"),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: Any) -> None:
-    attribute = f"{field}_s" if field in ("timeout", "delay") else field
+    attribute = field.partition("[")[0].partition(".")[0]
+    attribute = f"{attribute}_s" if attribute in ("timeout", "delay") else attribute
     with pytest.raises(InvalidArgument) as caught:
         check_job(replace(GOOD, **{attribute: value}))
     assert caught.value.field == field
@@ -66,6 +101,9 @@ def test_a_wrong_field_is_named(field: str, value: Any) -> None:
         ("backoff.delays", Backoff(BackoffStrategy.CUSTOM)),
         ("backoff.delays", Backoff(delays_s=(1.0,))),
         ("backoff.delays[1]", Backoff(BackoffStrategy.CUSTOM, delays_s=(1.0, -1.0))),
+        ("backoff.strategy", Backoff("CONSTANT")),  # type: ignore[arg-type]
+        ("backoff.multiplier", Backoff(multiplier=float("nan"))),
+        ("backoff.delays", Backoff(BackoffStrategy.CUSTOM, delays_s=[1.0])),  # type: ignore[arg-type]
     ],
 )
 def test_a_wrong_backoff_is_named(field: str, backoff: Backoff) -> None:
@@ -89,3 +127,80 @@ def test_a_batch_names_repeated_ids_by_index() -> None:
     with pytest.raises(DuplicateJob) as caught:
         check_batch([GOOD, Job(id="b", type="t"), GOOD, GOOD])
     assert caught.value.indexes == (2, 3)
+
+
+def test_each_job_of_a_batch_is_told_what_is_wrong_with_it() -> None:
+    circle = [Job(id="c", type="t", depends_on=("d",)), Job(id="d", type="t", depends_on=("c",))]
+    errors = check_each([GOOD, Job(id="b", type=""), GOOD, *circle])
+    assert [type(errors.get(n)) for n in range(3)] == [type(None), InvalidArgument, DuplicateJob]
+    # One is wrong; without it, the other lacks its parent.
+    assert len(errors.keys() & {3, 4}) == 1
+
+
+@pytest.mark.parametrize("jobs", [None, "jobs", b"jobs", {GOOD.id: GOOD}, iter([GOOD])])
+def test_a_batch_is_a_sequence(jobs: Any) -> None:
+    with pytest.raises(InvalidArgument, match="jobs: "):
+        check_batch(jobs)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12, 10**400, "1", True])
+def test_a_time_to_live_is_more_than_nothing_and_at_most_a_century(seconds: Any) -> None:
+    check_ttl("ttl", 0.001)
+    with pytest.raises(InvalidArgument, match="ttl: "):
+        check_ttl("ttl", seconds)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.0, True, "1", None, 11, float("nan")])
+def test_a_limit_is_a_whole_number_within_its_bound(limit: Any) -> None:
+    check_limit("limit", 10, 10)
+    with pytest.raises(InvalidArgument, match="limit: "):
+        check_limit("limit", limit, 10)
+
+
+@pytest.mark.parametrize("texts", ["text", b"text", None, iter(["a"]), {"a": 1}, [""], [1]])
+def test_texts_are_a_set_or_a_sequence(texts: Any) -> None:
+    check_texts("texts", ("a", "b"), 9)
+    with pytest.raises(InvalidArgument, match="texts: "):
+        check_texts("texts", texts, 9)
+
+
+def test_a_choice_is_no_text_that_reads_like_one() -> None:
+    check_choice("state", JobState.RUNNING, JobState)
+    with pytest.raises(InvalidArgument, match="state: must be one of"):
+        check_choice("state", JobState.RUNNING.value, JobState)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("assignee_id", ""),
+        ("limit", 0),
+        ("namespace", "a\x00"),
+        ("tags", iter(["a"])),
+        ("types", "t"),
+        ("worker_name", None),
+        ("host", "\ud800"),
+    ],
+)
+def test_a_wrong_field_of_a_demand_is_named(field: str, value: Any) -> None:
+    demand = Demand(assignee_id="w", limit=1)
+    check_demand(demand)
+    with pytest.raises(InvalidArgument) as caught:
+        check_demand(replace(demand, **{field: value}))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "held"),
+    [
+        ("held[2]", "a"),
+        ("held[2].job_id", Held("", "t")),
+        ("held[2].namespace", Held("a", "t", "")),
+        ("held[2].token", Held("a", None)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_field_of_what_is_held_is_named(field: str, held: Any) -> None:
+    check_held(2, Held("a", "t"))
+    with pytest.raises(InvalidArgument) as caught:
+        check_held(2, held)
+    assert caught.value.field == field

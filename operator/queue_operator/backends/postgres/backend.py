@@ -101,7 +101,7 @@ class PostgresBackend(BaseBackend):
         self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
-        self._finder = Finder(pool, self._lanes, self._reader)
+        self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
         self._mirror = MirrorStore(pool)

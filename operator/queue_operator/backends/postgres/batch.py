@@ -10,6 +10,7 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import Backoff
@@ -133,9 +134,17 @@ def _parameters(batch: Batch) -> dict[str, Any]:
         "timeouts": [job.timeout_s for job in jobs],
         "backoffs": [dump_backoff(job.backoff) for job in jobs],
         "bonuses": [PRIORITY_BONUS[job.priority].total_seconds() for job in jobs],
-        "modes": [job.dependency_mode.value if job.depends_on else None for job in jobs],
+        "modes": [_mode(job) for job in jobs],
         **submission_event(jobs, batch.lanes),
     }
+
+
+def _mode(job: Job) -> str | None:
+    """None for nearly all jobs: what the mode says of a job without parents is kept only where
+    it was given.
+    """
+    default = job.dependency_mode is DependencyMode.AFTER
+    return None if default and not job.depends_on else job.dependency_mode.value
 
 
 def submission_event(jobs: Sequence[Job], lanes: Sequence[int]) -> dict[str, Any]:

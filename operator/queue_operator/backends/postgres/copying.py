@@ -24,6 +24,7 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import order_time
 
@@ -48,7 +49,11 @@ _LEAST: Final = 50
 def can_be_copied(jobs: Sequence[Job]) -> bool:
     """True for a batch that is worth it, of plain jobs only."""
     return len(jobs) >= _LEAST and not any(
-        job.idempotency_key or job.depends_on or job.resource for job in jobs
+        job.idempotency_key
+        or job.depends_on
+        or job.resource
+        or job.dependency_mode is not DependencyMode.AFTER
+        for job in jobs
     )
 
 
@@ -66,8 +71,16 @@ class Copying:
         names = {job.namespace for job in jobs}
         spaces = {name: await self._lanes.namespace_id(name) or 0 for name in names}
         numbers = await self._numbers.take(len(jobs))
+        # The order in which everybody stores jobs: of two batches with equal ids, neither then
+        # has an id that the other waits for.
+        order = sorted(range(len(jobs)), key=lambda n: (spaces[jobs[n].namespace], jobs[n].id))
         try:
-            await self._copy(jobs, numbers, [spaces[job.namespace] for job in jobs], lanes)
+            await self._copy(
+                [jobs[n] for n in order],
+                [numbers[n] for n in order],
+                [spaces[jobs[n].namespace] for n in order],
+                [lanes[n] for n in order],
+            )
         except psycopg.errors.UniqueViolation:
             return None
         return lanes

@@ -16,7 +16,6 @@ _CHILDREN: Final = load(__package__, "dependency_children")
 _EDGES: Final = load(__package__, "dependency_edges")
 _SETTLE: Final = load(__package__, "dependency_settle")
 _LINK: Final = load(__package__, "dependency_link")
-_PARENTS: Final = load(__package__, "dependency_parents")
 _RESULTS: Final = load(__package__, "dependency_results")
 
 
@@ -148,13 +147,6 @@ async def link(
         "givers": list(heirs.values()),
     }
     await connection.execute(_LINK, parameters)
-
-
-async def parents_of(pool: Pool, job_nos: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The ids that jobs depend on, in the order in which they were listed."""
-    async with borrowed(pool) as connection:
-        cursor = await connection.execute(_PARENTS, {"children": list(job_nos)})
-        return {number: tuple(ids or ()) for number, ids in await cursor.fetchall()}
 
 
 async def parent_results(pool: Pool, job_nos: Sequence[int]) -> dict[int, tuple[bytes | None, str]]:

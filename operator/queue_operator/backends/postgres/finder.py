@@ -1,21 +1,226 @@
 """Searches: which jobs match, page by page."""
 
-from queue_operator.backends.postgres.connection import Pool
-from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.reading import Reader
-from queue_operator.backends.protocol import FailurePage, FailureSearch, JobPage, JobSearch
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import psycopg
+from psycopg import AsyncConnection, sql
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.paging import decode_cursor, encode_cursor
+from queue_operator.backends.postgres.connection import Pool, snapshot
+from queue_operator.backends.postgres.looking import (
+    NEWEST_CHANGE,
+    CountedLane,
+    Looking,
+    find_lanes,
+)
+from queue_operator.backends.postgres.merging import Place
+from queue_operator.backends.postgres.reading import read_jobs
+from queue_operator.backends.postgres.sources import (
+    ABOVE_ALL,
+    FIRST,
+    LAST,
+    Condition,
+    Order,
+    place_of,
+    time_of,
+)
+from queue_operator.backends.protocol import (
+    COUNT_BOUND,
+    FailurePage,
+    FailureSearch,
+    JobPage,
+    JobSearch,
+    SearchOrder,
+)
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.states import ELIGIBLE, JobState
+
+_TOTALS: Final = sql.SQL(load(__package__, "failure_totals")).format(
+    condition=sql.SQL(load(__package__, "search_condition"))
+)
+_SETTINGS: Final = sql.SQL(
+    "SET LOCAL enable_hashjoin = on; SET LOCAL enable_memoize = off; "
+    "SET LOCAL statement_timeout = {ms}"
+)
+_ORDERS: Final = {
+    SearchOrder.CREATED_ASC: Order(by_change=False, descending=False),
+    SearchOrder.CREATED_DESC: Order(by_change=False, descending=True),
+    SearchOrder.UPDATED_DESC: NEWEST_CHANGE,
+}
+_FAILURES: Final = frozenset({JobState.DEAD_LETTER, JobState.FAILED_RETRY})
 
 
 class Finder:
-    """Job and failure searches."""
+    """Job and failure searches. One whose filters leave more to read than a statement can in
+    `patience_s` is refused.
+    """
 
-    def __init__(self, pool: Pool, lanes: Lanes, reader: Reader) -> None:
+    def __init__(self, pool: Pool, *, patience_s: float = 5.0) -> None:
         self._pool = pool
-        self._lanes = lanes
-        self._reader = reader
+        self._patience_s = patience_s
 
     async def search(self, search: JobSearch) -> JobPage:
-        raise NotImplementedError
+        beyond = _beyond(search)
+        async with self._reading("states", "add states, types, tags or a time") as connection:
+            lanes = await find_lanes(
+                connection, search.namespace, search.types, search.priorities, search.tags
+            )
+            found, total, exact = await _find(connection, lanes, search, beyond)
+            jobs = await _read_page(connection, search, found)
+        return JobPage(
+            jobs=jobs,
+            total_count=total,
+            total_is_exact=exact,
+            next_cursor=_cursor(search, found),
+        )
 
     async def search_failures(self, search: FailureSearch) -> FailurePage:
-        raise NotImplementedError
+        beyond = _beyond(search)
+        condition = _failing(search)
+        async with self._reading("failed_after", "add failed_after or types") as connection:
+            lanes = await find_lanes(connection, search.namespace, search.types)
+            totals = await _totals(connection, lanes, condition)
+            looking = Looking(
+                connection, lanes if totals.total_count else [], condition, NEWEST_CHANGE
+            )
+            found = await _page(looking, search, beyond)
+            jobs = await _read_page(connection, search, found)
+        return replace(totals, jobs=jobs, next_cursor=_cursor(search, found))
+
+    @asynccontextmanager
+    async def _reading(self, field: str, advice: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
+        settings = _SETTINGS.format(ms=sql.Literal(int(self._patience_s * 1000)))
+        # More than one statement may take its time.
+        async with snapshot(self._pool, 4 * self._patience_s) as connection:
+            try:
+                await connection.execute(settings)
+                yield connection
+            except psycopg.errors.QueryCanceled:
+                reason = f"this search reads too many jobs for {self._patience_s:g} s; {advice}"
+                raise InvalidArgument(field, reason) from None
+
+
+async def _find(
+    connection: AsyncConnection[TupleRow],
+    lanes: Sequence[CountedLane],
+    search: JobSearch,
+    beyond: Place | None,
+) -> tuple[list[Place], int, bool]:
+    """The page and one more, and how many match in all, exactly or at least."""
+    condition, order = _asked(search), _ORDERS[search.order]
+    looking = Looking(connection, lanes, condition, order)
+    if search.updated_after is not None and not order.by_change:
+        changed = Looking(connection, lanes, condition, NEWEST_CHANGE)
+        total = await changed.count(COUNT_BOUND + 1)
+        if total <= COUNT_BOUND:
+            # Few changed, and they may lie anywhere in the order.
+            places = [(seen.created_us, seen.place[1]) for seen in await changed.take(total)]
+            return _cut(places, search, order, beyond), total, True
+        return await _page(looking, search, beyond), COUNT_BOUND, False
+    found = await _page(looking, search, beyond)
+    if condition.only_states:
+        return found, sum(lane.of(condition.states) for lane in lanes), True
+    if beyond is None and len(found) <= search.limit:
+        return found, len(found), True
+    by_creation = search.created_after is not None or search.created_before is not None
+    rule = _ORDERS[SearchOrder.CREATED_DESC] if by_creation else NEWEST_CHANGE
+    total = await Looking(connection, lanes, condition, rule).count(COUNT_BOUND + 1)
+    return found, min(total, COUNT_BOUND), total <= COUNT_BOUND
+
+
+async def _page(
+    looking: Looking, search: JobSearch | FailureSearch, beyond: Place | None
+) -> list[Place]:
+    return [seen.place for seen in await looking.take(search.limit + 1, beyond)]
+
+
+def _cut(
+    places: Sequence[Place], search: JobSearch, order: Order, beyond: Place | None
+) -> list[Place]:
+    """The page and one more out of all matches."""
+    ordered = sorted(places, reverse=order.descending)
+    if beyond is not None:
+        ordered = [p for p in ordered if (p < beyond if order.descending else p > beyond)]
+    return ordered[: search.limit + 1]
+
+
+def _asked(search: JobSearch) -> Condition:
+    states = search.states or frozenset(JobState)
+    return Condition(
+        # Nobody else waits for other jobs.
+        states=states & frozenset(ELIGIBLE) if search.waiting else states,
+        created_after=search.created_after or FIRST,
+        created_before=search.created_before or LAST,
+        changed_after=search.updated_after or FIRST,
+        delayed=search.delayed,
+        waiting=search.waiting,
+        permanent=search.permanent,
+    )
+
+
+def _failing(search: FailureSearch) -> Condition:
+    return Condition(
+        states=search.states or _FAILURES,
+        changed_after=search.failed_after or FIRST,
+        changed_before=search.failed_before or LAST,
+        permanent=search.permanent,
+        failed=True,
+        categories=search.categories,
+        code=search.error_code,
+    )
+
+
+async def _totals(
+    connection: AsyncConnection[TupleRow], lanes: Sequence[CountedLane], condition: Condition
+) -> FailurePage:
+    """How the failures that match spread: a page without its jobs."""
+    types = {lane.id: lane.type for lane in lanes if lane.of(condition.states)}
+    categories: Counter[ErrorCategory] = Counter()
+    codes: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    parameters = {**condition.parameters(), "lanes": list(types)}
+    cursor = await connection.execute(_TOTALS, parameters)
+    for lane, category, code, jobs in await cursor.fetchall():
+        categories[ErrorCategory(category)] += jobs
+        codes[code] += jobs
+        kinds[types[lane]] += jobs
+    return FailurePage(
+        jobs=(), total_count=kinds.total(), by_category=categories, by_code=codes, by_type=kinds
+    )
+
+
+async def _read_page(
+    connection: AsyncConnection[TupleRow],
+    search: JobSearch | FailureSearch,
+    found: Sequence[Place],
+) -> tuple[Job, ...]:
+    numbers = [number for _, number in found[: search.limit]]
+    jobs = await read_jobs(connection, numbers) if numbers else {}
+    return tuple(jobs[number] for number in numbers)
+
+
+def _beyond(search: JobSearch | FailureSearch) -> Place | None:
+    """The last place of the page before. Raises InvalidArgument for another search's cursor."""
+    position = decode_cursor(search)
+    if position is None:
+        return None
+    at, number = position
+    if abs(number) > ABOVE_ALL:
+        raise InvalidArgument("cursor", "names no job")
+    return place_of(at), number
+
+
+def _cursor(search: JobSearch | FailureSearch, found: Sequence[Place]) -> str:
+    """Of the page after this one, of which `found` has the first job."""
+    if len(found) <= search.limit:
+        return ""
+    at, number = found[search.limit - 1]
+    return encode_cursor(search, (time_of(at), number))

@@ -19,19 +19,23 @@ from queue_operator.domain.states import JobState
 
 _FIND: Final = load(__package__, "find_numbers")
 
+_NOBODY: Final = -1
+
 _Name = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
     """The children of a batch with their edges, the parents among the batch and among the
-    stored (`marks`), by number; `errors` by index.
+    stored (`marks`), by number; `errors` by index. Those of `unsure` lack a job of the batch
+    that is not stored as things stand.
     """
 
     children: Collection[Child] = ()
     parents: Collection[int] = ()
     marks: Collection[int] = ()
     errors: Mapping[int, InvalidArgument] = field(default_factory=dict)
+    unsure: Collection[int] = ()
 
     @property
     def blocked(self) -> set[int]:
@@ -46,14 +50,14 @@ async def find_links(
     the database, before their edges are stored.
     """
     own = {(batch.namespaces[n], batch.jobs[n].id): batch.numbers[n] for n in new}
-    known: dict[_Name, tuple[int, str]] = {name: (no, name[1]) for name, no in own.items()}
+    known: dict[_Name, int] = dict(own)
     # A parent that repeats another submission is the job that stands for it.
     for n, holder in keys.repeats.items():
-        known[batch.namespaces[n], batch.jobs[n].id] = holder.job_no, holder.job_id
+        known[batch.namespaces[n], batch.jobs[n].id] = holder.job_no
     known |= await _find_stored(connection, batch, new, known)
     inside = set(own.values())
     waited_for = {
-        known[batch.namespaces[n], parent][0]
+        known[batch.namespaces[n], parent]
         for n in new
         for parent in batch.jobs[n].depends_on
         if (batch.namespaces[n], parent) in known
@@ -67,7 +71,7 @@ async def _find_stored(
     batch: Batch,
     new: Collection[int],
     known: Mapping[_Name, object],
-) -> dict[_Name, tuple[int, str]]:
+) -> dict[_Name, int]:
     names = {
         (batch.namespaces[n], parent): None for n in new for parent in batch.jobs[n].depends_on
     }
@@ -76,39 +80,40 @@ async def _find_stored(
         return {}
     parameters = {"namespaces": [ns for ns, _ in wanted], "ids": [job_id for _, job_id in wanted]}
     cursor = await connection.execute(_FIND, parameters)
-    return {
-        wanted[place - 1]: (number, wanted[place - 1][1])
-        for place, number in await cursor.fetchall()
-    }
+    return {wanted[place - 1]: number for place, number in await cursor.fetchall()}
 
 
 def _links(
     batch: Batch,
     new: Collection[int],
-    known: Mapping[_Name, tuple[int, str]],
+    known: Mapping[_Name, int],
     inside: Collection[int],
     stored: Mapping[int, LockedRow],
 ) -> Links:
     children: list[Child] = []
     errors: dict[int, InvalidArgument] = {}
+    unsure: set[int] = set()
+    names = {(space, job.id) for space, job in zip(batch.namespaces, batch.jobs, strict=True)}
     for n in new:
         job = batch.jobs[n]
         edges: list[Edge] = []
         for place, parent in enumerate(job.depends_on):
-            number, job_id = known.get((batch.namespaces[n], parent), (0, ""))
+            number = known.get((batch.namespaces[n], parent), _NOBODY)
             if number not in inside and number not in stored:
                 field_ = batch.field(n, f"depends_on[{place}]")
                 errors[n] = InvalidArgument(field_, f"there is no job {parent!r} to wait for")
+                if (batch.namespaces[n], parent) in names:
+                    unsure.add(n)
                 break
             outcome = outcome_of(stored[number].current.state) if number in stored else None
-            edges.append(Edge(parent_no=number, parent_id=job_id, outcome=outcome))
+            edges.append(Edge(parent_no=number, parent_id=parent, outcome=outcome))
         else:
             if edges:
                 number = batch.numbers[n]
                 children.append(Child(job_no=number, mode=job.dependency_mode, edges=tuple(edges)))
     # A job that is COMPLETED never changes again.
     marks = [no for no, row in stored.items() if row.current.state is not JobState.COMPLETED]
-    return Links(children, inside, marks, errors)
+    return Links(children, inside, marks, errors, unsure)
 
 
 async def store_links(connection: AsyncConnection[TupleRow], links: Links) -> None:

@@ -39,6 +39,7 @@ class LockedRow:
     assignee_id: str
     priority: Priority
     cancel_forced: bool
+    cancel_reason: str
     has_children: bool
     current: Current
     new_lane_id: int | None = None
@@ -86,6 +87,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
         assignee_id=row["assignee_id"],
         priority=Priority(row["priority"]),
         cancel_forced=row["cancel_forced"],
+        cancel_reason=row["cancel_reason"],
         has_children=row["has_children"],
         current=Current(
             job_id=row["id"],

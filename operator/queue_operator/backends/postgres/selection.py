@@ -167,13 +167,15 @@ def _requests(rows: Sequence[LockedRow], force: bool, reason: str) -> tuple[Canc
             row.assignee_id,
             row.current.token or "",
             force or row.cancel_forced,
-            reason,
+            reason or row.cancel_reason,
         )
         for row in rows
     )
 
 
 async def _delete(connection: AsyncConnection[TupleRow], numbers: list[int]) -> int:
+    if not numbers:
+        return 0
     cursor = await connection.execute(_DELETE, {"job_nos": numbers})
     row = await cursor.fetchone()
     return row[0] if row else 0

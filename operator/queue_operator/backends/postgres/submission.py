@@ -52,7 +52,7 @@ class Submission:
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
         while left:
-            attempt = await self._attempt(await self._batch(left, named))
+            attempt = await self._attempt(await self._batch(left, named), atomic)
             if atomic and attempt.errors:
                 raise _first(attempt.errors)
             answers |= attempt.answers
@@ -122,8 +122,10 @@ class Submission:
         )
 
     @again_after_deadlock
-    async def _attempt(self, batch: Batch) -> "_Attempt":
-        """Stores all, or nothing when something is wrong with one."""
+    async def _attempt(self, batch: Batch, atomic: bool) -> "_Attempt":
+        """Stores all, or nothing when something is wrong with one. Not `atomic`, clashes of
+        keys are no reason to store nothing.
+        """
         keyed = any(job.idempotency_key for job in batch.jobs)
         dependent = any(job.depends_on for job in batch.jobs)
         keys, links = Keys(), Links()
@@ -140,15 +142,18 @@ class Submission:
                 taken = [n for n in new if batch.numbers[n] not in stored]
                 if keys.clashes:
                     taken += await _existing(connection, batch, keys.clashes)
-                if errors := _errors(batch, taken, keys, links):
-                    raise _RollBack(errors)
+                errors = _errors(batch, taken, links)
+                clashes = _clashes(batch, taken, keys, errors)
+                if errors or (atomic and clashes):
+                    raise _RollBack({**errors, **(clashes if atomic else {})})
                 if links.children:
                     await store_links(connection, links)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
         # A time of the caller's own may lie before the mark; the database's never does.
         self._marks.forget([batch.lanes[n] for n in new if batch.jobs[n].created_at])
-        return _Attempt(errors={}, answers=_answers(batch, keys))
+        answers = {**_answers(batch, keys), **_refusals(batch, clashes)}
+        return _Attempt(errors={}, answers=answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,21 +185,33 @@ async def _existing(
     return [rows[place - 1] for place, _ in await cursor.fetchall()]
 
 
-def _errors(batch: Batch, taken: Sequence[int], keys: Keys, links: Links) -> dict[int, QueueError]:
-    """What is wrong with each job, by place."""
+def _errors(batch: Batch, taken: Sequence[int], links: Links) -> dict[int, QueueError]:
+    """By place, what is wrong with jobs that would be stored."""
     errors: dict[int, QueueError] = {**links.errors}
-    for n, holder in keys.clashes.items():
-        key, field = batch.jobs[n].idempotency_key, batch.field(n, "idempotency_key")
-        errors[n] = KeyConflict(key, holder.job_id, field)
     for n in taken:
-        errors[n] = DuplicateJob((batch.jobs[n].id,), (batch.places[n] if batch.named else 0,))
-    # Who clashes with a job of the batch that is refused itself may yet get the key.
-    refused = {batch.numbers[n] for n in errors}
+        place = batch.places[n] if batch.named else 0
+        errors[n] = DuplicateJob((batch.jobs[n].id,), (place,))
+    # Without the jobs that are refused for sure, those that lack one of the batch may find it.
+    sure = [n for n in errors if n in taken or n not in links.unsure]
     return {
-        batch.places[n]: error
-        for n, error in sorted(errors.items(), key=lambda item: batch.places[item[0]])
-        if not (n in keys.clashes and n not in taken and keys.clashes[n].job_no in refused)
+        batch.places[n]: errors[n] for n in sorted(sure or errors, key=batch.places.__getitem__)
     }
+
+
+def _clashes(
+    batch: Batch, taken: Sequence[int], keys: Keys, errors: Mapping[int, QueueError]
+) -> dict[int, QueueError]:
+    """By place, the jobs that are not stored because of their key. The job that has it may be
+    one of the batch, so this stands only once the batch is stored, and if that one is right.
+    """
+    refused = {batch.numbers[n] for n in range(len(batch)) if batch.places[n] in errors}
+    clashes: dict[int, QueueError] = {}
+    for n, holder in keys.clashes.items():
+        if n not in taken and holder.job_no not in refused:
+            field = batch.field(n, "idempotency_key")
+            error = KeyConflict(batch.jobs[n].idempotency_key, holder.job_id, field)
+            clashes[batch.places[n]] = error
+    return dict(sorted(clashes.items()))
 
 
 def _first(errors: Mapping[int, QueueError]) -> QueueError:

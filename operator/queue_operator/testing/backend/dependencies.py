@@ -157,6 +157,32 @@ async def test_a_cancelled_child_takes_its_children_with_it(backend: Contract) -
     assert (await backend.get_job(parent.id)).state is JobState.INITIAL_PENDING
 
 
+async def test_a_family_cancelled_in_one_call_is_cancelled_and_not_skipped(
+    backend: Contract,
+) -> None:
+    parent = await submitted(backend)
+    child = await _child(backend, parent)
+    other = await _child(backend, parent)
+    answer = await backend.cancel_jobs([], [parent.id, child.id], reason="enough")
+    assert set(answer.cancelled_job_ids) == {parent.id, child.id}
+    stored = await backend.get_job(child.id)
+    assert (stored.reason, stored.cancel_reason) == (Event.CANCEL.value, "enough")
+    assert await _skipped(backend, other)
+
+
+async def test_waiting_for_others_is_no_queue_latency(backend: Contract) -> None:
+    parent = await submitted(backend)
+    child = await _child(backend, parent)
+    submitted_at = (await backend.get_job(child.id)).eligible_at
+    await _complete(backend, parent)
+    done_at = (await backend.get_job(parent.id)).finalized_at
+    eligible_at = (await backend.get_job(child.id)).eligible_at
+    assert submitted_at is not None
+    assert done_at is not None
+    assert eligible_at is not None
+    assert submitted_at < done_at <= eligible_at
+
+
 async def test_a_child_of_any_is_skipped_when_the_last_parent_fails(backend: Contract) -> None:
     parents = [await submitted(backend) for _ in range(3)]
     child = await _child(backend, *parents, mode=_ANY)

@@ -100,7 +100,7 @@ async def test_only_a_new_assignment_replaces_the_assignee(backend: Contract) ->
 
 @proves("backend-api.Invariants.rule.3")
 async def test_no_life_leads_back_to_the_beginning(backend: Contract) -> None:
-    job = await submitted(backend, max_attempts=2)
+    job = await submitted(backend, max_attempts=3)
     seen = [(await backend.get_job(job.id)).state]
     for event in (
         Event.CLAIM,

@@ -192,9 +192,9 @@ async def test_search_pages_hold_every_job_once_in_order(
 def _ordered(jobs: list[Job], order: SearchOrder) -> list[Job]:
     """Sorted; `jobs` are in order of submission, and sorting keeps the order of ties."""
     if order is SearchOrder.UPDATED_DESC:
-        return sorted(jobs, key=lambda job: -(job.updated_at or _EPOCH).timestamp())
-    sign = 1 if order is SearchOrder.CREATED_ASC else -1
-    return sorted(jobs, key=lambda job: sign * (job.created_at or _EPOCH).timestamp())
+        return sorted(jobs, key=lambda job: job.updated_at or _EPOCH)[::-1]
+    oldest_first = sorted(jobs, key=lambda job: job.created_at or _EPOCH)
+    return oldest_first if order is SearchOrder.CREATED_ASC else oldest_first[::-1]
 
 
 async def test_search_answers_the_count_of_all_pages(backend: Contract) -> None:

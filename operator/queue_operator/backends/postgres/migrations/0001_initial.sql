@@ -41,7 +41,9 @@ CREATE TABLE job (
     generation     bigint,
     UNIQUE (namespace_id, id)
 );
-CREATE INDEX job_by_lane ON job (lane_id, created_at, job_no);
+-- The condition always holds. It keeps look-ups by number from walking this index, which a plan
+-- made while the table was empty could take for as good as the primary key.
+CREATE INDEX job_by_lane ON job (lane_id, created_at, job_no) WHERE lane_id > 0;
 CREATE INDEX job_by_resource ON job (cluster_uid, id) WHERE cluster_uid IS NOT NULL;
 CREATE INDEX job_by_uid ON job (id) WHERE cluster_uid IS NOT NULL;
 
@@ -174,6 +176,9 @@ CREATE INDEX final_ended_created ON final (lane_id, created_at, job_no)
     WHERE state <> {{COMPLETED}};
 CREATE INDEX final_ended_changed ON final (lane_id, changed_at, job_no)
     WHERE state <> {{COMPLETED}};
+-- Only a submitter's own time of creation can lie after the end of the job.
+CREATE INDEX final_early ON final (lane_id, created_at, job_no)
+    WHERE state IN ({{COMPLETED}}) AND created_at > changed_at;
 
 -- One row per ended attempt; a lost one is rewritten when a late outcome counts after all. The
 -- attempt that completed a running job has none: its `final` row says the same.
@@ -216,7 +221,8 @@ CREATE TABLE dependency (
     outcome   text CHECK (outcome IN ({{terminal}})),
     PRIMARY KEY (child_no, place)
 );
-CREATE INDEX dependency_by_parent ON dependency (parent_no, child_no);
+-- With the child as a second key it could serve look-ups by child, by walking all of it.
+CREATE INDEX dependency_by_parent ON dependency (parent_no) INCLUDE (child_no);
 
 -- What the last parent of a CHAIN job gave.
 CREATE TABLE parent_result (

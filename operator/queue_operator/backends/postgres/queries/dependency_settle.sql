@@ -4,7 +4,8 @@
 --   runs again); released (bigint[]); arrays of equal length: heirs and givers (bigint[]).
 -- Index: dependency_pkey, ready_pkey, final_pkey.
 -- Locks: the edges; the children's and the givers' rows are locked already.
--- Traps: a job becomes eligible when its wait ends, not when it was submitted.
+-- Traps: a job becomes eligible when its wait ends, not when it was submitted. That may have
+--   been after this transaction began: it then waited for the one that submitted the job.
 WITH written AS (
     UPDATE dependency SET outcome = g.outcome
     FROM unnest(%(children)s::bigint[], %(places)s::int[], %(outcomes)s::text[])
@@ -19,7 +20,8 @@ WITH written AS (
     ON CONFLICT (job_no) DO NOTHING
 ), let_go AS (
     UPDATE ready
-    SET blocked = false, due = eligible_at <= now(), eligible_at = greatest(eligible_at, now())
+    SET blocked = false, due = eligible_at <= clock_timestamp(),
+        eligible_at = greatest(eligible_at, now())
     WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
     RETURNING lane_id
 )

@@ -11,21 +11,22 @@ WITH given AS MATERIALIZED (
 ), in_lease AS MATERIALIZED (
     SELECT given.given_token, lease.job_no, lease.lane_id, lease.state, lease.token,
            lease.attempt, lease.max_attempts, lease.failure_count, lease.backoff,
-           lease.assignee_id, lease.has_children, lease.cancel_forced, ''::text AS reason
+           lease.assignee_id, lease.has_children, lease.cancel_forced, lease.cancel_reason,
+           ''::text AS reason
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
 ), in_ready AS MATERIALIZED (
     SELECT given.given_token, ready.job_no, ready.lane_id, ready.state, ready.token,
            ready.attempt, ready.max_attempts, ready.failure_count, ready.backoff,
-           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text AS reason
+           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text, ''::text AS reason
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
 ), in_final AS MATERIALIZED (
     SELECT given.given_token, final.job_no, final.lane_id, final.state, final.token,
            final.attempt, final.max_attempts, final.failure_count, final.backoff,
-           final.assignee_id, final.has_children, false AS cancel_forced, final.reason
+           final.assignee_id, final.has_children, false AS cancel_forced, ''::text, final.reason
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
     ) final
@@ -34,7 +35,7 @@ WITH given AS MATERIALIZED (
 )
 SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attempt,
        found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
-       found.cancel_forced, found.reason, found.has_children, job.id,
+       found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
        namespace.name AS namespace, lane.priority,
        CASE WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
             THEN 'COMPLETE'

@@ -5,9 +5,12 @@
 -- that are gone: neither may fill the window and hide others, and what became visible since
 -- stays. A snapshot can show a later sequence and not yet an earlier one; therefore nothing
 -- is deleted by "up to this sequence".
+-- Trap: without OFFSET 0 all of `detached` is read and hashed.
 WITH oldest AS (
     SELECT sequence, job_no,
-           EXISTS (SELECT FROM detached WHERE detached.job_no = mirror_outbox.job_no) AS gone,
+           EXISTS (
+               SELECT FROM detached WHERE detached.job_no = mirror_outbox.job_no OFFSET 0
+           ) AS gone,
            max(sequence) OVER (PARTITION BY job_no) AS newest,
            min(sequence) OVER (PARTITION BY job_no) AS since
     FROM (SELECT sequence, job_no FROM mirror_outbox ORDER BY sequence LIMIT %(limit)s)

@@ -1,6 +1,6 @@
--- Jobs of some lanes that ended otherwise than COMPLETED.
--- Parameters, words and answer: as search_jobs.sql; key: created_at or changed_at.
--- Index: final_ended_created or final_ended_changed, whose condition is spelt here.
+-- Jobs of some lanes that ended, but only those that an index has for searches.
+-- Parameters, words and answer: as search_jobs.sql; key: created_at or changed_at; which: the
+--   condition of the index. Index: final_ended_created, final_ended_changed or final_early.
 WITH streams AS MATERIALIZED (
     SELECT * FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[])
         WITH ORDINALITY AS s(lane_id, at, no, stream)
@@ -15,7 +15,7 @@ CROSS JOIN LATERAL (
             SELECT job_no, created_at, changed_at, eligible_at, state, error, false AS blocked,
                    row_number() OVER (ORDER BY {key} {direction}, job_no {direction}) AS place
             FROM final
-            WHERE state <> {{COMPLETED}}
+            WHERE {which}
               AND lane_id = s.lane_id AND ({key}, job_no) {beyond} (s.at, s.no)
               AND {key} {before} %(until)s
             ORDER BY {key} {direction}, job_no {direction}

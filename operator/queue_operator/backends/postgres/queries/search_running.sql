@@ -12,4 +12,4 @@ WHERE moving.lane_id IN (SELECT unnest(%(lanes)s::int[]))
   AND moving.{key} {before} %(until)s
   AND {condition}
 ORDER BY moving.{key} {direction}, moving.job_no {direction}
-LIMIT least(%(look)s, %(want)s)
+LIMIT %(want)s

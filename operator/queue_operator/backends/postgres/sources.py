@@ -1,0 +1,151 @@
+"""Where a search finds its jobs: per kind of row one statement, for either order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final, LiteralString
+
+from psycopg import sql
+
+from queue_operator.backends.postgres.merging import Place
+from queue_operator.backends.sql import load, render
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, JobState
+
+FIRST: Final = datetime.min.replace(tzinfo=UTC)
+LAST: Final = datetime.max.replace(tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+ABOVE_ALL: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`states` that its jobs may have; of a `whole` one all lanes are one stream. `which` is the
+    condition of an index, where the statement leaves that open.
+    """
+
+    statement: str
+    states: frozenset[JobState]
+    whole: bool = False
+    which: LiteralString = ""
+
+
+JOBS: Final = Source("search_jobs", frozenset(JobState))
+WAITING: Final = Source("search_waiting", frozenset({JobState.INITIAL_PENDING}))
+ASIDE: Final = Source("search_aside", frozenset(ELIGIBLE))
+RUNNING: Final = Source("search_running", frozenset(SLOT_HOLDING), whole=True)
+ENDED: Final = Source(
+    "search_ended",
+    frozenset(TERMINAL) - {JobState.COMPLETED},
+    which=render("state <> {{COMPLETED}}"),
+)
+EARLY: Final = Source(
+    "search_ended",
+    frozenset({JobState.COMPLETED}),
+    which=render("state IN ({{COMPLETED}}) AND created_at > changed_at"),
+)
+DONE: Final = Source("search_done", frozenset({JobState.COMPLETED}), whole=True)
+GATHERED: Final = Source("search_gathered", frozenset({JobState.COMPLETED}), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By creation or by last change."""
+
+    by_change: bool
+    descending: bool
+
+    def first(self, after: datetime, before: datetime) -> Place:
+        """The place before the first job between two times, both exclusive."""
+        return (place_of(before), 0) if self.descending else (place_of(after), ABOVE_ALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What must hold of a job beside its lane; times are exclusive bounds."""
+
+    states: frozenset[JobState]
+    created_after: datetime = FIRST
+    created_before: datetime = LAST
+    changed_after: datetime = FIRST
+    changed_before: datetime = LAST
+    delayed: bool | None = None
+    waiting: bool | None = None
+    permanent: bool | None = None
+    failed: bool | None = None
+    categories: frozenset[ErrorCategory] = frozenset()
+    code: str = ""
+
+    @property
+    def only_states(self) -> bool:
+        """Nothing is asked but the state, so that the counts by state are the answer."""
+        return self == Condition(states=self.states)
+
+    def bounds(self, order: Order) -> tuple[datetime, datetime]:
+        if order.by_change:
+            return self.changed_after, self.changed_before
+        return self.created_after, self.created_before
+
+    def parameters(self) -> dict[str, Any]:
+        everything = self.states == frozenset(JobState)
+        return {
+            "states": None if everything else [state.value for state in self.states],
+            "created_after": self.created_after,
+            "created_before": self.created_before,
+            "changed_after": self.changed_after,
+            "changed_before": self.changed_before,
+            "delayed": self.delayed,
+            "waiting": self.waiting,
+            "permanent": self.permanent,
+            "failed": self.failed,
+            "categories": [one.value for one in self.categories] or None,
+            "code": self.code or None,
+        }
+
+    def places(self) -> dict[str, bool]:
+        """Where a job must be looked up to know whether it matches, if at all."""
+        plain = self == Condition(
+            states=frozenset(JobState),
+            created_after=self.created_after,
+            created_before=self.created_before,
+        )
+        return {
+            "plain": plain,
+            "in_final": not plain and not self.states.isdisjoint(TERMINAL),
+            "in_ready": not plain and not self.states.isdisjoint(ELIGIBLE),
+            "in_lease": not plain and not self.states.isdisjoint(SLOT_HOLDING),
+        }
+
+
+def place_of(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def time_of(place: int) -> datetime:
+    return _EPOCH + place * _MICROSECOND
+
+
+@cache
+def statement(source: Source, order: Order) -> bytes:
+    return _composed(source, order).as_bytes(None)
+
+
+@cache
+def counting(source: Source, order: Order) -> bytes:
+    """The same, but for the number of matches."""
+    outer = sql.SQL(load(__package__, "search_count"))
+    return outer.format(source=_composed(source, order)).as_bytes(None)
+
+
+def _composed(source: Source, order: Order) -> sql.Composed:
+    words: Mapping[str, sql.Composable] = {
+        "key": sql.Identifier("changed_at" if order.by_change else "created_at"),
+        "direction": sql.SQL("DESC" if order.descending else "ASC"),
+        "beyond": sql.SQL("<" if order.descending else ">"),
+        "before": sql.SQL(">" if order.descending else "<"),
+        "which": sql.SQL(source.which),
+        "condition": sql.SQL(load(__package__, "search_condition")),
+    }
+    return sql.SQL(load(__package__, source.statement)).format(**words)

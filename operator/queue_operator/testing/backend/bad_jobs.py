@@ -1,0 +1,128 @@
+"""A job that is wrong is refused with the name of its field, and nothing is written."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
+from queue_operator.domain.job import Job, Progress, ResourceRef
+from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.states import JobState
+from queue_operator.domain.validation import Limits
+from queue_operator.testing.clauses import proves
+from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.wrong import DELAYS, INF, NAN, TEN_KB, TIMES, UNSTORABLE
+
+_GOOD: Final = Job(id="x", type="t")
+_NOW: Final = datetime(2024, 1, 1, tzinfo=UTC)
+
+_WRONG: Final[dict[str, tuple[Any, ...]]] = {
+    "id": UNSTORABLE,
+    "type": UNSTORABLE,
+    "namespace": UNSTORABLE,
+    "content_type": UNSTORABLE,
+    "payload": ("text", None, bytearray(b"x"), memoryview(b"x")),
+    "tags": (
+        "tag",
+        None,
+        ["a"],
+        {"a": "b"},
+        frozenset({""}),
+        frozenset({7}),
+        frozenset({"a\x00"}),
+        frozenset({"x" * 129}),
+        frozenset({f"t{n}" for n in range(33)}),
+    ),
+    "priority": ("HIGH", None, 1),
+    "created_at": TIMES,
+    "scheduled_at": TIMES,
+    "delay": DELAYS,
+    "timeout": (0, 0.0, *DELAYS),
+    "max_attempts": (-1, 101, 1.5, "3", True, NAN, 10**400),
+    "correlation_id": UNSTORABLE[1:],
+    "idempotency_key": UNSTORABLE[1:],
+    "depends_on": ("a", None, {"a"}, ("a", "a"), tuple(map(str, range(1001)))),
+    "depends_on[0]": (("",), ("a\x00",), (7,), (TEN_KB,), ("x",)),
+    "dependency_mode": ("AFTER", None),
+    "backoff": ("CONSTANT", {}),
+    "backoff.strategy": (Backoff("CONSTANT"),),  # type: ignore[arg-type]
+    "backoff.initial_delay": tuple(Backoff(initial_delay_s=d) for d in DELAYS),  # type: ignore[arg-type]
+    "backoff.max_delay": tuple(Backoff(max_delay_s=d) for d in DELAYS),  # type: ignore[arg-type]
+    "backoff.multiplier": tuple(Backoff(multiplier=m) for m in (0.5, 0, INF, NAN, "2", True)),  # type: ignore[arg-type]
+    "backoff.delays": (
+        Backoff(BackoffStrategy.CUSTOM),
+        Backoff(delays_s=(1.0,)),
+        Backoff(BackoffStrategy.CUSTOM, delays_s=[1.0]),  # type: ignore[arg-type]
+    ),
+    "backoff.delays[1]": tuple(
+        Backoff(BackoffStrategy.CUSTOM, delays_s=(1.0, delay))  # type: ignore[arg-type]
+        for delay in DELAYS
+    ),
+    "resource": ("uid", {}),
+    "resource.uid": (ResourceRef("c", "a\x00", "n"), ResourceRef("c", "", "n")),
+    "resource.name": (ResourceRef("c", "u", "\ud800"), ResourceRef("c", "u", None)),  # type: ignore[arg-type]
+    "resource.generation": (ResourceRef("c", "u", "n", 2**63), ResourceRef("c", "u", "n", 0)),
+    "state": (*sorted(set(JobState) - {JobState.INITIAL_PENDING}), "x", None),
+    "assignee_id": ("w",),
+    "worker_name": ("w",),
+    "assigned_at": (_NOW,),
+    "started_at": (_NOW,),
+    "finalized_at": (_NOW,),
+    "updated_at": (_NOW,),
+    "eligible_at": (_NOW,),
+    "last_retry_at": (_NOW,),
+    "error": (ErrorInfo("x"),),
+    "result": (b"x", b""),
+    "retry_count": (1,),
+    "failure_count": (1,),
+    "attempt": (1,),
+    "lease_version": (1,),
+    "transition": (1,),
+    "reason": ("x",),
+    "cancel_reason": ("x",),
+    "waiting_for_dependencies": (True,),
+    "progress": (Progress(1, "x", _NOW),),
+}
+# Fields of a Job that are called otherwise where a caller writes them.
+_ATTRIBUTE: Final = {"delay": "delay_s", "timeout": "timeout_s"}
+
+
+@proves(
+    "backend-api.EnqueueJob.error.4",
+    "backend-api.EnqueueJobs.error.1",
+    "backend-api.ErrorConditions.error.5",
+)
+@pytest.mark.parametrize("field", _WRONG)
+async def test_a_bad_job_is_refused_alone_and_in_a_batch(backend: Contract, field: str) -> None:
+    name = field.partition(".")[0].partition("[")[0]
+    for value in _WRONG[field]:
+        bad = replace(_GOOD, **{_ATTRIBUTE.get(name, name): value})
+        with pytest.raises(InvalidArgument) as alone:
+            await backend.enqueue_job(bad)
+        assert alone.value.field == field, value
+        with pytest.raises(InvalidArgument) as in_batch:
+            await backend.enqueue_jobs([replace(_GOOD, id="good"), bad])
+        assert in_batch.value.field == f"jobs[1].{field}", value
+    assert (await backend.get_job_stats([])).total_jobs == 0
+
+
+@proves("backend-api.ErrorConditions.error.5")
+async def test_a_delay_and_a_time_together_are_refused(backend: Contract) -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        await backend.enqueue_job(replace(_GOOD, delay_s=1.0, scheduled_at=_NOW))
+    assert raised.value.field == "delay"
+
+
+async def test_a_payload_over_the_limit_is_refused_with_its_size(store: Store) -> None:
+    backend = await store.open(limits=Limits(payload_bytes=10))
+    await backend.enqueue_job(replace(_GOOD, payload=b"x" * 10))
+    with pytest.raises(PayloadTooLarge) as raised:
+        await backend.enqueue_job(replace(_GOOD, id="y", payload=b"x" * 11))
+    assert (raised.value.field, raised.value.size, raised.value.limit) == ("payload", 11, 10)
+    with pytest.raises(PayloadTooLarge) as in_batch:
+        await backend.enqueue_jobs([replace(_GOOD, id="z"), replace(_GOOD, payload=b"x" * 11)])
+    assert in_batch.value.field == "jobs[1].payload"
+    assert (await backend.get_job_stats([])).total_jobs == 1

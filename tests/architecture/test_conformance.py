@@ -1,0 +1,73 @@
+"""Every clause of the storage specifications has a test, and every shipped test is run."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_operator.testing.clauses import MAX_CLAUSES, Page, clauses, markers, pages
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = ROOT / "operator" / "queue_operator" / "testing" / "backend"
+CONTRACT = ROOT / "tests" / "contract"
+PROOFS = markers(SUITE.parent, ROOT / "tests")
+KNOWN = {clause.id for clause in clauses()}
+
+
+def names_of(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            "test_"
+        ):
+            yield node.name
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(SUITE.glob("*.py")) if list(names_of(path))]
+
+
+def test_no_clause_is_without_a_test() -> None:
+    assert sorted(KNOWN - set(PROOFS)) == []
+
+
+def test_no_test_names_a_clause_that_is_in_no_list() -> None:
+    assert sorted(set(PROOFS) - KNOWN) == []
+
+
+def test_no_test_proves_too_much() -> None:
+    counts = Counter(test for tests in PROOFS.values() for test in tests)
+    assert {test: n for test, n in counts.items() if n > MAX_CLAUSES} == {}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_clauses_add_up_to_the_bullets_of_the_specification(page: Page) -> None:
+    for section in page.sections:
+        counted = sum(
+            clause.section == section.id and clause.kind in section.bullets
+            for clause in page.clauses
+        )
+        assert counted + section.merged == sum(section.bullets.values()), section.id
+
+
+def test_a_name_stands_for_one_test() -> None:
+    names = Counter(name for path in modules() for name in names_of(path))
+    # They are imported together, and the last one of a name would be the only one.
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_shipped_module_is_run_on_our_stores() -> None:
+    imported = {
+        node.module
+        for path in CONTRACT.glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom) and [name.name for name in node.names] == ["*"]
+    }
+    assert {f"queue_operator.testing.backend.{path.stem}" for path in modules()} <= imported
+
+
+def test_the_whole_suite_is_one_import() -> None:
+    package = __import__("queue_operator.testing.backend", fromlist=["*"])
+    names = {name for path in modules() for name in names_of(path)}
+    assert sorted(name for name in names if not hasattr(package, name)) == []

@@ -1,0 +1,3 @@
+"""The log of events on every store that keeps one."""
+
+from queue_operator.testing.backend.events import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""FailJob on every store."""
+
+from queue_operator.testing.backend.fail import *  # noqa: F403

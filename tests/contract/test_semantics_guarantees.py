@@ -1,0 +1,3 @@
+"""Guarantees and invariants on every store."""
+
+from queue_operator.testing.backend.semantics_guarantees import *  # noqa: F403

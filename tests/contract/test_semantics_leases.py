@@ -1,0 +1,3 @@
+"""Leases and failure modes on every store."""
+
+from queue_operator.testing.backend.semantics_leases import *  # noqa: F403

@@ -1,0 +1,129 @@
+"""The benchmark measures what it says, on a real server and with little of everything."""
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.__main__ import report
+from bench.board import Board
+from bench.cells import CELLS, GROUPS, Measuring, Scale
+from bench.contenders import COPY, OURS, Contender, Settings, ours, wide_row
+from bench.result import Result, read, write
+from bench.runner import ProgramFailed, System, run_once
+from bench.server import Server
+from bench.table import show
+
+LITTLE = Scale(
+    jobs=600,
+    submit_batch=200,
+    depth=400,
+    seconds=0.6,
+    repeats=1,
+    lane_jobs=2_000,
+    lane_seconds=0.5,
+    stats_jobs=10_000,
+    batch=100,
+    tries_settings=False,
+)
+LEDGER = {"submitted": 600, "stored": 600, "completed": 600, "duplicates": 0, "lost": 0}
+
+
+@pytest.fixture(scope="module")
+def server(postgres_admin_dsn: str) -> Server:
+    return Server.at(postgres_admin_dsn, own=False)
+
+
+@pytest.fixture
+def measuring(server: Server) -> Iterator[Measuring]:
+    with Board(1, Console(file=io.StringIO())) as board:
+        yield Measuring(server, LITTLE, ours(LITTLE.batch), [], board)
+
+
+def measured(measuring: Measuring, *cells: str) -> dict[tuple[str, str], Result]:
+    for cell in cells:
+        CELLS[cell](measuring)
+    return {(result.scenario, result.system): result for result in measuring.results}
+
+
+def program(name: str, *lines: str) -> System:
+    """A program that says all it has to say at once, and waits for its end."""
+    source = "import sys; print(*sys.argv[1:], sep='\\n', flush=True); sys.stdin.read()"
+    return System(name, [sys.executable, "-c", source, *lines])
+
+
+def answers(*, elapsed: float = 1.0, **ledger: int) -> list[str]:
+    done = f'{{"event": "done", "elapsed": {elapsed}, "submitted": 600, "completed": 600}}'
+    said = ", ".join(f'"{key}": {value}' for key, value in (LEDGER | ledger).items())
+    return ['{"event": "ready"}', done, f'{{"event": "ledger", {said}}}']
+
+
+def peer(name: str, *lines: str) -> Contender:
+    return Contender(name=name, system=program(name, *lines), trials={"burn_down": [{}]})
+
+
+def test_every_scenario_of_the_group_gives_figures(measuring: Measuring, tmp_path: Path) -> None:
+    results = measured(measuring, *GROUPS["storage"])
+    assert set(results) == {
+        ("submit", COPY),
+        *((scenario, OURS) for scenario in GROUPS["storage"]),
+    }
+    assert (measuring.problems, measuring.wrong_ledgers) == ([], [])
+    for scenario in ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes"):
+        metrics = results[scenario, OURS].metrics
+        assert metrics["ledger_ok"] == 1
+        for name in ("jobs_per_s", "wal_bytes_per_job", "table_bytes_per_job", "rss_mb"):
+            assert metrics[name] > 0, (scenario, name)
+        assert metrics["own_cpu_s_per_1000"] + metrics["server_cpu_s_per_1000"] > 0
+    assert results["burn_down", OURS].metrics["completed"] == LITTLE.jobs
+    assert results["continuous_pinned", OURS].metrics["share_of_unpinned"] > 0
+    assert results["many_lanes", OURS].metrics["claim_p99_ms"] > 0
+    assert results["stats", OURS].metrics["stored"] == LITTLE.stats_jobs
+    assert results["stats", OURS].metrics["get_job_p50_ms"] > 0
+    shown = io.StringIO()
+    show(measuring.results, Console(file=shown, width=160))
+    assert "wanted at least 0.9" in shown.getvalue()
+    write(tmp_path / "run.json", measuring.results)
+    assert read(tmp_path / "run.json") == measuring.results
+
+
+def test_the_plain_alternative_does_the_same_work(server: Server) -> None:
+    settings: Settings = {"jobs": 600, "payload": 32, "submit_batch": 200, "submitters": 1}
+    shape: Settings = {"mode": "burn_down", "store": "wide_row", "batch": 100, "pipelines": 2}
+    run = run_once(server, wide_row().system, {**settings, **shape})
+    assert dict(run.ledger) == LEDGER
+
+
+@pytest.mark.parametrize("wrong", [{"lost": 1}, {"duplicates": 1}])
+def test_a_lost_or_doubled_job_is_never_overlooked(
+    server: Server, wrong: dict[str, int], tmp_path: Path
+) -> None:
+    product, peers = peer(OURS, *answers()), [peer("other", *answers(**wrong))]
+    with Board(1, Console(file=io.StringIO())) as board:
+        careless = Measuring(server, LITTLE, product, peers, board)
+        results = measured(careless, "burn_down")
+    assert results["burn_down", "other"].metrics["ledger_ok"] == 0
+    assert results["burn_down", OURS].metrics["ledger_ok"] == 1
+    with pytest.raises(SystemExit) as ended:
+        report(careless, tmp_path / "run.json")
+    assert ended.value.code == 1
+    assert {one.metrics["valid"] for one in read(tmp_path / "run.json")} == {0}
+
+
+@pytest.mark.parametrize(("elapsed", "problems"), [(1.0, 1), (0.01, 0)])
+def test_a_slow_river_betrays_a_busy_machine(server: Server, elapsed: float, problems: int) -> None:
+    product = peer(OURS, *answers())
+    rivers = [peer("river", *answers(elapsed=elapsed))]
+    with Board(1, Console(file=io.StringIO())) as board:
+        one = Measuring(server, LITTLE, product, rivers, board)
+        measured(one, "burn_down")
+    assert len(one.problems) == problems
+
+
+def test_a_program_that_dies_is_quoted(server: Server) -> None:
+    dies = System("dies", [sys.executable, "-c", "raise SystemExit('no such thing')"])
+    with pytest.raises(ProgramFailed, match=r"dies ended.*\n.*no such thing"):
+        run_once(server, dies, {"mode": "submit"})

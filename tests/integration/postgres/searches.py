@@ -1,0 +1,123 @@
+"""Searches of every kind, on jobs as `million.py` makes them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from tests.integration.postgres import million
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import FailureSearch, JobPage, JobSearch, SearchOrder
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.states import JobState
+
+
+def _jobs(**filters: Any) -> JobSearch:
+    return JobSearch(namespace=million.BIG, **filters)
+
+
+def _failures(**filters: Any) -> FailureSearch:
+    return FailureSearch(namespace=million.BIG, **filters)
+
+
+def _ago(**duration: float) -> datetime:
+    return datetime.now(UTC) - timedelta(**duration)
+
+
+_RARE: Final = frozenset({million.RARE})
+_NEEDLE: Final = {
+    "states": frozenset({JobState.UNKNOWN_STOPPED}),
+    "types": frozenset({"type-3"}),
+    "tags": frozenset({"eu", "gpu"}),
+    "priorities": frozenset({Priority.BULK}),
+}
+
+SEARCHES: Final[Mapping[str, JobSearch]] = {
+    "newest": _jobs(),
+    "oldest": _jobs(order=SearchOrder.CREATED_ASC),
+    "last changed": _jobs(order=SearchOrder.UPDATED_DESC),
+    "by rare tag": _jobs(tags=_RARE),
+    "by rare tag, last changed": _jobs(tags=_RARE, order=SearchOrder.UPDATED_DESC),
+    "by common tag": _jobs(tags=frozenset({"gpu"})),
+    "by type": _jobs(types=frozenset({"type-3"})),
+    "by priority": _jobs(priorities=frozenset({Priority.CRITICAL})),
+    "by type, tags, priority and state": _jobs(**_NEEDLE),
+    "waiting": _jobs(states=frozenset({JobState.INITIAL_PENDING})),
+    "retrying": _jobs(states=frozenset({JobState.FAILED_RETRY, JobState.UNKNOWN_RETRY})),
+    "running": _jobs(states=frozenset({JobState.RUNNING})),
+    "completed": _jobs(states=frozenset({JobState.COMPLETED})),
+    "completed, last changed": _jobs(
+        states=frozenset({JobState.COMPLETED}), order=SearchOrder.UPDATED_DESC
+    ),
+    "completed with a rare tag, last changed": _jobs(
+        states=frozenset({JobState.COMPLETED}), tags=_RARE, order=SearchOrder.UPDATED_DESC
+    ),
+    "dead": _jobs(states=frozenset({JobState.DEAD_LETTER})),
+    "dead, oldest": _jobs(states=frozenset({JobState.DEAD_LETTER}), order=SearchOrder.CREATED_ASC),
+    "unscheduled, last changed": _jobs(
+        states=frozenset({JobState.UNSCHEDULED}), order=SearchOrder.UPDATED_DESC
+    ),
+    "failed for good": _jobs(states=frozenset({JobState.DEAD_LETTER}), permanent=True),
+    "delayed": _jobs(states=frozenset({JobState.INITIAL_PENDING}), delayed=True),
+    "waiting for others": _jobs(waiting=True),
+    "an hour ten days ago": _jobs(
+        created_after=_ago(days=10, hours=1), created_before=_ago(days=10)
+    ),
+    "changed in the last hour": _jobs(updated_after=_ago(hours=1)),
+    "completed in the last days": _jobs(
+        states=frozenset({JobState.COMPLETED}), updated_after=_ago(days=5)
+    ),
+    "dead ten days ago": _jobs(
+        states=frozenset({JobState.DEAD_LETTER}),
+        created_after=_ago(days=10, hours=1),
+        created_before=_ago(days=10),
+    ),
+    "nothing": _jobs(types=frozenset({"no such type"})),
+}
+FAILURES: Final[Mapping[str, FailureSearch]] = {
+    "all": _failures(),
+    "dead": _failures(states=frozenset({JobState.DEAD_LETTER})),
+    "for good": _failures(permanent=True),
+    "by category": _failures(categories=frozenset({ErrorCategory.PERMANENT})),
+    "by code": _failures(error_code="E3"),
+    "by type": _failures(types=frozenset({"type-3"})),
+    "lately": _failures(failed_after=_ago(days=5)),
+    "an hour ten days ago": _failures(
+        failed_after=_ago(days=10, hours=1), failed_before=_ago(days=10)
+    ),
+    "by a code that is none": _failures(error_code="E99"),
+}
+
+
+_FEW: Final = (20_000, 25_000)
+MOST: Final[Mapping[str, tuple[int, int]]] = {
+    # They are the newest of a namespace in which many newer ones have not completed.
+    "completed": (500_000, 1_500_000),
+    "completed in the last days": (1_500_000, 4_000_000),
+    # No index says which these are among those of their state.
+    "failed for good": (100_000, 100_000),
+    "delayed": (50_000, 60_000),
+    "waiting for others": (60_000, 80_000),
+}
+"""Rows and pages that a search may look at, where it is more than for most."""
+
+
+def bounds(name: str) -> dict[str, Any]:
+    rows, pages = MOST.get(name, _FEW)
+    return {
+        "rows": rows,
+        "pages": pages,
+        # What runs is a short table. Hash joins are of a batch with short tables.
+        "also_whole": {"lease"},
+        "also_joins": {"Hash Join"},
+    }
+
+
+async def pages_of(backend: PostgresBackend, search: JobSearch, count: int) -> list[JobPage]:
+    """The first pages, as many as there are up to `count`."""
+    pages = [await backend.search_jobs(search)]
+    while len(pages) < count and pages[-1].next_cursor:
+        pages.append(await backend.search_jobs(replace(search, cursor=pages[-1].next_cursor)))
+    return pages

@@ -1,0 +1,65 @@
+"""Generates the page that says which test proves which clause of the specifications."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from queue_operator.testing.clauses import Page, Section, markers, pages
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = Path("docs/reference/backend-conformance.md")
+SUITE = ROOT / "operator" / "queue_operator" / "testing"
+TESTS = ROOT / "tests"
+
+_HEAD = """\
+# Conformance
+
+Generated from the lists of clauses (`queue_operator/testing/clause_lists`) and the markers of the
+tests. Each clause is a thing that a specification asks of a store, in our words; each test is in
+the shipped suite (`queue_operator/testing`) or under `tests/`, and proves five clauses at most. A
+clause without a test has an empty cell.
+"""
+_TAIL = """\
+## Counts
+
+Bullets are those of the specification under headings of the kinds counted here. Some of them only
+introduce or repeat others, and are part of what they introduce: clauses and merged ones add up
+to the bullets. Beyond them are expectations that say something testable of their own.
+
+| section | bullets | merged | clauses | beyond | with a test |
+|---|---|---|---|---|---|
+"""
+
+
+def documents() -> dict[Path, str]:
+    """The page."""
+    proofs = markers(SUITE, TESTS)
+    parts = [_HEAD, *(_clauses(page, proofs) for page in pages())]
+    return {REFERENCE: "\n".join([*parts, _TAIL.rstrip(), *_counts(proofs), ""])}
+
+
+def _clauses(page: Page, proofs: dict[str, list[str]]) -> str:
+    lines = [f"## {page.name}.md", "", "| clause | test |", "|---|---|"]
+    for clause in page.clauses:
+        tests = ", ".join(f"`{test}`" for test in proofs.get(clause.id, []))
+        lines.append(f"| `{clause.id}` {clause.text} | {tests} |")
+    return "\n".join([*lines, ""])
+
+
+def _counts(proofs: dict[str, list[str]]) -> Iterator[str]:
+    for page in pages():
+        rows = [_count(page, section, proofs) for section in page.sections]
+        for section, row in zip(page.sections, rows, strict=True):
+            yield _row(f"{page.name}: {section.title}", row)
+        yield _row(f"**{page.name}**", tuple(map(sum, zip(*rows, strict=True))))
+
+
+def _count(page: Page, section: Section, proofs: dict[str, list[str]]) -> tuple[int, ...]:
+    clauses = [clause for clause in page.clauses if clause.section == section.id]
+    counted = sum(clause.kind in section.bullets for clause in clauses)
+    proven = sum(clause.id in proofs for clause in clauses)
+    bullets = sum(section.bullets.values())
+    return bullets, section.merged, counted, len(clauses) - counted, proven
+
+
+def _row(name: str, numbers: tuple[int, ...]) -> str:
+    return f"| {name} | {' | '.join(map(str, numbers))} |"
