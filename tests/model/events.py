@@ -30,18 +30,16 @@ async def lives(side: Side) -> dict[str, list[dict[str, Any]]]:
 
 async def _events(side: Side) -> list[EventBatch]:
     found: list[EventBatch] = []
-    while page := await side.backend.read_events(
-        after=found[-1].seq if found else 0, limit=_PAGE
-    ):
+    while page := await side.backend.read_events(after=found[-1].seq if found else 0, limit=_PAGE):
         found += page
     return found
 
 
 def _told(batch: EventBatch, place: int) -> dict[str, Any]:
     """What a row says of one of its jobs."""
-    told = {"event": batch.event, "before": batch.before, "after": batch.after}
+    told: dict[str, Any] = {"event": batch.event, "before": batch.before, "after": batch.after}
     for array in ("attempts", "workers", "correlations", "failed"):
-        told[array] = _entry(batch, array, place)
+        told[array] = _entry(batch, array, place) or None
     for array in ("wait_us", "run_us"):
         took = _entry(batch, array, place)
         told[array] = None if took is None else (took + _SLACK_US) // _GRAIN_US

@@ -84,7 +84,9 @@ class Pair:
         ]
         self._compare("the jobs", *records)
         for space in NAMESPACES:
-            stats = [tell(await s.backend.get_job_stats([], namespace=space), s) for s in self.sides]
+            stats = [
+                tell(await s.backend.get_job_stats([], namespace=space), s) for s in self.sides
+            ]
             self._compare("the counts", *stats)
         before, self.jobs = self.jobs, stores[0]
         for name, job in self.jobs.items():

@@ -18,7 +18,7 @@ TTL_S: Final = 130.0
 DELAYS_S: Final = (30.0, 230.0)
 CREATED_S: Final = (-3630.0, 230.0)
 # By how much a stored time may lie after or before the call that stored it, in seconds.
-_DISTANCES_S: Final = (0, *CREATED_S, *DELAYS_S, TTL_S, 60, 90, 120, 140, 150, 160, 180)
+_DISTANCES_S: Final = (0, *CREATED_S, *DELAYS_S, TTL_S, -30, 60, 90, 120, 140, 150, 160, 180)
 
 
 @runtime_checkable

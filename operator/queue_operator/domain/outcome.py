@@ -13,6 +13,9 @@ from queue_operator.domain.errors import QueueError
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.states import Event, JobState
 
+OCTETS = "application/octet-stream"
+"""The content type of bytes of which nothing is said."""
+
 
 class ErrorCategory(StrEnum):
     """`ErrorInfo.category` of `external-api.md` section 2."""
@@ -48,7 +51,7 @@ class Outcome(NamedTuple):
     namespace: str = "default"
     token: str | None = None
     result: bytes | None = None
-    result_content_type: str = "application/octet-stream"
+    result_content_type: str = OCTETS
     error: ErrorInfo | None = None
     retry_after_s: float | None = None
     worker_plane: bool = False

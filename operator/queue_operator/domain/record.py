@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.ordering import order_time
+from queue_operator.domain.outcome import OCTETS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 from queue_operator.domain.states import ELIGIBLE, Event, JobState
 from queue_operator.domain.transition import Move
@@ -108,7 +109,7 @@ def moved(job: Job, move: Move, now: datetime) -> Job:
 def _content_type(job: Job, move: Move, cleared: bool) -> str:
     if move.result is not None:
         return move.result_content_type
-    return "" if cleared else job.result_content_type
+    return OCTETS if cleared else job.result_content_type
 
 
 def _waiting(job: Job, move: Move, now: datetime) -> Job:

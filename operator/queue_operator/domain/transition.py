@@ -6,7 +6,7 @@ from typing import Final
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.outcome import OCTETS, ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, delay_s, failure_event
 from queue_operator.domain.states import (
     COUNTS_AS_RETRY,
@@ -76,7 +76,7 @@ class Move:
     delay_s: float = 0.0
     error: ErrorInfo | None = None
     result: bytes | None = None
-    result_content_type: str = ""
+    result_content_type: str = OCTETS
     reason: str = ""
     cancel_reason: str = ""
     resets_attempts: bool = False
@@ -119,7 +119,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         returns_attempt=event in RETURNS_ATTEMPT,
         frees_slot=frees_slot(event, current.state),
         delay_s=_delay_s(current, outcome, rng, event),
-        error=outcome.error,
+        error=None if event is Event.COMPLETE else outcome.error,
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
         reason=_reason(event, outcome),
@@ -146,7 +146,7 @@ def decide_update(current: Current, status: JobState, result: bytes | None, erro
         ),
         None,
     )
-    if event is None or _is_retry_of_cancelled(current, event):
+    if event is None:
         raise InvalidTransition(current.job_id, current.state, f"a change to {status}")
     return Move(
         event=event,

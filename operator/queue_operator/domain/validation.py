@@ -331,7 +331,7 @@ def _check_like_the_last(limits: Limits) -> Callable[[Job], None]:
     def check(job: Job) -> None:
         nonlocal last
         common = _read_common(job) if isinstance(job, Job) else ()
-        if last and not job.depends_on and all(map(is_, common, last)):
+        if common and last and all(map(is_, common, last)) and not job.depends_on:
             check_text("id", job.id, limits.id_characters)
             check_bytes("payload", job.payload, limits.payload_bytes)
             return

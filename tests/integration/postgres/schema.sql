@@ -32,10 +32,12 @@ CREATE TABLE dependency (
     parent_no bigint NOT NULL,
     child_no bigint NOT NULL,
     place integer NOT NULL,
+    parent_id text NOT NULL,
     outcome text
 );
+ALTER TABLE dependency ADD CONSTRAINT dependency_outcome_check CHECK ((outcome = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 ALTER TABLE dependency ADD CONSTRAINT dependency_pkey PRIMARY KEY (child_no, place);
-CREATE INDEX dependency_by_parent ON queue_operator.dependency USING btree (parent_no, child_no);
+CREATE INDEX dependency_by_parent ON queue_operator.dependency USING btree (parent_no) INCLUDE (child_no);
 
 CREATE TABLE detached (
     job_no bigint NOT NULL
@@ -47,6 +49,7 @@ CREATE TABLE final (
     lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
     eligible_at timestamp with time zone NOT NULL,
     attempt integer NOT NULL,
     lease_version integer NOT NULL,
@@ -76,6 +79,9 @@ CREATE TABLE final (
 ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
 CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
+CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
+CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
+CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
 
 CREATE TABLE idempotency (
     namespace_id integer NOT NULL,
@@ -102,7 +108,7 @@ CREATE TABLE job (
 );
 ALTER TABLE job ADD CONSTRAINT job_pkey PRIMARY KEY (job_no);
 ALTER TABLE job ADD CONSTRAINT job_namespace_id_id_key UNIQUE (namespace_id, id);
-CREATE INDEX job_by_lane ON queue_operator.job USING btree (lane_id, job_no);
+CREATE INDEX job_by_lane ON queue_operator.job USING btree (lane_id, created_at, job_no) WHERE (lane_id > 0);
 CREATE INDEX job_by_resource ON queue_operator.job USING btree (cluster_uid, id) WHERE (cluster_uid IS NOT NULL);
 CREATE INDEX job_by_uid ON queue_operator.job USING btree (id) WHERE (cluster_uid IS NOT NULL);
 
@@ -158,6 +164,7 @@ CREATE TABLE lease (
     lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
     eligible_at timestamp with time zone NOT NULL,
     attempt integer NOT NULL,
     lease_version integer NOT NULL,
@@ -226,35 +233,38 @@ ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY 
 CREATE TABLE ready (
     job_no bigint NOT NULL,
     lane_id integer NOT NULL,
-    state text NOT NULL,
+    state text NOT NULL DEFAULT 'INITIAL_PENDING'::text,
     order_time timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
     due boolean NOT NULL,
     eligible_at timestamp with time zone NOT NULL,
-    attempt integer NOT NULL,
-    lease_version integer NOT NULL,
-    transition integer NOT NULL,
-    retry_count integer NOT NULL,
-    failure_count integer NOT NULL,
+    attempt integer NOT NULL DEFAULT 0,
+    lease_version integer NOT NULL DEFAULT 0,
+    transition integer NOT NULL DEFAULT 1,
+    retry_count integer NOT NULL DEFAULT 0,
+    failure_count integer NOT NULL DEFAULT 0,
     max_attempts integer,
     timeout_s double precision,
     backoff jsonb,
     last_retry_at timestamp with time zone,
     token uuid,
-    assignee_id text NOT NULL,
-    worker_name text NOT NULL,
-    host text NOT NULL,
+    assignee_id text NOT NULL DEFAULT ''::text,
+    worker_name text NOT NULL DEFAULT ''::text,
+    host text NOT NULL DEFAULT ''::text,
     assigned_at timestamp with time zone,
     started_at timestamp with time zone,
     error jsonb,
-    changed_at timestamp with time zone NOT NULL,
-    mirrored boolean NOT NULL,
-    has_children boolean NOT NULL,
+    changed_at timestamp with time zone NOT NULL DEFAULT now(),
+    mirrored boolean NOT NULL DEFAULT false,
+    has_children boolean NOT NULL DEFAULT false,
     result bytea,
     result_content_type text,
-    blocked boolean NOT NULL
+    blocked boolean NOT NULL DEFAULT false
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
 ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
 ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
+CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
+CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, created_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
 CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));

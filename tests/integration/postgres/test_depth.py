@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.integration.postgres.watching import at_most, watched
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import Pool
@@ -166,20 +167,57 @@ async def test_oldest_age_looks_at_heads_only(ask: Ask, steps: Steps, rows: int)
     await ask("DELETE FROM ready WHERE job_no < 0")
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("depth_jobs", {}), ("depth_oldest", {}), ("count_stats", {"namespace": "n", "tags": []})],
-)
+@pytest.mark.parametrize("name", ["depth_jobs", "depth_oldest"])
 async def test_plan_looks_up_the_lanes_of_the_counts(
-    backend: PostgresBackend,
-    namespace: str,
-    ask: Ask,
-    steps: Steps,
-    name: str,
-    parameters: dict[str, object],
+    backend: PostgresBackend, namespace: str, ask: Ask, steps: Steps, name: str
 ) -> None:
     await backend.enqueue_jobs(jobs(namespace, 1))
     for table in ("lane", "namespace", "job_type", "lane_count", "count_delta"):
         await ask(f"VACUUM ANALYZE {table}")
-    [scan] = await steps(name, "lane_pkey", **parameters)
+    [scan] = await steps(name, "lane_pkey")
     assert "id" in scan["Index Cond"]
+
+
+async def test_plan_of_stats_looks_up_the_counts_of_the_lanes(
+    backend: PostgresBackend, namespace: str, ask: Ask, steps: Steps
+) -> None:
+    await backend.enqueue_jobs(jobs(namespace, 1))
+    for table in ("lane", "namespace", "lane_count", "count_delta"):
+        await ask(f"VACUUM ANALYZE {table}")
+    parameters = {"namespace": namespace, "tags": ["eu"]}
+    [lanes] = await steps(
+        "count_stats", "lane_namespace_id_type_id_priority_tags_key", **parameters
+    )
+    [counts] = await steps("count_stats", "lane_count_pkey", **parameters)
+    assert "namespace_id" in lanes["Index Cond"]
+    assert "lane_id" in counts["Index Cond"]
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+async def test_stats_of_one_namespace_do_not_read_the_counts_of_others(
+    depth: DepthStore, backend: PostgresBackend, dsn: str, namespace: str, ask: Ask, plans: str
+) -> None:
+    """Twenty thousand lanes of others, and changes of theirs not folded yet."""
+    await backend.enqueue_jobs(jobs(namespace, 3, "eu"))
+    await ask(
+        "WITH other AS (INSERT INTO namespace (name) VALUES (%s) RETURNING id), made AS ("
+        " INSERT INTO lane (namespace_id, type_id, priority, tags)"
+        " SELECT other.id, (SELECT min(id) FROM job_type), 'NORMAL', ARRAY[n::text]"
+        " FROM other, generate_series(1, 20000) AS n RETURNING id), counted AS ("
+        " INSERT INTO lane_count SELECT id, %s, 7, 1 FROM made)"
+        " INSERT INTO count_delta (lane_id, state, jobs, retries)"
+        " SELECT id, %s, 1, 0 FROM made",
+        f"{namespace}-other",
+        JobState.COMPLETED,
+        JobState.COMPLETED,
+    )
+    others = await depth.stats([], namespace=f"{namespace}-other")
+    assert (others.completed_jobs, others.total_retries) == (160_000, 20_000)
+    while await depth.fold():
+        pass
+    await ask("ANALYZE lane_count")
+    async with watched(dsn, plans=plans) as (watched_backend, seen):
+        with at_most(seen, rows=100, pages=500):
+            stats = await watched_backend.get_job_stats([], namespace=namespace)
+    assert stats.total_jobs == 3
+    assert "lane_count" not in seen.whole_tables

@@ -68,7 +68,7 @@ async def test_a_search_for_failures_reads_failures_only(
     async with watched(million_dsn, plans=plans) as (backend, seen):
         # There are some 80,000 jobs that ended badly, and 60,000 that wait aside; of each the
         # page and the totals read what lies in the time asked for.
-        with at_most(seen, rows=400_000, pages=400_000, also_joins={"Hash Join"}):
+        with at_most(seen, rows=250_000, pages=250_000, also_joins={"Hash Join"}):
             page = await backend.search_failures(FAILURES[name])
     assert len(page.jobs) == min(100, page.total_count)
     assert not seen.indexes & {"final_completed", "job_by_lane", "ready_claim"}, str(seen)

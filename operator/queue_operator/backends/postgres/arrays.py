@@ -6,6 +6,7 @@ that a batch needs of the client.
 
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from psycopg.abc import Buffer
@@ -15,6 +16,9 @@ from psycopg.pq import Format
 _INT8_OID: Final = 20
 _TEXT_OID: Final = 25
 _UUID_OID: Final = 2950
+_TIMESTAMPTZ_OID: Final = 1184
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _NULL: Final = b"\xff\xff\xff\xff"
 _UUID_LENGTH: Final = b"\x00\x00\x00\x10"
 _INT8_LENGTH: Final = 8
@@ -27,6 +31,10 @@ class Int8s(tuple[int, ...]):
 
 class Uuids(tuple[bytes, ...]):
     """An array of uuid, each as its 16 bytes, without NULL."""
+
+
+class Times(tuple[datetime, ...]):
+    """An array of timestamptz, aware, without NULL."""
 
 
 class Texts(tuple[str | None, ...]):
@@ -51,6 +59,17 @@ class _Int8sDumper(_BinaryDumper):
         flat = [_INT8_LENGTH] * (2 * count)
         flat[1::2] = obj
         return _array(_INT8_OID, count, False, struct.pack(">" + "iq" * count, *flat))
+
+
+class _TimesDumper(_BinaryDumper):
+    oid = 1185
+
+    def dump(self, obj: Times) -> Buffer:
+        count = len(obj)
+        flat = [_INT8_LENGTH] * (2 * count)
+        flat[1::2] = [(at - _EPOCH) // _MICROSECOND for at in obj]
+        body = struct.pack(">" + "iq" * count, *flat)
+        return _array(_TIMESTAMPTZ_OID, count, False, body)
 
 
 class _UuidsDumper(_BinaryDumper):
@@ -80,8 +99,11 @@ def _join(items: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-DUMPERS: Final[Mapping[type, type[_Int8sDumper] | type[_UuidsDumper] | type[_TextsDumper]]] = {
+DUMPERS: Final[
+    Mapping[type, type[_Int8sDumper] | type[_UuidsDumper] | type[_TextsDumper] | type[_TimesDumper]]
+] = {
     Int8s: _Int8sDumper,
     Uuids: _UuidsDumper,
     Texts: _TextsDumper,
+    Times: _TimesDumper,
 }

@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from math import ceil, sqrt
 from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.dependencies import parent_results
@@ -24,8 +26,9 @@ _CLAIM: Final = load(__package__, "claim")
 _START: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
 # Up to this many lanes, every lane is looked at as deep as the claim is long.
 _FEW_LANES: Final = 4
-_LEAST_PER_LANE: Final = 8
+_LEAST_PER_LANE: Final = 2
 _FULL_SCAN_S: Final = 1.0
+_NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
 
@@ -184,9 +187,13 @@ class Claims:
 
 
 def _first_depth(lanes: int, slots: int) -> int:
+    """How deep to look into each of many lanes, so that most likely no lane is cut off before
+    the slots are full: the mean, three deviations of a Poisson distribution, and a little.
+    """
     if lanes <= _FEW_LANES:
         return slots
-    return min(max(_LEAST_PER_LANE, _FEW_LANES * slots // lanes), slots)
+    mean = slots / lanes
+    return min(ceil(mean + 3 * sqrt(mean)) + _LEAST_PER_LANE, slots)
 
 
 def _round_robin(demands: Sequence[Demand]) -> Iterator[Slot]:
@@ -204,17 +211,18 @@ def _parameters(
     lease_ttl_s: float | None,
     defaults: Mapping[str, TypeDefaults],
 ) -> dict[str, Any]:
-    of_type = [defaults.get(lane.key.type, TypeDefaults()) for lane in lanes]
+    # Where nobody registered anything one NULL will do: beyond its end an array is NULL too.
+    of_type = [defaults.get(lane.key.type, _NO_DEFAULTS) for lane in lanes if defaults]
     streams = {number: demand for number, demand in slots}
     places = {number: place for place, number in enumerate(streams, start=1)}
     return {
-        "lanes": [lane.id for lane in lanes],
-        "marks": [at for at, _ in marks],
-        "mark_numbers": [number for _, number in marks],
-        "default_attempts": [d.max_attempts for d in of_type],
-        "default_timeouts": [d.timeout_s for d in of_type],
+        "lanes": Int8s(lane.id for lane in lanes),
+        "marks": Times(at for at, _ in marks),
+        "mark_numbers": Int8s(number for _, number in marks),
+        "default_attempts": [d.max_attempts for d in of_type] or [None],
+        "default_timeouts": [d.timeout_s for d in of_type] or [None],
         "slots": len(slots),
-        "slot_of": [places[number] for number, _ in slots],
+        "slot_of": Int8s(places[number] for number, _ in slots),
         "assignees": [stream.assignee_id for stream in streams.values()],
         "workers": [stream.worker_name for stream in streams.values()],
         "hosts": [stream.host for stream in streams.values()],

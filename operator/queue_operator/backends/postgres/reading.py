@@ -11,7 +11,7 @@ from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job, Progress, ResourceRef
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.outcome import OCTETS, ErrorCategory, ErrorInfo
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 
@@ -81,7 +81,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         updated_at=row["changed_at"],
         error=load_error(row["error"]),
         result=row["result"],
-        result_content_type=row["result_content_type"] or "",
+        result_content_type=row["result_content_type"] or OCTETS,
         retry_count=row["retry_count"],
         failure_count=row["failure_count"],
         last_retry_at=row["last_retry_at"],

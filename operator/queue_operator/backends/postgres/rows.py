@@ -133,8 +133,8 @@ async def ask_to_stop(
             "errors": nothing,
             "results": nothing,
             "content_types": nothing,
+            "reasons": [reason] * len(rows),
             "force": force,
-            "reason": reason,
         }
         await connection.execute(_TO_CANCELLING, parameters)
 
@@ -179,7 +179,8 @@ def _common_parameters(decided: Decided) -> dict[str, Any]:
 
 
 def _stopping_parameters(decided: Decided) -> dict[str, Any]:
-    return {**_kept_parameters(decided), "force": False, "reason": ""}
+    reasons = [move.cancel_reason for _, move in decided]
+    return {**_kept_parameters(decided), "reasons": reasons, "force": False}
 
 
 def _kept_parameters(decided: Decided) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Cancelled, CancelRequest, Demand
 from queue_operator.domain.outcome import Outcome
-from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event
+from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import Move, decide
 
 _BY_ID: Final = load(__package__, "find_numbers")
@@ -167,10 +167,16 @@ def _requests(rows: Sequence[LockedRow], force: bool, reason: str) -> tuple[Canc
             row.assignee_id,
             row.current.token or "",
             force or row.cancel_forced,
-            reason or row.cancel_reason,
+            _reason(row, force, reason),
         )
         for row in rows
     )
+
+
+def _reason(row: LockedRow, force: bool, reason: str) -> str:
+    """That of the first cancel, or of the one that first used force."""
+    is_news = row.current.state is JobState.RUNNING or (force and not row.cancel_forced)
+    return (reason or row.cancel_reason) if is_news else row.cancel_reason
 
 
 async def _delete(connection: AsyncConnection[TupleRow], numbers: list[int]) -> int:

@@ -1,6 +1,6 @@
 """Outcomes: settled by batches, one transaction each, decided by the pure core."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -96,14 +96,20 @@ class Settling:
             numbers = {places[n - 1]: number for n, number in await cursor.fetchall()}
             tokens = {number: storable_token(batch[n].token) for n, number in numbers.items()}
             rows = await lock_rows(connection, tokens, also)
-            answers: dict[int, Settled] = {}
-            decided: list[tuple[LockedRow, Move]] = []
-            for n, outcome in batch.items():
-                row = rows.get(numbers.get(n, -1))
-                answers[n], move = self._answer(outcome, row)
-                if row is not None and move is not None:
-                    decided.append((_in_lane(row, move, lanes.get(n)), move))
-            return _Done(answers, decided, await carry_out(connection, decided))
+            done = _Done({}, [], [])
+            turns = [[n] for n in batch] if _entangled(rows) else [list(batch)]
+            for turn, places in enumerate(turns):
+                if turn:
+                    rows = await lock_rows(connection, tokens)
+                decided: list[tuple[LockedRow, Move]] = []
+                for n in places:
+                    row = rows.get(numbers.get(n, -1))
+                    done.answers[n], move = self._answer(batch[n], row)
+                    if row is not None and move is not None:
+                        decided.append((_in_lane(row, move, lanes.get(n)), move))
+                done.decided.extend(decided)
+                done.released.extend(await carry_out(connection, decided))
+            return done
 
         done = await run(self._pool, work)
         self._tell(done)
@@ -184,8 +190,16 @@ class _Done:
     """What one transaction did; `released` are the lanes of jobs that had waited for others."""
 
     answers: dict[int, Settled]
-    decided: Sequence[tuple[LockedRow, Move]]
-    released: Sequence[int]
+    decided: list[tuple[LockedRow, Move]]
+    released: list[int]
+
+
+def _entangled(rows: Mapping[int, LockedRow]) -> bool:
+    """True when what becomes of one of these jobs may decide about another, which waits for it:
+    then each outcome has to be carried out before the next is looked at.
+    """
+    waiting = any(row.current.state is JobState.INITIAL_PENDING for row in rows.values())
+    return waiting and len(rows) > 1 and any(row.has_children for row in rows.values())
 
 
 def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:

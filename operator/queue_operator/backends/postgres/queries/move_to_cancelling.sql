@@ -1,23 +1,25 @@
 -- Asks running jobs to stop, or asks again with more force.
 -- Parameters: arrays of equal length: job_nos, errors (JSON text), results, content_types,
---   NULL keeping the old one; force, reason. Index: lease_pkey.
+--   NULL keeping the old one, reasons ('' likewise); force. Index: lease_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT held.before, g.*
     FROM unnest(%(job_nos)s::bigint[], %(errors)s::text[], %(results)s::bytea[],
-                %(content_types)s::text[]) AS g(job_no, new_error, new_result, content_type)
+                %(content_types)s::text[], %(reasons)s::text[])
+        AS g(job_no, new_error, new_result, content_type, reason)
     CROSS JOIN LATERAL (
-        SELECT state AS before FROM lease WHERE lease.job_no = g.job_no LIMIT 1
+        -- A cancel that says nothing new changes nothing.
+        SELECT state AS before FROM lease
+        WHERE lease.job_no = g.job_no
+          AND (state IN ({{RUNNING}}) OR (%(force)s AND NOT cancel_forced))
+        LIMIT 1
     ) held
 ), asked AS (
     UPDATE lease
     SET state = {{CANCELLING}}, cancel_forced = cancel_forced OR %(force)s,
-        -- The time until it is given up runs from the forced cancel, or from the first.
-        cancel_requested_at = CASE WHEN cancel_forced OR NOT %(force)s
-                                   THEN coalesce(cancel_requested_at, now()) ELSE now() END,
-        cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason),
-        changed_at = CASE WHEN state IN ({{RUNNING}}) OR (%(force)s AND NOT cancel_forced)
-                          THEN now() ELSE changed_at END,
+        -- The time until it is given up runs from the first cancel, or from the forced one.
+        cancel_requested_at = now(), changed_at = now(),
+        cancel_reason = coalesce(nullif(reason, ''), cancel_reason),
         transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END,
         error = coalesce(new_error::jsonb, error), result = coalesce(new_result, result),
         result_content_type = CASE WHEN new_result IS NULL THEN result_content_type

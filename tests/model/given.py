@@ -1,0 +1,194 @@
+"""What steps are made of: small sets of everything, so that histories collide."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from tests.model.lockstep import IDS, Name, Pair
+from tests.model.sides import CREATED_S, DELAYS_S, TTL_S, Side
+
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.job import Demand, Job, TypeDefaults
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.states import COUNTS_AS_RETRY, Event
+
+_BACKOFFS: Final = (
+    Backoff(BackoffStrategy.CONSTANT, initial_delay_s=30.0),
+    Backoff(BackoffStrategy.LINEAR, initial_delay_s=30.0, max_delay_s=180.0),
+    Backoff(BackoffStrategy.EXPONENTIAL, initial_delay_s=60.0, max_delay_s=280.0),
+    Backoff(BackoffStrategy.CUSTOM, delays_s=(30.0, 160.0)),
+)
+_PAYLOADS: Final = (
+    (b"", "application/octet-stream"),
+    (b'{"n": 1, "m": 2}', "application/json"),
+    (b'{"m":2,"n":1.0}', "application/json"),
+)
+_ERRORS: Final = (
+    None,
+    ErrorInfo("boom"),
+    ErrorInfo("no", ErrorCategory.PERMANENT, "E1", "line 1", {"k": "v"}),
+    ErrorInfo("slow", ErrorCategory.TIMEOUT, "E2"),
+)
+_TAGS: Final = ("x", "y")
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A submission. Times are seconds from the step that makes it."""
+
+    name: Name
+    created_s: float | None = None
+    scheduled_s: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def on(self, side: Side) -> Job:
+        created, scheduled = (
+            None if s is None else side.began + timedelta(seconds=s)
+            for s in (self.created_s, self.scheduled_s)
+        )
+        space, job_id = self.name
+        return Job(
+            id=job_id, namespace=space, created_at=created, scheduled_at=scheduled, **self.options
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """An outcome. `whose` says which token it comes with."""
+
+    name: Name
+    whose: str
+    outcome: Outcome
+
+    def on(self, side: Side, pair: Pair) -> Outcome:
+        return self.outcome._replace(token=token(side, pair, self.name, self.whose))
+
+
+def token(side: Side, pair: Pair, name: Name, whose: str) -> str | None:
+    """The token that is meant, one that was never given where there is none."""
+    mine = [n for n, claimed in enumerate(pair.claims) if claimed == name]
+    found = {
+        "current": mine[-1:],
+        "stale": mine[-2:-1],
+        "of another": [n for n in range(len(pair.claims)) if n not in mine][-1:],
+    }
+    if whose == "none":
+        return None
+    places = found.get(whose, [])
+    return side.tokens[places[0]] if places else "never given"
+
+
+def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    """The usual in about half of all cases."""
+    return st.sampled_from([*[usual] * max(len(others), 1), *others])
+
+
+spaces = mostly("default", "default", "default", "other")
+ids = st.sampled_from(IDS)
+names = st.tuples(spaces, ids)
+tags = st.frozensets(st.sampled_from(_TAGS), max_size=2)
+few_tags = mostly(frozenset(), frozenset({"x"}), frozenset({"x", "y"}))
+types = st.frozensets(st.sampled_from(["t", "u"]), max_size=1)
+workers = st.sampled_from(["w1", "w2"])
+whose = mostly("current", "none", "stale", "of another", "garbage")
+errors = st.sampled_from(_ERRORS)
+results = st.sampled_from([None, b"", b"result"])
+priorities = mostly(Priority.NORMAL, Priority.HIGH, Priority.CRITICAL, Priority.LOW, Priority.BULK)
+events = st.sampled_from([event for event in Event if event is not Event.CLAIM])
+defaults = st.dictionaries(
+    st.sampled_from(["t", "u"]),
+    st.builds(
+        TypeDefaults,
+        max_attempts=st.sampled_from([None, 1, 3]),
+        timeout_s=st.sampled_from([None, TTL_S]),
+    ),
+    max_size=1,
+)
+demands = st.builds(
+    Demand,
+    assignee_id=workers,
+    limit=st.integers(1, 3),
+    namespace=spaces,
+    tags=few_tags,
+    types=types,
+    worker_name=st.sampled_from(["", "pod-1"]),
+    host=st.sampled_from(["", "node-1"]),
+)
+
+
+@st.composite
+def new_jobs(draw: st.DrawFn) -> NewJob:
+    payload, content_type = draw(mostly(*_PAYLOADS))
+    name = draw(names)
+    parents = draw(mostly((), *(st.lists(ids, unique=True, min_size=1, max_size=3),) * 2))
+    if not isinstance(parents, tuple):
+        parents = tuple(draw(parents))
+    gate = draw(mostly(None, *DELAYS_S))
+    by_delay = draw(st.booleans())
+    options = {
+        "type": draw(mostly("t", "u")),
+        "payload": payload,
+        "content_type": content_type,
+        "tags": draw(tags),
+        "priority": draw(priorities),
+        "delay_s": gate if by_delay else None,
+        "max_attempts": draw(st.sampled_from([None, 0, 1, 2])),
+        "timeout_s": draw(mostly(None, TTL_S, 330.0)),
+        "backoff": draw(mostly(None, *_BACKOFFS)),
+        "correlation_id": draw(mostly("", "c")),
+        "idempotency_key": draw(mostly("", "k1", "k2")),
+        "depends_on": tuple(parent for parent in parents if parent != name[1]),
+        "dependency_mode": draw(st.sampled_from(list(DependencyMode))),
+    }
+    return NewJob(name, draw(mostly(None, *CREATED_S)), None if by_delay else gate, options)
+
+
+@st.composite
+def told(draw: st.DrawFn) -> Told:
+    name = draw(names)
+    outcome = Outcome(
+        name[1],
+        draw(events),
+        namespace=name[0],
+        result=draw(results),
+        result_content_type=draw(mostly("application/octet-stream", "text/plain")),
+        error=draw(errors),
+        retry_after_s=draw(mostly(None, 0.0, 30.0)),
+        worker_plane=draw(st.booleans()),
+        reason=draw(mostly("", "enough")),
+        reset_attempts=draw(mostly(False, True)),
+        priority=draw(mostly(None, Priority.HIGH)),
+    )
+    return Told(name, draw(whose), outcome)
+
+
+def in_one_call(batch: list[Told], pair: Pair) -> list[Told]:
+    """The outcomes of `batch` of which a store may apply several at once.
+
+    Those for one job apply in order, those for different jobs in any: where the order can be
+    seen, in who comes first in the next claim or whether a parent ended before its child, only
+    the first is taken.
+    """
+    if len(batch) == 1:
+        return batch
+    chosen: dict[Name, list[Told]] = {}
+    for one in batch:
+        mine = chosen.setdefault(one.name, [])
+        event = one.outcome.event
+        again = mine and event in COUNTS_AS_RETRY | {Event.RETRY_NOW} and one not in mine
+        if not (again or event in (Event.CANCEL, Event.SKIP) or pair.waits(one.name)):
+            mine.append(one)
+    return [one for mine in chosen.values() for one in mine] or batch[:1]
+
+
+def again(batch: list[Told]) -> list[Told]:
+    """The batch with its first outcome once more at its end, as after a lost answer."""
+    return [*batch, replace(batch[0])]
+
+
+def at(side: Side, seconds: float) -> datetime:
+    """A time as seen from the step that runs."""
+    return side.began + timedelta(seconds=seconds)
