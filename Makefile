@@ -24,8 +24,8 @@ demo: $(READY) ## A real cluster, the operator, workers, and jobs of every fate.
 test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
 	$(PYTHON) -m pytest
 
-test-full: $(READY) ## The same with long property runs.
-	HYPOTHESIS_PROFILE=full $(PYTHON) -m pytest
+test-full: $(READY) ## The same with long property runs and races, and all mutants.
+	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 $(PYTHON) -m pytest
 
 check: $(READY) ## Format, lint, types, import contracts, generated files.
 	$(VENV)/bin/ruff format --check $(SOURCES)

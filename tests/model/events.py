@@ -38,8 +38,9 @@ async def _events(side: Side) -> list[EventBatch]:
 def _told(batch: EventBatch, place: int) -> dict[str, Any]:
     """What a row says of one of its jobs."""
     told: dict[str, Any] = {"event": batch.event, "before": batch.before, "after": batch.after}
-    for array in ("attempts", "workers", "correlations", "failed"):
-        told[array] = _entry(batch, array, place) or None
+    for array in ("attempts", "workers", "failed"):
+        told[array] = _entry(batch, array, place)
+    told["correlation"] = _entry(batch, "correlations", place) or ""
     for array in ("wait_us", "run_us"):
         took = _entry(batch, array, place)
         told[array] = None if took is None else (took + _SLACK_US) // _GRAIN_US

@@ -1,6 +1,6 @@
 """What steps are made of: small sets of everything, so that histories collide."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -35,14 +35,29 @@ _ERRORS: Final = (
 _TAGS: Final = ("x", "y")
 
 
+_PLAIN: Final[dict[str, Any]] = {field.name: field.default for field in fields(Job)} | {"type": "t"}
+
+
+class Short:
+    """Shown in a failing history as `repr` says, not with all its fields."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
 @dataclass(frozen=True)
-class NewJob:
+class NewJob(Short):
     """A submission. Times are seconds from the step that makes it."""
 
     name: Name
     created_s: float | None = None
     scheduled_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        told = {**self.options, "created_s": self.created_s, "scheduled_s": self.scheduled_s}
+        given = [f"{key}={value!r}" for key, value in told.items() if value != _PLAIN.get(key)]
+        return f"NewJob({', '.join(['/'.join(self.name), *given])})"
 
     def on(self, side: Side) -> Job:
         created, scheduled = (
@@ -56,12 +71,18 @@ class NewJob:
 
 
 @dataclass(frozen=True)
-class Told:
+class Told(Short):
     """An outcome. `whose` says which token it comes with."""
 
     name: Name
     whose: str
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        usual = Outcome._field_defaults
+        told = {k: v for k, v in self.outcome._asdict().items() if v != usual.get(k)}
+        given = [f"{k}={v!r}" for k, v in told.items() if k not in ("job_id", "namespace")]
+        return f"Told({', '.join(['/'.join(self.name), self.whose, *given])})"
 
     def on(self, side: Side, pair: Pair) -> Outcome:
         return self.outcome._replace(token=token(side, pair, self.name, self.whose))
@@ -119,13 +140,14 @@ demands = st.builds(
 )
 
 
+_parents = st.one_of(*[st.just([])] * 3, st.lists(ids, unique=True, min_size=1, max_size=3))
+
+
 @st.composite
 def new_jobs(draw: st.DrawFn) -> NewJob:
     payload, content_type = draw(mostly(*_PAYLOADS))
     name = draw(names)
-    parents = draw(mostly((), *(st.lists(ids, unique=True, min_size=1, max_size=3),) * 2))
-    if not isinstance(parents, tuple):
-        parents = tuple(draw(parents))
+    parents = draw(_parents)
     gate = draw(mostly(None, *DELAYS_S))
     by_delay = draw(st.booleans())
     options = {

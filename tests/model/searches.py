@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from tests.model.given import few_tags, mostly, priorities, spaces, types
+from tests.model.given import Short, few_tags, mostly, priorities, spaces, types
 from tests.model.sides import Side
 
 from queue_operator.backends.protocol import FailureSearch, JobSearch, SearchOrder
@@ -17,16 +17,21 @@ from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 
 _BOUNDS_S: Final = (-30.0, -130.0, -330.0)
+_NONE: Final = frozenset[object]()
 _FAILED: Final = (JobState.DEAD_LETTER, JobState.FAILED_RETRY)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Short):
     """A search; `bounds` are its times as seconds from the step that makes it."""
 
     options: dict[str, Any]
     bounds: dict[str, float] = field(default_factory=dict)
     cursor: str = ""
+
+    def __repr__(self) -> str:
+        given = {k: v for k, v in {**self.options, **self.bounds}.items() if v not in (None, _NONE)}
+        return f"Asked({given!r}, {self.cursor!r})"
 
     def _all(self, side: Side) -> dict[str, Any]:
         times = {name: side.began + timedelta(seconds=s) for name, s in self.bounds.items()}

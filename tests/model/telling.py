@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, Final
 
 from tests.model.sides import Side
@@ -50,8 +51,10 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
                 yield from differences(
                     ours.get(key, lacking), theirs.get(key, lacking), f"{path}.{key}"
                 )
-        case list(), list() if len(ours) == len(theirs):
-            for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        case list(), list():
+            if len(ours) != len(theirs):
+                yield f"{path} has {len(ours)} / {len(theirs)} entries"
+            for place, (one, other) in enumerate(zip_longest(ours, theirs)):
                 yield from differences(one, other, f"{path}[{place}]")
         case _:
             if ours != theirs:

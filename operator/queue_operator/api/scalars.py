@@ -34,7 +34,7 @@ def _utc(value: datetime) -> datetime:
         return value.astimezone(UTC)
     except OverflowError:
         # A store would take it, and then fail whoever reads the row.
-        raise ValueError("must be within the years 1 to 9999 in UTC") from None
+        raise ValueError("must be within the years 2 to 9998 in UTC") from None
 
 
 _DURATION_SCHEMA: Final = {

@@ -12,7 +12,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from queue_operator.backends import protocol
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.intake import Name, first_of, refusals
-from queue_operator.backends.searching import page, page_of_failures
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.stored import Edge, Stored, lanes_of
 from queue_operator.domain import job as jobs_
@@ -45,11 +44,18 @@ def _atomic(
     """A call that others may come before, but that nobody comes into."""
 
     async def call(self: "Engine", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        def work() -> _T:
-            self._now = self._clock()
-            return method(self, *args, **kwargs)
+        return await self._alone(self._at_once(method, *args, **kwargs))
 
-        return await self._alone(work)
+    return call
+
+
+def _reading(
+    method: Callable[Concatenate["Engine", _P], _T],
+) -> Callable[Concatenate["Engine", _P], Coroutine[Any, Any, _T]]:
+    """The same for a call that changes nothing, and need not keep others waiting."""
+
+    async def call(self: "Engine", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self._alone(self._at_once(method, *args, **kwargs), reads=True)
 
     return call
 
@@ -76,11 +82,23 @@ class Engine(BaseBackend):
         self._now = clock()
 
     @abstractmethod
-    async def _alone(self, work: Callable[[], _T]) -> _T:
-        """Runs `work` while nobody else uses the shelf; what it raises leaves no trace.
+    async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
+        """Runs `work` while nobody else uses the shelf; what it raises leaves no trace. If it
+        only `reads`, others may, as long as it does not see what they do.
 
         Raises Unavailable when the shelf cannot be reached.
         """
+
+    def _at_once(
+        self, method: Callable[Concatenate["Engine", _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> Callable[[], _T]:
+        """The method with its arguments, at the time at which it is begun."""
+
+        def work() -> _T:
+            self._now = self._clock()
+            return method(self, *args, **kwargs)
+
+        return work
 
     # Submission
 
@@ -273,7 +291,7 @@ class Engine(BaseBackend):
             done.append(one.job.id)
         return Cancelled(tuple(done), tuple(unknown), tuple(requests))
 
-    @_atomic
+    @_reading
     def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         told = (one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING)
         mine = [one.request() for one in told if one.job.assignee_id in assignee_ids]
@@ -356,25 +374,23 @@ class Engine(BaseBackend):
             raise JobNotFound(job_id, namespace)
         return one
 
-    @_atomic
+    @_reading
     def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         return {one.job.id: one.job for one in self._shelf.chosen(namespace, frozenset(), job_ids)}
 
-    @_atomic
+    @_reading
     def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return JobStats.from_counts(tags, *self._shelf.counts(namespace, tags))
 
-    @_atomic
+    @_reading
     def _search(self, search: protocol.JobSearch) -> protocol.JobPage:
-        found = self._shelf.within(search.namespace, search.states, search.types)
-        return page(found, search, self._now)
+        return self._shelf.search(search, self._now)
 
-    @_atomic
+    @_reading
     def _search_failures(self, search: protocol.FailureSearch) -> protocol.FailurePage:
-        states = search.states or {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
-        return page_of_failures(self._shelf.within(search.namespace, states, search.types), search)
+        return self._shelf.search_failures(search)
 
-    @_atomic
+    @_reading
     def _history(self, namespace: str, job_id: str) -> protocol.JobHistory | None:
         one = self._shelf.get((namespace, job_id))
         if one is None:
@@ -382,7 +398,7 @@ class Engine(BaseBackend):
         attempts = tuple(one.attempts.values())
         return protocol.JobHistory(attempts=attempts, transitions=tuple(one.transitions))
 
-    @_atomic
+    @_reading
     def read_events(self, *, after: int = 0, limit: int = 1000) -> list[protocol.EventBatch]:
         return list(self._shelf.events(after, limit))
 

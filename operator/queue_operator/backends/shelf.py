@@ -1,11 +1,17 @@
 """Where an engine keeps its jobs: what it can look up, add and remove."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from queue_operator.backends.intake import Holder, Name
-from queue_operator.backends.protocol import EventBatch
+from queue_operator.backends.protocol import (
+    EventBatch,
+    FailurePage,
+    FailureSearch,
+    JobPage,
+    JobSearch,
+)
 from queue_operator.backends.stored import Stored
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.states import JobState
@@ -55,11 +61,9 @@ class Shelf(Protocol):
 
     def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]: ...
 
-    def within(
-        self, namespace: str, states: Collection[JobState], types: Collection[str]
-    ) -> Iterable[tuple[int, Job]]:
-        """Numbers and records; nothing in `states` or `types` filters not."""
-        ...
+    def search(self, search: JobSearch, now: datetime) -> JobPage: ...
+
+    def search_failures(self, search: FailureSearch) -> FailurePage: ...
 
     def counts(self, namespace: str, tags: frozenset[str]) -> tuple[Mapping[JobState, int], int]:
         """Jobs by state, and the sum of their retries."""

@@ -32,6 +32,9 @@ _MAX_GENERATION: Final = 2**63 - 1
 REASON_CHARACTERS: Final = 1024
 MAX_LIMIT: Final = 1_000_000
 """The most rows that one call may ask for."""
+# A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
+_EARLIEST: Final = datetime(2, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 MAX_DURATION_S: Final = 100 * 365 * 86_400.0
 """A century. Longer ones overflow timestamps and timers of stores and workers."""
 
@@ -234,10 +237,9 @@ def check_time(field: str, at: datetime | None) -> None:
         raise InvalidArgument(field, f"must be a datetime, not {type(at).__name__}")
     if at.utcoffset() is None:
         raise InvalidArgument(field, "must carry a time zone")
-    try:
-        at.astimezone(UTC)
-    except OverflowError:
-        raise InvalidArgument(field, "must be within the years 1 to 9999, in UTC") from None
+    # Compared, not converted: next to the ends of the calendar that would overflow.
+    if not _EARLIEST <= at <= _LATEST:
+        raise InvalidArgument(field, "must be within the years 2 to 9998, in UTC")
 
 
 def _check_timing(job: Job) -> None:

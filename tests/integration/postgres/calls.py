@@ -250,13 +250,16 @@ CASES = {
         histories, {"job_namespace_id_id_key", "attempt_pkey", "transition_pkey"}, 100, 400
     ),
     "stats": Case(
-        lambda backend: backend.get_job_stats([], namespace=million.BIG), {"lane_pkey"}, 9000, 16000
+        lambda backend: backend.get_job_stats([], namespace=million.BIG),
+        {"lane_count_pkey"},
+        4000,
+        6000,
     ),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
-        {"lane_pkey"},
-        9000,
-        16000,
+        {"lane_count_pkey"},
+        1500,
+        2000,
     ),
     "depths": Case(
         lambda backend: backend.queue_depth(), {"lane_pkey", "ready_claim"}, 14000, 25000

@@ -67,6 +67,8 @@ CREATE TABLE final (
     assigned_at timestamp with time zone,
     started_at timestamp with time zone,
     error jsonb,
+    error_category text,
+    error_code text,
     changed_at timestamp with time zone NOT NULL,
     mirrored boolean NOT NULL,
     has_children boolean NOT NULL,
@@ -80,7 +82,7 @@ ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['C
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
 CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
 CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
-CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
+CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) INCLUDE (state, error_category, error_code) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
 
 CREATE TABLE idempotency (
@@ -254,6 +256,8 @@ CREATE TABLE ready (
     assigned_at timestamp with time zone,
     started_at timestamp with time zone,
     error jsonb,
+    error_category text,
+    error_code text,
     changed_at timestamp with time zone NOT NULL DEFAULT now(),
     mirrored boolean NOT NULL DEFAULT false,
     has_children boolean NOT NULL DEFAULT false,
@@ -263,7 +267,7 @@ CREATE TABLE ready (
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
 ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
 ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
-CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
+CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) INCLUDE (state, error_category, error_code) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, created_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;

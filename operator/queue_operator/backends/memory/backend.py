@@ -33,7 +33,7 @@ class MemoryBackend(Engine):
         )
         self._own.swept_at = self._own.swept_at or self._now
 
-    async def _alone(self, work: Callable[[], _T]) -> _T:
+    async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
         await asyncio.sleep(0)
         if self._closed or not self._own.reachable:
             raise Unavailable("the memory store is closed or was put out of reach")

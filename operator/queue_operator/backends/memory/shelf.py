@@ -1,12 +1,19 @@
 """A shelf in memory: a dictionary of jobs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from queue_operator.backends.intake import Holder, Name
-from queue_operator.backends.protocol import EventBatch
+from queue_operator.backends.protocol import (
+    EventBatch,
+    FailurePage,
+    FailureSearch,
+    JobPage,
+    JobSearch,
+)
+from queue_operator.backends.searching import page, page_of_failures
 from queue_operator.backends.stored import Stored
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
@@ -87,12 +94,14 @@ class MemoryShelf:
         mine = [one for one in done if namespace in (None, one.job.namespace)]
         return [one for one in mine if (one.job.finalized_at or at) < at]
 
-    def within(
-        self, namespace: str, states: Collection[JobState], types: Collection[str]
-    ) -> Iterable[tuple[int, Job]]:
-        for one in self._all(namespace):
-            if (not states or one.job.state in states) and (not types or one.job.type in types):
-                yield one.number, one.job
+    def search(self, search: JobSearch, now: datetime) -> JobPage:
+        return page(self._numbered(search.namespace), search, now)
+
+    def search_failures(self, search: FailureSearch) -> FailurePage:
+        return page_of_failures(self._numbered(search.namespace), search)
+
+    def _numbered(self, namespace: str) -> Iterator[tuple[int, Job]]:
+        return ((one.number, one.job) for one in self._all(namespace))
 
     def counts(self, namespace: str, tags: frozenset[str]) -> tuple[Mapping[JobState, int], int]:
         jobs = [one.job for one in self._all(namespace) if matches(tags, one.job.tags)]

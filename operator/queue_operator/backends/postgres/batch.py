@@ -1,7 +1,7 @@
 """Jobs on their way into the database, and the one statement that stores them."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -71,27 +71,6 @@ class Numbers:
                     self._free += range(block * _BLOCK, (block + 1) * _BLOCK)
         taken, self._free = self._free[:count], self._free[count:]
         return taken
-
-
-def parents_first(jobs: Mapping[int, Job]) -> list[int]:
-    """The places in an order in which no job comes before one of the batch that it waits for;
-    otherwise as they are. There is no circle.
-    """
-    if not any(job.depends_on for job in jobs.values()):
-        return list(jobs)
-    place_of = {(job.namespace, job.id): place for place, job in jobs.items()}
-    ordered: dict[int, None] = {}
-    for first in jobs:
-        stack = [first]
-        while stack:
-            job = jobs[stack[-1]]
-            parents = (place_of.get((job.namespace, parent)) for parent in job.depends_on)
-            missing = [p for p in parents if p is not None and p not in ordered]
-            if missing:
-                stack += reversed(missing)
-            else:
-                ordered.setdefault(stack.pop())
-    return list(ordered)
 
 
 async def store(

@@ -103,22 +103,18 @@ async def waiting_children(
 
 
 async def let_go(
-    connection: AsyncConnection[TupleRow], children: Sequence[Child], parents: Collection[int]
+    connection: AsyncConnection[TupleRow],
+    children: Sequence[Child],
+    outcomes: Mapping[int, JobState | None],
 ) -> list[int]:
-    """Writes what became of some `parents` into their edges to `children`, and makes those
+    """Writes what became of some parents into their edges to `children`, and makes those
     eligible that need not wait any longer. Gives their lanes.
     """
-    written = [
-        (child.job_no, place, edge.outcome)
-        for child in children
-        for place, edge in enumerate(child.edges)
-        if edge.parent_no in parents
-    ]
-    heirs = {child.job_no: child.giver for child in children if child.giver in parents}
+    heirs = {child.job_no: child.giver for child in children if child.giver in outcomes}
     parameters = {
-        "children": [child_no for child_no, _, _ in written],
-        "places": [place for _, place, _ in written],
-        "outcomes": [_stored(outcome) for _, _, outcome in written],
+        "children": [child.job_no for child in children],
+        "parents": list(outcomes),
+        "outcomes": [_stored(outcome) for outcome in outcomes.values()],
         "released": [child.job_no for child in children if child.wait is Wait.RUN],
         "heirs": list(heirs),
         "givers": list(heirs.values()),

@@ -43,9 +43,7 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import ELIGIBLE, JobState
 
-_TOTALS: Final = sql.SQL(load(__package__, "failure_totals")).format(
-    condition=sql.SQL(load(__package__, "search_condition"))
-)
+_TOTALS: Final = load(__package__, "failure_totals")
 _SETTINGS: Final = sql.SQL(
     "SET LOCAL enable_hashjoin = on; SET LOCAL enable_memoize = off; "
     "SET LOCAL statement_timeout = {ms}"

@@ -126,8 +126,7 @@ def _told(row: Row) -> TransitionRecord:
         before=JobState(row["from_state"]),
         after=JobState(row["to_state"]),
         at=row["at"],
-        # Without anything better the event's own name was noted.
-        reason="" if row["reason"] == row["event"] else row["reason"],
+        reason=row["reason"],
     )
 
 

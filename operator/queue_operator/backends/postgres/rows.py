@@ -14,6 +14,7 @@ from queue_operator.backends.postgres.reading import load_backoff
 from queue_operator.backends.sql import load
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
 from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.record import note_of
 from queue_operator.domain.states import RETURNS_ATTEMPT, Event, JobState
 from queue_operator.domain.transition import FENCED, Current, Move
 
@@ -174,7 +175,7 @@ def _common_parameters(decided: Decided) -> dict[str, Any]:
         "retries": [int(move.counts_retry) for _, move in decided],
         "returned": [int(move.returns_attempt) for _, move in decided],
         "records": [move.event in FENCED for _, move in decided],
-        "notes": [move.cancel_reason or move.reason for _, move in decided],
+        "notes": [note_of(move) for _, move in decided],
     }
 
 

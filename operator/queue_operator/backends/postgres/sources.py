@@ -23,23 +23,26 @@ ABOVE_ALL: Final = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Source:
     """`states` that its jobs may have; of a `whole` one all lanes are one stream. `which` is the
-    condition of an index, where the statement leaves that open.
+    condition of an index, where the statement leaves that open. One that `classifies` has the
+    category and the code of the error in columns of their own.
     """
 
     statement: str
     states: frozenset[JobState]
     whole: bool = False
     which: LiteralString = ""
+    classifies: bool = False
 
 
 JOBS: Final = Source("search_jobs", frozenset(JobState))
-WAITING: Final = Source("search_waiting", frozenset({JobState.INITIAL_PENDING}))
-ASIDE: Final = Source("search_aside", frozenset(ELIGIBLE))
+WAITING: Final = Source("search_waiting", frozenset({JobState.INITIAL_PENDING}), classifies=True)
+ASIDE: Final = Source("search_aside", frozenset(ELIGIBLE), classifies=True)
 RUNNING: Final = Source("search_running", frozenset(SLOT_HOLDING), whole=True)
 ENDED: Final = Source(
     "search_ended",
     frozenset(TERMINAL) - {JobState.COMPLETED},
     which=render("state <> {{COMPLETED}}"),
+    classifies=True,
 )
 EARLY: Final = Source(
     "search_ended",
@@ -146,6 +149,15 @@ def _composed(source: Source, order: Order) -> sql.Composed:
         "beyond": sql.SQL("<" if order.descending else ">"),
         "before": sql.SQL(">" if order.descending else "<"),
         "which": sql.SQL(source.which),
-        "condition": sql.SQL(load(__package__, "search_condition")),
+        "condition": _condition(source),
     }
     return sql.SQL(load(__package__, source.statement)).format(**words)
+
+
+def _condition(source: Source) -> sql.Composed:
+    condition = sql.SQL(load(__package__, "search_condition"))
+    if source.classifies:
+        category, code = sql.SQL("moving.error_category"), sql.SQL("moving.error_code")
+    else:
+        category, code = sql.SQL("moving.error ->> 'category'"), sql.SQL("moving.error ->> 'code'")
+    return condition.format(category=category, code=code)

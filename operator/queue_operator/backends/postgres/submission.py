@@ -8,7 +8,7 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.batch import Batch, Numbers, parents_first, store
+from queue_operator.backends.postgres.batch import Batch, Numbers, store
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
@@ -110,7 +110,7 @@ class Submission:
     async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
         lanes = dict(zip(jobs, await self._lanes.of_jobs(jobs.values()), strict=True))
         spaces = {n: await self._lanes.namespace_id(job.namespace) or 0 for n, job in jobs.items()}
-        numbers = dict(zip(parents_first(jobs), await self._numbers.take(len(jobs)), strict=True))
+        numbers = dict(zip(jobs, await self._numbers.take(len(jobs)), strict=True))
         places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
         return Batch(
             places,

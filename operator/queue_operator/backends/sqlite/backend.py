@@ -1,52 +1,51 @@
 """The SQLite backend: one file, for small and test uses.
 
-Each call is one transaction that locks the file from its start, so several processes may use
-it at once, one at a time.
+Each call is one transaction. Those that write lock out other writers from their start, so
+several processes may use the file at once, one at a time; those that read wait for nobody.
 """
 
 import asyncio
 import random
-import sqlite3
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final, Self, TypeVar
 
 from queue_operator.backends.engine import Engine
+from queue_operator.backends.protocol import QueueDepth, Topic, WorkerSession
 from queue_operator.backends.shelf import Shelf
-from queue_operator.backends.sql import render
+from queue_operator.backends.sqlite import sessions as rows
+from queue_operator.backends.sqlite.depth import queue_depth
+from queue_operator.backends.sqlite.file import SqliteFile
+from queue_operator.backends.sqlite.migrate import migrate
+from queue_operator.backends.sqlite.rows import microseconds
 from queue_operator.backends.sqlite.shelf import SqliteShelf
-from queue_operator.domain.errors import Unavailable
+from queue_operator.backends.sqlite.signals import listen
+from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
-SCHEMA_VERSION: Final = 1
+_STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
 class SqliteBackend(Engine):
-    """The whole contract in one file. `clock` gives aware times, and every decision uses it.
-
-    A call waits `busy_timeout_s` for others to let go of the file.
+    """The whole contract in one file, with all capabilities but ResourceMirror. `clock` gives
+    aware times, and every decision uses it; `sleep` paces `listen`.
     """
 
     def __init__(
         self,
-        path: Path,
+        file: SqliteFile,
         *,
         limits: Limits,
         clock: Callable[[], datetime],
         rng: Callable[[], float],
         cancel_timeout_s: float,
-        busy_timeout_s: float,
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._path = path
-        self.busy_timeout_s = busy_timeout_s
-        # One thread, because a connection belongs to the thread that made it.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
-        self._connection: sqlite3.Connection | None = None
+        self._file = file
+        self._sleep = sleep
         super().__init__(
             _NOWHERE, limits=limits, clock=clock, rng=rng, cancel_timeout_s=cancel_timeout_s
         )
@@ -61,118 +60,68 @@ class SqliteBackend(Engine):
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
         busy_timeout_s: float = 5.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> Self:
-        """Opens the file, and makes it and its tables where they are missing.
+        """Opens the file, and makes it and its tables where they are missing. A call waits
+        `busy_timeout_s` for others to let go of it.
 
-        Raises Unavailable when the file cannot be used, or is of a newer version.
+        Raises Unavailable when the file cannot be used, is of a newer release, or another's.
         """
-        backend = cls(
-            Path(path),
+        file = SqliteFile(Path(path), busy_timeout_s)
+        try:
+            await file.open(lambda c: migrate(c, Path(path), microseconds(clock())))
+        except BaseException:
+            await file.close()
+            raise
+        return cls(
+            file,
             limits=limits,
             clock=clock,
             rng=rng,
             cancel_timeout_s=cancel_timeout_s,
-            busy_timeout_s=busy_timeout_s,
+            sleep=sleep,
         )
-        try:
-            await asyncio.wrap_future(backend._thread.submit(backend._connect))
-        except BaseException:
-            await backend.close()
-            raise
-        return backend
 
     async def close(self) -> None:
-        """Also waits for the call that is running, if one is."""
-        if not self._thread._shutdown:
-            closing = self._thread.submit(self._disconnect)
-            self._thread.shutdown(wait=False)
-            await asyncio.wrap_future(closing)
+        """After the calls that are running."""
+        await self._file.close()
 
-    async def _alone(self, work: Callable[[], _T]) -> _T:
-        try:
-            running = self._thread.submit(self._transact, work)
-        except RuntimeError:
-            raise Unavailable(f"the backend of {self._path} was closed") from None
-        return await asyncio.wrap_future(running)
-
-    def _transact(self, work: Callable[[], _T]) -> _T:
-        with self._unavailable(), self._connected() as connection:
-            connection.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout_s * 1000)}")
-            connection.execute("BEGIN IMMEDIATE")
+    async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
+        def on_shelf(connection: Connection) -> _T:
+            self._shelf = shelf = SqliteShelf(connection)
             try:
-                shelf = self._shelf = SqliteShelf(connection)
                 done = work()
-                shelf.flush()
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+                if not reads:
+                    shelf.flush()
+                return done
             finally:
                 self._shelf = _NOWHERE
-            return done
 
-    @contextmanager
-    def _unavailable(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise Unavailable(
-                f"{self._path} cannot be used: {error}; check the file, and who else uses it"
-            ) from error
+        return await (self._file.read(on_shelf) if reads else self._file.write(on_shelf))
 
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        if self._connection is None:
-            raise Unavailable(f"the backend of {self._path} was closed")
-        yield self._connection
+    async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
+        lost = await super()._expire(lease_ttl_s, limit)
+        await self._file.write(lambda c: rows.prune_sessions(c, _STALE_SESSION_S, self._clock()))
+        return lost
 
-    def _connect(self) -> None:
-        with self._unavailable():
-            connection = sqlite3.connect(
-                self._path, timeout=self.busy_timeout_s, isolation_level=None
-            )
-            self._connection = connection
-            connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._migrate(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+    async def queue_depth(self) -> QueueDepth:
+        return await self._file.read(lambda c: queue_depth(c, self._clock()))
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if version > SCHEMA_VERSION:
-            raise Unavailable(
-                f"{self._path} has schema version {version}, and this release knows up to "
-                f"{SCHEMA_VERSION}; install the release that wrote it, or a newer one"
-            )
-        if version == 0:
-            text = render((files(__package__) / "schema.sql").read_text())
-            for statement in _statements(text):
-                connection.execute(statement)
-            swept_at = (self._now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6
-            connection.execute("UPDATE sweep SET swept_at = ?", (int(swept_at),))
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    def listen(self) -> AsyncIterator[frozenset[Topic]]:
+        return listen(self._file, self._clock, self._sleep)
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    async def open_session(self, session: WorkerSession) -> None:
+        """Stores the session; one with this id is replaced, as when a worker reconnects."""
+        await self._file.write(lambda c: rows.open_session(c, session, self._clock()))
 
+    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+        await self._file.write(lambda c: rows.touch_sessions(c, sessions, self._clock()))
 
-def _statements(script: str) -> Iterator[str]:
-    """`executescript` would commit what came before it."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+    async def close_sessions(self, session_ids: Collection[str]) -> None:
+        await self._file.write(lambda c: rows.close_sessions(c, session_ids))
+
+    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+        return await self._file.read(lambda c: rows.list_sessions(c, max_age_s, self._clock()))
 
 
 class _Nowhere:

@@ -1,6 +1,5 @@
 """Jobs as rows: what is looked for in columns, all else as JSON."""
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,25 +16,29 @@ _STORED: Final = TypeAdapter(Stored)
 _EVENT: Final = TypeAdapter(EventBatch)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
+_BYTES: Final[Any] = {"job": {"payload": True, "result": True}}
+
+Row = dict[str, Any]
+"""A job by the columns of its table."""
 
 
-def microseconds(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // _US
+def microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // _US
 
 
-def instant(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+def optional_us(at: datetime | None) -> int | None:
+    return None if at is None else microseconds(at)
 
 
-def row_of(one: Stored) -> dict[str, Any]:
+def instant(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def row_of(one: Stored) -> Row:
     """The columns of a job. Bytes have columns of their own: JSON has no way to say them."""
     job = one.job
     inherited, kind = one.parent_result or (None, "")
-    bare = replace(
-        one,
-        job=replace(job, payload=b"", result=None),
-        parent_result=None if one.parent_result is None else (None, kind),
-    )
+    bare = one if inherited is None else replace(one, parent_result=(None, kind))
     waits = job.state in ELIGIBLE and not job.waiting_for_dependencies
     return {
         "number": one.number,
@@ -43,20 +46,26 @@ def row_of(one: Stored) -> dict[str, Any]:
         "id": job.id,
         "type": job.type,
         "state": job.state.value,
+        "priority": job.priority.value,
         "place": microseconds(record.place(job)),
-        "eligible_at": microseconds(job.eligible_at) or 0,
-        "claimable": int(waits and not record.is_used_up(job)),
-        "used_up": int(record.is_used_up(job)),
-        "finalized_at": microseconds(job.finalized_at),
+        "created_at": microseconds(job.created_at or _EPOCH),
+        "updated_at": microseconds(job.updated_at or _EPOCH),
+        "eligible_at": microseconds(job.eligible_at or _EPOCH),
+        "finalized_at": optional_us(job.finalized_at),
+        "claimable": waits and not record.is_used_up(job),
+        "used_up": record.is_used_up(job),
+        "waiting": job.waiting_for_dependencies,
+        "category": job.error and job.error.category.value,
+        "code": job.error and job.error.code,
         "retries": job.retry_count,
-        "record": _STORED.dump_json(bare).decode(),
+        "record": _STORED.dump_json(bare, exclude=_BYTES).decode(),
         "payload": job.payload,
         "result": job.result,
         "inherited": inherited,
     }
 
 
-def stored_from(row: sqlite3.Row) -> Stored:
+def stored_from(row: Row) -> Stored:
     """The job of a row."""
     one = _STORED.validate_json(row["record"])
     one.job = replace(one.job, payload=row["payload"], result=row["result"])

@@ -2,35 +2,53 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from queue_operator.backends.intake import Holder, Name
-from queue_operator.backends.protocol import EventBatch
+from queue_operator.backends.paging import encode_cursor
+from queue_operator.backends.protocol import (
+    COUNT_BOUND,
+    EventBatch,
+    FailurePage,
+    FailureSearch,
+    JobPage,
+    JobSearch,
+    SearchOrder,
+    Topic,
+)
 from queue_operator.backends.sql import load
+from queue_operator.backends.sqlite import finding
 from queue_operator.backends.sqlite.rows import (
+    Row,
     event_from,
     event_record,
     instant,
     microseconds,
+    optional_us,
     row_of,
     stored_from,
 )
+from queue_operator.backends.sqlite.signals import announce
 from queue_operator.backends.stored import Stored
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 
 _ADD: Final = load(__package__, "add")
 _CHILDREN: Final = load(__package__, "children")
-_CHOSEN: Final = load(__package__, "chosen")
 _CLAIMABLE: Final = load(__package__, "claimable")
 _COMPLETED: Final = load(__package__, "completed")
 _COUNTS: Final = load(__package__, "counts")
+_COUNTS_TAGGED: Final = load(__package__, "counts_tagged")
+_GET: Final = load(__package__, "get")
 _LEASED: Final = load(__package__, "leased")
+_NAMED: Final = load(__package__, "named")
 _STORE: Final = load(__package__, "store")
+_TAGGED: Final = load(__package__, "tagged")
 _USED_UP: Final = load(__package__, "used_up")
-_WITHIN: Final = load(__package__, "within")
 
 
 class SqliteShelf:
@@ -38,71 +56,84 @@ class SqliteShelf:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._read: dict[int, tuple[Stored, dict[str, Any]]] = {}
+        self._known: dict[Name, Stored] = {}
+        self._rows: dict[int, Row] = {}
         self._new: dict[int, Stored] = {}
-        self._removed: set[int] = set()
+        self._last_number: int | None = None
         [times] = connection.execute("SELECT swept_at, resumed_at FROM sweep")
         self._times = tuple(times)
-        self.swept_at, self.resumed_at = instant(times[0]), instant(times[1])
+        self.swept_at, self.resumed_at = (None if us is None else instant(us) for us in times)
 
     def flush(self) -> None:
-        """Writes all changes, in one statement per kind."""
-        new = [row_of(one) for one in self._new.values()]
-        self._connection.executemany(_ADD, new)
-        self._connection.executemany(
-            "INSERT INTO job_tag VALUES (?, ?, ?)",
-            [
-                (one.job.namespace, tag, one.number)
-                for one in self._new.values()
-                for tag in one.job.tags
-            ],
-        )
-        edges = {(e.number, one.number) for one in self._new.values() for e in one.edges}
-        self._connection.executemany("INSERT INTO edge VALUES (?, ?)", sorted(edges))
-        rows = ((row_of(one), before) for one, before in self._read.values())
-        self._connection.executemany(_STORE, [row for row, before in rows if row != before])
-        times = microseconds(self.swept_at), microseconds(self.resumed_at)
+        """Writes all changes, in one statement per kind, and announces them. A query that asks
+        for what may have been changed before in the transaction comes after it.
+        """
+        added = self._add_new()
+        known = [one for one in self._known.values() if one.number in self._rows]
+        changed = [one for one in known if one != stored_from(self._rows[one.number])]
+        stored = [(row_of(one), self._rows[one.number]) for one in changed]
+        self._connection.executemany(_STORE, [row for row, _ in stored])
+        self._rows |= {row["number"]: row for row in (*added, *(row for row, _ in stored))}
+        times = optional_us(self.swept_at), optional_us(self.resumed_at)
         if times != self._times:
             self._connection.execute("UPDATE sweep SET swept_at = ?, resumed_at = ?", times)
+            self._times = times
+        announce(self._connection, _topics(added, stored))
 
-    def _rows(self, statement: str, **parameters: object) -> list[Stored]:
+    def _add_new(self) -> list[Row]:
+        rows: list[Row] = [row_of(one) for one in self._new.values()]
+        tags = [
+            (one.job.namespace, tag, one.number)
+            for one in self._new.values()
+            for tag in one.job.tags
+        ]
+        edges = {(e.number, one.number) for one in self._new.values() for e in one.edges}
+        self._connection.executemany(_ADD, rows)
+        self._connection.executemany("INSERT INTO job_tag VALUES (?, ?, ?)", tags)
+        self._connection.executemany("INSERT INTO edge VALUES (?, ?)", sorted(edges))
+        self._new.clear()
+        return rows
+
+    def _find(self, statement: str, **parameters: object) -> list[Stored]:
         return [self._met(row) for row in self._connection.execute(statement, parameters)]
 
     def _met(self, row: sqlite3.Row) -> Stored:
         """The one object that stands for a row."""
-        if row["number"] not in self._read:
-            self._read[row["number"]] = stored_from(row), dict(row)
-        return self._read[row["number"]][0]
+        name = row["namespace"], row["id"]
+        if name not in self._known:
+            self._known[name] = stored_from(dict(row))
+            self._rows[row["number"]] = dict(row)
+        return self._known[name]
 
     def get(self, name: Name) -> Stored | None:
-        found = self.chosen(name[0], frozenset(), [name[1]])
+        if name in self._known:
+            return self._known[name]
+        found = self._find(_GET, namespace=name[0], id=name[1])
         return found[0] if found else None
 
     def holds(self, name: Name) -> bool:
         return self.get(name) is not None
 
     def add(self, job: Job) -> Stored:
-        if not self._new:
-            self._reserve()
-        self._next += 1
-        one = self._new[self._next] = Stored(number=self._next, job=job)
+        number = (self._last_number or self._highest_number()) + 1
+        one = self._known[job.namespace, job.id] = Stored(number=number, job=job)
+        self._last_number = number
+        self._new[number] = one
         return one
 
-    def _reserve(self) -> None:
+    def _highest_number(self) -> int:
         row = self._connection.execute(
             "SELECT seq FROM sqlite_sequence WHERE name = 'job'"
         ).fetchone()
-        self._next: int = row[0] if row else 0
+        return row[0] if row else 0
 
     def remove(self, chosen: Collection[Stored]) -> None:
-        for one in chosen:
-            self._read.pop(one.number, None)
+        names = [(one.job.namespace, one.job.id) for one in chosen]
+        for name in names:
+            del self._known[name]
+        self._connection.executemany("DELETE FROM job WHERE namespace = ? AND id = ?", names)
         self._connection.executemany(
-            "DELETE FROM job WHERE number = ?", [(one.number,) for one in chosen]
-        )
-        self._connection.executemany(
-            "DELETE FROM idempotency WHERE namespace = ? AND job_id = ?",
-            [(one.job.namespace, one.job.id) for one in chosen],
+            "DELETE FROM idempotency WHERE namespace = ? AND job_id = ?", names
         )
 
     def holder_of(self, key: Name) -> Holder | None:
@@ -115,24 +146,22 @@ class SqliteShelf:
         self._connection.execute("INSERT INTO idempotency VALUES (?, ?, ?, ?)", (*key, *holder))
 
     def claimable(self, wanted: Demand, now: datetime, limit: int) -> list[Stored]:
-        return self._rows(
+        self.flush()
+        return self._find(
             _CLAIMABLE,
             namespace=wanted.namespace,
             now=microseconds(now),
             types=json.dumps(sorted(wanted.types)),
             max_rows=limit,
-            **_tags(wanted.tags),
+            **finding.tags_of(wanted.tags),
         )
 
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
-        named = json.dumps(list(ids))
-        stored = self._rows(_CHOSEN, namespace=namespace, ids=named, **_tags(tags))
-        wanted = set(ids)
-        return stored + [
-            one
-            for one in self._new.values()
-            if one.job.namespace == namespace and one.job.id in wanted
-        ]
+        self.flush()
+        named = self._find(_NAMED, namespace=namespace, ids=json.dumps(list(ids)))
+        tagged = self._find(_TAGGED, namespace=namespace, **finding.tags_of(tags)) if tags else []
+        both = {one.number: one for one in (*named, *tagged)}
+        return [both[number] for number in sorted(both)]
 
     def children_of(self, parent: Stored) -> list[Stored]:
         new = [
@@ -140,33 +169,55 @@ class SqliteShelf:
             for one in self._new.values()
             if any(edge.number == parent.number for edge in one.edges)
         ]
-        return self._rows(_CHILDREN, parent=parent.number) + new
+        return self._find(_CHILDREN, parent=parent.number) + new
 
     def leased(self) -> list[Stored]:
-        return self._rows(_LEASED)
+        self.flush()
+        return self._find(_LEASED)
 
     def used_up(self, now: datetime) -> list[Stored]:
-        return self._rows(_USED_UP, now=microseconds(now))
+        self.flush()
+        return self._find(_USED_UP, now=microseconds(now))
 
     def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]:
-        return self._rows(_COMPLETED, at=microseconds(at), namespace=namespace)
+        self.flush()
+        return self._find(_COMPLETED, at=microseconds(at), namespace=namespace)
 
-    def within(
-        self, namespace: str, states: Collection[JobState], types: Collection[str]
-    ) -> Iterable[tuple[int, Job]]:
-        found = self._rows(
-            _WITHIN,
-            namespace=namespace,
-            states=json.dumps(sorted(states)),
-            types=json.dumps(sorted(types)),
+    def search(self, search: JobSearch, now: datetime) -> JobPage:
+        wanted = finding.of_jobs(search, now)
+        found = self._find(finding.PAGE[search.order], **wanted)
+        bound = {"bound": COUNT_BOUND + 1}
+        [count] = self._connection.execute(finding.COUNT, {**wanted, **bound}).fetchone()
+        return JobPage(
+            jobs=tuple(one.job for one in found[: search.limit]),
+            total_count=min(count, COUNT_BOUND),
+            total_is_exact=count <= COUNT_BOUND,
+            next_cursor=_cursor(search, found),
         )
-        return ((one.number, one.job) for one in found)
+
+    def search_failures(self, search: FailureSearch) -> FailurePage:
+        wanted = finding.of_failures(search)
+        found = self._find(finding.FAILURES, **wanted)
+        by_category, by_code, by_type = Counter[ErrorCategory](), Counter[str](), Counter[str]()
+        for kind, category, code, count in self._connection.execute(finding.TOTALS, wanted):
+            by_category[ErrorCategory(category)] += count
+            by_code[code] += count
+            by_type[kind] += count
+        return FailurePage(
+            jobs=tuple(one.job for one in found[: search.limit]),
+            total_count=by_type.total(),
+            next_cursor=_cursor(search, found),
+            by_category=by_category,
+            by_code=by_code,
+            by_type=by_type,
+        )
 
     def counts(self, namespace: str, tags: frozenset[str]) -> tuple[Mapping[JobState, int], int]:
-        rows = self._connection.execute(_COUNTS, {"namespace": namespace, **_tags(tags)})
-        counted = {JobState(state): (jobs, retries) for state, jobs, retries in rows}
-        states = {state: jobs for state, (jobs, _) in counted.items()}
-        return states, sum(retries for _, retries in counted.values())
+        statement = _COUNTS_TAGGED if tags else _COUNTS
+        wanted = {"namespace": namespace, **finding.tags_of(tags)}
+        rows = self._connection.execute(statement, wanted).fetchall()
+        states = {JobState(state): jobs for state, jobs, _ in rows}
+        return states, sum(retries for _, _, retries in rows)
 
     def tell(self, row: Mapping[str, object]) -> None:
         self._connection.execute("INSERT INTO event (record) VALUES (?)", (event_record(row),))
@@ -178,5 +229,23 @@ class SqliteShelf:
         return [event_from(seq, stored) for seq, stored in rows]
 
 
-def _tags(tags: Collection[str]) -> dict[str, object]:
-    return {"tags": json.dumps(sorted(tags)), "tag_count": len(tags)}
+def _topics(added: Sequence[Row], stored: Sequence[tuple[Row, Row]]) -> set[Topic]:
+    """What those who wait would want to know of new rows, and of rows now and before."""
+    topics = {Topic.READY for row in added if row["claimable"]}
+    for row, before in stored:
+        sooner = not before["claimable"] or row["eligible_at"] < before["eligible_at"]
+        if row["claimable"] and sooner:
+            topics.add(Topic.READY)
+        if row["state"] == JobState.CANCELLING and row["updated_at"] != before["updated_at"]:
+            topics.add(Topic.CANCEL)
+    return topics
+
+
+def _cursor(search: JobSearch | FailureSearch, found: Sequence[Stored]) -> str:
+    """Of the next page, if more was found than fits on this one."""
+    if len(found) <= search.limit:
+        return ""
+    last = found[search.limit - 1]
+    by_creation = isinstance(search, JobSearch) and search.order is not SearchOrder.UPDATED_DESC
+    at = last.job.created_at if by_creation else last.job.updated_at
+    return encode_cursor(search, (at, last.number)) if at else ""

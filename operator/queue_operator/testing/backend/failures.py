@@ -167,7 +167,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "namespace": ("", "a\x00", None),
     "cursor": (None, 7, "\ud800"),
     "states": (
-        "RUNNING",
+        JobState.RUNNING.value,
         None,
         frozenset({"x"}),
         *(frozenset({state}) for state in sorted(set(JobState) - _FAILURES)),

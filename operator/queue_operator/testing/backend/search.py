@@ -257,7 +257,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "namespace": ("", "a\x00", None),
     "cursor": (None, 7, "\ud800", "x" * 10_240),
     "types": ("t", None, frozenset({""}), frozenset({7}), frozenset({"a\x00"})),
-    "states": ("RUNNING", None, frozenset({"x"}), frozenset({7})),
+    "states": (JobState.RUNNING.value, None, frozenset({"x"}), frozenset({7})),
     "priorities": ("HIGH", None, frozenset({"x"})),
     "tags": ("a", None, frozenset({""}), frozenset({"x" * 129})),
     "created_after": (datetime(2024, 1, 1), "2024", 7),

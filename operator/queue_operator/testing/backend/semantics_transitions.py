@@ -119,8 +119,8 @@ async def test_an_outcome_needs_a_job_in_flight_and_its_token(
     job, token = await running(backend)
     assert isinstance((await apply(backend, job, event, "another")).error, StaleLease)
     assert (await apply(backend, job, event, token)).error is None
-    late, token = await job_in(backend, JobState.UNKNOWN_RETRY)
-    assert (await apply(backend, late, event, token)).error is None
+    late, late_token = await job_in(backend, JobState.UNKNOWN_RETRY)
+    assert (await apply(backend, late, event, late_token)).error is None
 
 
 @proves("queue-semantics.Ack.effect.1", "queue-semantics.Ack.post.1")

@@ -21,7 +21,8 @@ from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
 
-# Nothing leads into RUNNING, for that would be a run without a token.
+# Nothing leads into RUNNING, for that would be a run without a token. That only a skipped job
+# may be retried from UNSCHEDULED is a rule of RETRY_NOW: here a pair is all that counts.
 _PAIRS: Final = sorted(pair for pair in LEGAL_PAIRS if pair[1] is not JobState.RUNNING)
 
 

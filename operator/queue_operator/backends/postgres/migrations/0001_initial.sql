@@ -75,6 +75,9 @@ CREATE TABLE ready (
     assigned_at   timestamptz,
     started_at    timestamptz,
     error         jsonb,
+    -- Of the error, so that searches need not read all of it.
+    error_category text,
+    error_code    text,
     changed_at    timestamptz NOT NULL DEFAULT now(),
     mirrored      boolean NOT NULL DEFAULT false,
     has_children  boolean NOT NULL DEFAULT false,
@@ -91,6 +94,7 @@ CREATE INDEX ready_mirrored ON ready (job_no) WHERE mirrored;
 CREATE INDEX ready_aside_created ON ready (lane_id, created_at, job_no)
     WHERE NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at;
 CREATE INDEX ready_aside_changed ON ready (lane_id, changed_at, job_no)
+    INCLUDE (state, error_category, error_code)
     WHERE NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at;
 
 -- No index on expires_at: heartbeats stay within the page, and the sweeper reads a table
@@ -161,6 +165,9 @@ CREATE TABLE final (
     assigned_at   timestamptz,
     started_at    timestamptz,
     error         jsonb,
+    -- Of the error, so that searches need not read all of it; not kept for what COMPLETED.
+    error_category text,
+    error_code    text,
     changed_at    timestamptz NOT NULL,
     mirrored      boolean NOT NULL,
     has_children  boolean NOT NULL,
@@ -175,6 +182,7 @@ CREATE INDEX final_completed ON final (finalized_at) WHERE state IN ({{completed
 CREATE INDEX final_ended_created ON final (lane_id, created_at, job_no)
     WHERE state <> {{COMPLETED}};
 CREATE INDEX final_ended_changed ON final (lane_id, changed_at, job_no)
+    INCLUDE (state, error_category, error_code)
     WHERE state <> {{COMPLETED}};
 -- Only a submitter's own time of creation can lie after the end of the job.
 CREATE INDEX final_early ON final (lane_id, created_at, job_no)

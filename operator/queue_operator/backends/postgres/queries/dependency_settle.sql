@@ -1,17 +1,18 @@
 -- Writes the parents' outcomes into edges, lets go those children that need not wait any longer,
 -- and hands results down. Gives the lanes of the children let go.
--- Parameters: arrays of equal length: children, places (int), outcomes (NULL where the parent
---   runs again); released (bigint[]); arrays of equal length: heirs and givers (bigint[]).
+-- Parameters: children (bigint[]); arrays of equal length: parents (bigint), outcomes (NULL where
+--   the parent runs again); released (bigint[]); arrays of equal length: heirs and givers (bigint).
 -- Index: dependency_pkey, ready_pkey, final_pkey.
 -- Locks: the edges; the children's and the givers' rows are locked already.
 -- Traps: a job becomes eligible when its wait ends, not when it was submitted. That may have
 --   been after this transaction began: it then waited for the one that submitted the job.
+--   A join of the edges with what is given would, without hash joins, take the square of both.
 WITH written AS (
-    UPDATE dependency SET outcome = g.outcome
-    FROM unnest(%(children)s::bigint[], %(places)s::int[], %(outcomes)s::text[])
-        AS g(child_no, place, outcome)
-    WHERE dependency.child_no = g.child_no AND dependency.place = g.place
-      AND dependency.child_no = ANY (%(children)s::bigint[])
+    UPDATE dependency
+    SET outcome = ((SELECT %(outcomes)s::text[]))[
+        array_position((SELECT %(parents)s::bigint[]), parent_no)
+    ]
+    WHERE child_no = ANY (%(children)s::bigint[]) AND parent_no = ANY (%(parents)s::bigint[])
 ), handed AS (
     INSERT INTO parent_result (job_no, result, content_type)
     SELECT g.heir, giver.result, coalesce(giver.result_content_type, '')

@@ -17,12 +17,12 @@ WITH given AS MATERIALIZED (
     FROM given
     WHERE final.job_no = given.job_no AND final.job_no = ANY (%(job_nos)s::bigint[])
       AND final.state IN ({{UNKNOWN_STOPPED}})
-    RETURNING final.*
+    RETURNING final.*, given.new_error
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host)
+                         ended_at, assignee_id, worker_name, host, error)
     SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}},
-           assigned_at, now(), assignee_id, worker_name, host
+           assigned_at, now(), assignee_id, worker_name, host, new_error::jsonb
     FROM done WHERE token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,

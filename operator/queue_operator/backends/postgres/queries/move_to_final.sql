@@ -46,14 +46,16 @@ WITH given AS MATERIALIZED (
                        lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, has_children, result,
-                       result_content_type, finalized_at, reason, cancel_reason)
+                       started_at, error, error_category, error_code, changed_at, mirrored,
+                       has_children, result, result_content_type, finalized_at, reason,
+                       cancel_reason)
     SELECT job_no, lane_id, new_state, order_time, created_at, eligible_at, attempt - returned,
            lease_version,
            transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
-           worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error), now(),
-           mirrored, has_children, coalesce(new_result, result),
+           worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error),
+           coalesce(new_error::jsonb, error) ->> 'category',
+           coalesce(new_error::jsonb, error) ->> 'code', now(), mirrored, has_children, coalesce(new_result, result),
            CASE WHEN new_result IS NULL THEN result_content_type ELSE content_type END,
            now(), reason, coalesce(nullif(given_reason, ''), cancel_reason)
     FROM gone

@@ -73,8 +73,8 @@ WITH given AS MATERIALIZED (
     INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
-                       assigned_at, started_at, error, changed_at, mirrored, has_children,
-                       result, result_content_type, blocked)
+                       assigned_at, started_at, error, error_category, error_code, changed_at,
+                       mirrored, has_children, result, result_content_type, blocked)
     SELECT job_no, coalesce(new_lane_id, lane_id), new_state,
            CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s)
                 -- Another priority moves it as if it had been submitted with that one.
@@ -89,8 +89,9 @@ WITH given AS MATERIALIZED (
            retry_count + retries, failure_count + failures, new_max_attempts,
            timeout_s, backoff, CASE WHEN retries > 0 THEN now() ELSE last_retry_at END,
            CASE WHEN clears THEN NULL ELSE token END, assignee_id, worker_name, host,
-           assigned_at, started_at, coalesce(new_error::jsonb, error), now(), mirrored,
-           has_children,
+           assigned_at, started_at, coalesce(new_error::jsonb, error),
+           coalesce(new_error::jsonb, error) ->> 'category',
+           coalesce(new_error::jsonb, error) ->> 'code', now(), mirrored, has_children,
            CASE WHEN event = 'RETRY_NOW' THEN new_result ELSE coalesce(new_result, result) END,
            CASE WHEN new_result IS NOT NULL THEN content_type
                 WHEN event <> 'RETRY_NOW' THEN result_content_type END, false

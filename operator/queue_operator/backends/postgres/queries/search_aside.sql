@@ -13,7 +13,8 @@ CROSS JOIN LATERAL (
         SELECT {key} AS at, job_no, created_at, place = %(look)s AS is_last,
                coalesce({condition}, false) AS matched
         FROM (
-            SELECT job_no, created_at, changed_at, eligible_at, state, error, blocked,
+            SELECT job_no, created_at, changed_at, eligible_at, state, error_category,
+                   error_code, blocked,
                    row_number() OVER (ORDER BY {key} {direction}, job_no {direction}) AS place
             FROM ready
             WHERE (NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at)

@@ -12,7 +12,8 @@ CROSS JOIN LATERAL (
         SELECT {key} AS at, job_no, created_at, place = %(look)s AS is_last,
                coalesce({condition}, false) AS matched
         FROM (
-            SELECT job_no, created_at, changed_at, eligible_at, state, error, false AS blocked,
+            SELECT job_no, created_at, changed_at, eligible_at, state, error, error_category,
+                   error_code, false AS blocked,
                    row_number() OVER (ORDER BY {key} {direction}, job_no {direction}) AS place
             FROM final
             WHERE {which}

@@ -1,7 +1,8 @@
 -- Completed jobs of lanes that have few jobs, in the order of their completion.
 -- Parameters, words and answer: as search_running.sql.
 -- Index: job_by_lane, which is made for what says `lane_id > 0`, and final_pkey.
--- Trap: reads all jobs of the lanes.
+-- Traps: reads all jobs of the lanes. The state is asked for outside, or a plan from when there
+--   were few jobs walks final_completed for each of them.
 SELECT 1::bigint, moving.finalized_at, moving.job_no, moving.created_at, true, false
 FROM unnest(%(lanes)s::int[]) AS s(lane_id)
 CROSS JOIN LATERAL (
@@ -11,9 +12,10 @@ CROSS JOIN LATERAL (
     SELECT finalized_at, job_no, created_at, changed_at, eligible_at, state, error,
            false AS blocked
     FROM final
-    WHERE final.job_no = held.job_no AND final.state IN ({{COMPLETED}}) LIMIT 1
+    WHERE final.job_no = held.job_no LIMIT 1
 ) AS moving
-WHERE (moving.finalized_at, moving.job_no) {beyond}
+WHERE moving.state IN ({{COMPLETED}})
+  AND (moving.finalized_at, moving.job_no) {beyond}
           ((%(ats)s::timestamptz[])[1], (%(nos)s::bigint[])[1])
   AND moving.finalized_at {before} %(until)s
   AND {condition}

@@ -20,7 +20,8 @@ CROSS JOIN LATERAL (
                state IN ({{INITIAL_PENDING}}) AND created_at = changed_at
                    AND coalesce({condition}, false) AS matched
         FROM (
-            SELECT order_time, job_no, created_at, changed_at, eligible_at, state, error, blocked,
+            SELECT order_time, job_no, created_at, changed_at, eligible_at, state, error_category,
+                   error_code, blocked,
                    row_number() OVER (ORDER BY order_time {direction}, job_no {direction}) AS place
             FROM ready
             WHERE due AND lane_id = s.lane_id AND (order_time, job_no) {beyond} (s.at, s.no)

@@ -1,5 +1,6 @@
 -- Jobs that a demand may get now, oldest first. Parameters: namespace, now, types and tags
--- (JSON arrays; an empty one does not filter), tag_count, max_rows. Index: job_claim.
+-- (JSON arrays; an empty one does not filter), tag_count, max_rows. Index: job_claim, which has
+-- all but the tags; those are looked up in job_tag_by_job.
 SELECT * FROM job
 WHERE claimable = 1 AND namespace = :namespace AND eligible_at <= :now
   AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))

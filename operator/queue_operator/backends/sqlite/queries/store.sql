@@ -1,6 +1,7 @@
--- Writes what changed of a job. Parameters: its columns by name.
+-- Writes what may change of a job. Parameters: its columns by name. Index: the number.
 UPDATE job
-SET state = :state, place = :place, eligible_at = :eligible_at, claimable = :claimable,
-    used_up = :used_up, finalized_at = :finalized_at, retries = :retries, record = :record,
-    result = :result, inherited = :inherited
+SET state = :state, priority = :priority, place = :place, updated_at = :updated_at,
+    eligible_at = :eligible_at, finalized_at = :finalized_at, claimable = :claimable,
+    used_up = :used_up, waiting = :waiting, category = :category, code = :code,
+    retries = :retries, record = :record, result = :result, inherited = :inherited
 WHERE number = :number

@@ -1,0 +1,166 @@
+"""One SQLite file: a connection on a thread of its own, one transaction at a time, in order of
+arrival. Several processes may use the file, and several of these in one process.
+
+A caller that is cancelled leaves nothing behind: its transaction is undone if it runs, and not
+begun if it waits. Otherwise a cancelled claim would give jobs to nobody.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
+from typing import Final, TypeVar
+
+from queue_operator.domain.errors import Unavailable
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+_PAUSE_S: Final = 0.005
+_PRIMARY: Final = 0xFF
+"""The part of SQLite's error codes that says what kind of error it is."""
+
+
+class SqliteFile:
+    """`open` comes first. Whatever is wrong with the file is told as Unavailable."""
+
+    def __init__(self, path: Path, busy_timeout_s: float) -> None:
+        # Whoever changes the current folder must not change the file.
+        self._path = path.absolute()
+        self._busy_timeout_s = busy_timeout_s
+        # A connection belongs to the thread that made it.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-sqlite")
+        self._connection: sqlite3.Connection | None = None
+        self._identity = (0, 0)
+        self._version = 0
+        self._closed = False
+
+    async def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        """Makes the file if there is none. `prepare` runs as one transaction."""
+        await self._run(lambda: self._open(prepare))
+
+    async def write(self, work: Work[T]) -> T:
+        """Runs `work` as one transaction that locks out all other writers from its start."""
+        return await self._transact("BEGIN IMMEDIATE", work)
+
+    async def read(self, work: Work[T]) -> T:
+        """Runs `work` on the file as it is at the first look; it waits for nobody."""
+        return await self._transact("BEGIN", work)
+
+    async def close(self) -> None:
+        """After the calls before it; those that come later are refused. May be repeated."""
+        if not self._closed:
+            self._closed = True
+            closing = self._thread.submit(self._close)
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(closing)
+
+    async def _transact(self, begin: str, work: Work[T]) -> T:
+        caller_left = Event()
+
+        def wanted(connection: sqlite3.Connection) -> T:
+            done = work(connection)
+            if caller_left.is_set():
+                raise Unavailable("undone: nobody waits for it any more")
+            return done
+
+        try:
+            return await self._run(lambda: self._in_transaction(begin, wanted))
+        except asyncio.CancelledError:
+            caller_left.set()
+            raise
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable(f"{self._path} was closed")
+        return await asyncio.wrap_future(self._thread.submit(call))
+
+    def _open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        with self._named():
+            self._connection = sqlite3.connect(
+                self._path, timeout=self._busy_timeout_s, isolation_level=None
+            )
+            self._connection.row_factory = sqlite3.Row
+            self._write_ahead(self._connection)
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._identity = self._find()
+            with _transaction(self._connection, "BEGIN IMMEDIATE"):
+                prepare(self._connection)
+                self._version = _version(self._connection)
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Waits by hand: it is the one statement that does not do so by itself, and of many that
+        open a new file at once all but one would be told that it is locked.
+        """
+        deadline = monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+                if not busy or monotonic() > deadline:
+                    raise
+                sleep(_PAUSE_S)
+            else:
+                return
+
+    def _in_transaction(self, begin: str, work: Work[T]) -> T:
+        if self._connection is None:
+            raise Unavailable(f"{self._path} was closed")
+        with self._named(), _transaction(self._connection, begin):
+            self._check(self._connection)
+            return work(self._connection)
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        # SQLite itself would go on with a file that nobody finds any more.
+        if self._find() != self._identity:
+            raise Unavailable(f"{self._path} was replaced by another file; open it again")
+        if _version(connection) != self._version:
+            raise Unavailable(f"{self._path} was upgraded by another release; open it again")
+
+    def _find(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise Unavailable(f"{self._path} is gone: {error.strerror}") from error
+        return found.st_dev, found.st_ino
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise Unavailable(
+                f"{self._path} cannot be used: {error}; check the file, and who else uses it"
+            ) from error
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with self._named():
+                connection.close()
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    # A write never begins DEFERRED: two that read first and write later can only end by one
+    # failing.
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some errors, as a full disk, have ended it already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

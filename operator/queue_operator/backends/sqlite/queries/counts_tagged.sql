@@ -1,0 +1,9 @@
+-- The same of the jobs that carry all of at least one tag. Parameters: namespace, tags (JSON
+-- array), tag_count. Index: the key of job_tag, a range per tag, then the jobs by number.
+SELECT state, count(*), sum(retries) FROM job
+WHERE number IN (
+    SELECT number FROM job_tag
+    WHERE namespace = :namespace AND tag IN (SELECT value FROM json_each(:tags))
+    GROUP BY number HAVING count(*) = :tag_count
+)
+GROUP BY state
