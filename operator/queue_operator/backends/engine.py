@@ -36,6 +36,7 @@ from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _US = timedelta(microseconds=1)
+Decided = tuple[Stored, Move]
 
 
 def _atomic(
@@ -105,11 +106,13 @@ class Engine(BaseBackend):
     @_atomic
     def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         left, answers = dict(enumerate(jobs)), dict[int, Submitted]()
-        while errors := refusals(left, self._shelf.holds, self._shelf.holder_of):
-            if atomic:
-                raise first_of(errors)
-            for n, error in errors.items():
-                answers[n] = Submitted(job_id=left.pop(n).id, error=error)
+        refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
+        if atomic and (error := first_of(refused)) is not None:
+            raise error
+        while wrong := refused.errors or refused.clashes:
+            for n, one_error in wrong.items():
+                answers[n] = Submitted(job_id=left.pop(n).id, error=one_error)
+            refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
         new = {n: one for n, job in left.items() if (one := self._store(job)) is not None}
         for n, job in left.items():
             holder = self._shelf.holder_of((job.namespace, job.idempotency_key))
@@ -123,6 +126,8 @@ class Engine(BaseBackend):
         stands_for = {(job.namespace, job.id): answers[n].job_id for n, job in left.items()}
         for one in new.values():
             self._link(one, stands_for)
+        hopeless = [skip for one in new.values() if one.edges and (skip := self._go_on(one))]
+        self._carry_out(hopeless)
         return [answers[n] for n in range(len(jobs))]
 
     def _store(self, job: Job) -> Stored | None:
@@ -132,7 +137,7 @@ class Engine(BaseBackend):
             return None
         new = record.submitted(job, self._now)
         one = self._shelf.add(new)
-        one.become(new, "SUBMIT", self._now)
+        one.become(new, "SUBMIT", new.created_at or self._now)
         if job.idempotency_key:
             self._shelf.hold(key, (job.id, content_digest(job)))
         return one
@@ -143,8 +148,6 @@ class Engine(BaseBackend):
             parent = self._find(space, stands_for.get((space, name), name))
             child.edges.append(Edge(parent.number, name))
             child.note_parent(parent)
-        if child.edges:
-            self._go_on(child)
 
     # Assignment
 
@@ -180,11 +183,14 @@ class Engine(BaseBackend):
             one.start(job, slot, str(uuid.uuid4()), ttl_s)
             wait_us = max((now - (job.eligible_at or now)) // _US, 0)
             worker = slot.worker_name or slot.assignee_id
-            self._tell_of(Event.CLAIM, before, one, wait_us=(wait_us,), workers=(worker,))
+            told = {"wait_us": (wait_us,), "workers": (worker,)}
+            self._tell_of(Event.CLAIM, before, one, job.attempt, **told)
         return [one for one, _ in taken]
 
-    def _tell_of(self, event: str, before: JobState, one: Stored, **told: object) -> None:
-        told |= {"job_nos": (one.number,), "attempts": (one.job.attempt,)}
+    def _tell_of(
+        self, event: str, before: JobState, one: Stored, attempt: int, **told: object
+    ) -> None:
+        told |= {"job_nos": (one.number,), "attempts": (attempt,)}
         self._tell(event, before, None if event == "DELETE" else one.job.state, **told)
 
     def _tell(
@@ -209,7 +215,7 @@ class Engine(BaseBackend):
         if move is None:
             return Settled(*told, state=one.job.state, repeated=True)
         freed = one.job.assignee_id if move.frees_slot else None
-        self._carry_out(one, move)
+        self._carry_out([(one, move)])
         return Settled(*told, state=move.after, freed_assignee_id=freed)
 
     @_atomic
@@ -227,45 +233,55 @@ class Engine(BaseBackend):
             raise StaleLease(job_id)
         move = decide_update(one.current(None), status, result, error_msg)
         freed = {one.job.assignee_id: 1} if move.frees_slot else {}
-        self._carry_out(one, move)
+        self._carry_out([(one, move)])
         return freed
 
-    def _carry_out(self, one: Stored, move: Move) -> None:
-        now, assigned_at = self._now, one.job.assigned_at
+    def _carry_out(self, decided: Sequence[Decided]) -> None:
+        """Makes moves, and all that follows for the jobs that wait for others."""
+        while decided:
+            for one, move in decided:
+                self._make(one, move)
+            ended = [one for one, move in decided if move.ends or move.before in TERMINAL]
+            waiting: dict[int, Stored] = {}
+            for parent in ended:
+                for child in self._shelf.children_of(parent):
+                    # One of them may have been ended by the same call.
+                    if child.job.state is JobState.INITIAL_PENDING and child.note_parent(parent):
+                        waiting[child.number] = child
+            decided = [skip for child in waiting.values() if (skip := self._go_on(child))]
+
+    def _make(self, one: Stored, move: Move) -> None:
+        now, attempt, assigned_at = self._now, one.job.attempt, one.job.assigned_at
         if move.after is JobState.CANCELLING:
-            one.job = replace(one.job, error=move.error or one.job.error)
-            one.job = replace(one.job, result=move.result or one.job.result)
-            one.ask_to_stop(False, "", now)
+            one.job = record.given(one.job, move)
+            one.ask_to_stop(False, move.cancel_reason, now)
         else:
             one.move(move, record.moved(one.job, move, now), now)
         run_us = max((now - (assigned_at or now)) // _US, 0)
         told: dict[str, object] = {"run_us": (run_us,)} if move.event in FENCED else {}
-        if move.error is not None:
+        if move.error is not None and move.after is not JobState.CANCELLING:
             told["failed"] = ({"category": move.error.category, "code": move.error.code},)
-        self._tell_of(move.event, move.before, one, **told)
-        if move.ends or move.before in TERMINAL:
-            for child in self._shelf.children_of(one):
-                # One of them may have been skipped because of another.
-                if child.job.state is JobState.INITIAL_PENDING and child.note_parent(one):
-                    self._go_on(child)
+        self._tell_of(move.event, move.before, one, attempt, **told)
 
-    def _go_on(self, child: Stored) -> None:
-        """What follows for a job from how its parents stand now."""
+    def _go_on(self, child: Stored) -> Decided | None:
+        """What follows for a job from how its parents stand now: it waits, may run, or is to
+        be skipped.
+        """
         wait, waited = child.wait(), child.job.waiting_for_dependencies
         child.job = replace(child.job, waiting_for_dependencies=wait is not Wait.RUN)
         if waited and wait is Wait.RUN:
             eligible_at = max(child.job.eligible_at or self._now, self._now)
             child.job = replace(child.job, eligible_at=eligible_at)
-        if wait is Wait.SKIP:
-            self._force(child, Outcome(child.job.id, Event.SKIP, reason=child.obstacle()))
+        if wait is not Wait.SKIP:
+            return None
+        return self._decide(child, Outcome(child.job.id, Event.SKIP, reason=child.obstacle()))
 
-    def _force(self, one: Stored, outcome: Outcome, **changes: Any) -> Move:
-        """Carries out what the queue itself wants. Raises InvalidTransition."""
+    def _decide(self, one: Stored, outcome: Outcome, **changes: Any) -> Decided:
+        """What the queue itself wants. Raises InvalidTransition."""
         move = decide(one.current(None), outcome, self._rng)
         if move is None:
             raise InvalidTransition(one.job.id, one.job.state, outcome.event)
-        self._carry_out(one, replace(move, **changes))
-        return move
+        return one, replace(move, **changes)
 
     # Cancellation
 
@@ -276,24 +292,27 @@ class Engine(BaseBackend):
         chosen, done, requests = self._shelf.chosen(namespace, tags, job_ids), list[str](), []
         known = {one.job.id for one in chosen}
         unknown = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in known]
-        # Children before their parents, whose end would skip them.
-        for one in sorted(chosen, key=lambda one: -one.number):
+        ending: list[Decided] = []
+        for one in chosen:
             before = one.job.state
-            if before in SLOT_HOLDING:
-                if one.ask_to_stop(force, reason, self._now):
-                    self._tell_of(Event.CANCEL, before, one)
-                requests.append(one.request())
-            elif before in TERMINAL:
+            if before in TERMINAL:
                 unknown.append(one.job.id)
                 continue
-            else:
-                self._force(one, Outcome(one.job.id, Event.CANCEL, reason=reason))
             done.append(one.job.id)
+            if before not in SLOT_HOLDING:
+                cancel = Outcome(one.job.id, Event.CANCEL, reason=reason)
+                ending.append(self._decide(one, cancel))
+                continue
+            if one.ask_to_stop(force, reason, self._now):
+                self._tell_of(Event.CANCEL, before, one, one.job.attempt)
+            requests.append(one.request())
+        self._carry_out(ending)
         return Cancelled(tuple(done), tuple(unknown), tuple(requests))
 
     @_reading
     def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
-        told = (one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING)
+        told = [one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING]
+        told.sort(key=lambda one: (one.cancel_at or self._now, one.number))
         mine = [one.request() for one in told if one.job.assignee_id in assignee_ids]
         return Cancelled(requests=tuple(mine))
 
@@ -310,8 +329,10 @@ class Engine(BaseBackend):
     def _lose(self, *, assignee_id: str | None, namespace: str | None) -> protocol.Freed:
         lost = [one for one in self._shelf.leased() if assignee_id in (None, one.job.assignee_id)]
         lost = [one for one in lost if namespace in (None, one.job.namespace)]
-        for one in lost:
-            self._force(one, Outcome(one.job.id, Event.LOSE), returns_attempt=True)
+        lose = [
+            self._decide(one, Outcome(one.job.id, Event.LOSE), returns_attempt=True) for one in lost
+        ]
+        self._carry_out(lose)
         return Counter(one.job.assignee_id for one in lost)
 
     @_atomic
@@ -340,7 +361,7 @@ class Engine(BaseBackend):
             shelf.resumed_at = now
         shelf.swept_at = now
         may_expire = shelf.resumed_at is None or now - shelf.resumed_at >= ttl
-        lost: list[Lost] = []
+        lost: list[Decided] = []
         for one in self._shelf.leased():
             unconfirmed = one.cancel_forced or not one.cancel_received
             times = Times(
@@ -353,18 +374,21 @@ class Engine(BaseBackend):
                 # Lost on its last attempt, it waits one TTL for a late outcome.
                 last = outcome.event is Event.LOSE and record.is_used_up(one.job)
                 changes = {"delay_s": ttl.total_seconds()} if last else {}
-                self._force(one, outcome, **changes)
-                lost.append(Lost(one.job.id, one.job.namespace, one.job.assignee_id))
-        for one in shelf.used_up(now):
-            self._force(one, Outcome(one.job.id, Event.EXHAUST, error=WORKER_LOST))
-        return lost
+                lost.append(self._decide(one, outcome, **changes))
+        self._carry_out(lost)
+        given_up = [
+            self._decide(one, Outcome(one.job.id, Event.EXHAUST, error=WORKER_LOST))
+            for one in shelf.used_up(now)
+        ]
+        self._carry_out(given_up)
+        return [Lost(one.job.id, one.job.namespace, one.job.assignee_id) for one, _ in lost]
 
     @_atomic
     def record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
-        for report in reports:
+        for report in sorted(reports, key=lambda report: report.progress.updated_at):
             one = self._shelf.get((report.namespace, report.job_id))
-            if one is not None and one.token == report.token and one.job.state in SLOT_HOLDING:
-                one.job = replace(one.job, progress=report.progress)
+            if one is not None and one.token == report.token:
+                one.reach(report.progress)
 
     # Queries
 
@@ -419,7 +443,7 @@ class Engine(BaseBackend):
 
     def _remove(self, chosen: Collection[Stored]) -> int:
         for one in chosen:
-            self._tell_of("DELETE", one.job.state, one)
+            self._tell_of("DELETE", one.job.state, one, one.job.attempt)
         self._shelf.remove(chosen)
         return len(chosen)
 

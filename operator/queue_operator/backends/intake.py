@@ -1,6 +1,7 @@
 """What is wrong with a batch of new jobs, for stores that can look jobs up one by one."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, KeyConflict, QueueError
 from queue_operator.domain.idempotency import content_digest
@@ -13,52 +14,89 @@ Holder = tuple[str, bytes]
 """Who holds an idempotency key: a job's id, and the digest of its content."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What is wrong with the jobs of a batch, by place. A clash stands only when there are no
+    `errors`: without the jobs that are refused, its key may be free.
+    """
+
+    errors: Mapping[int, QueueError]
+    clashes: Mapping[int, QueueError]
+
+
 def refusals(
     jobs: Mapping[int, Job],
     is_stored: Callable[[Name], bool],
     holder_of: Callable[[Name], Holder | None],
-) -> dict[int, QueueError]:
-    """What is wrong with each job, by place, looked for in one order: its id is taken, unless it
-    repeats the submission that has its key; its key is; a parent is missing.
-
-    Of two jobs of the batch with one key the first holds it, unless it is refused itself: ask
-    again without those that are.
+) -> Refusals:
+    """Looks in one order: a job's id is taken, unless it repeats the submission that has its
+    key; its key is, by the first of the batch to name it or by one that is stored; a parent is
+    missing. Ask again without the jobs that are refused.
     """
+    holders = _holders(jobs, holder_of)
+    repeats = {n for n, (holder, _) in holders.items() if holder[1] == content_digest(jobs[n])}
+    clashing = holders.keys() - repeats
+    new = {_name(job) for n, job in jobs.items() if n not in clashing}
     errors: dict[int, QueueError] = {}
-    names = {(job.namespace, job.id): n for n, job in jobs.items()}
-    first: dict[Name, Holder] = {}
+    # These may find their parent once another job of the batch is refused.
+    unsure: set[int] = set()
+    for n, job in jobs.items():
+        if n in repeats:
+            continue
+        if is_stored(_name(job)):
+            errors[n] = DuplicateJob((job.id,), (n,))
+        elif n not in clashing and (place := _missing_parent(job, new, is_stored)) is not None:
+            parent = job.depends_on[place]
+            reason = f"there is no job {parent!r} to wait for"
+            errors[n] = InvalidArgument(f"jobs[{n}].depends_on[{place}]", reason)
+            if (job.namespace, parent) in map(_name, jobs.values()):
+                unsure.add(n)
+    told = {n: error for n, error in errors.items() if n not in unsure} or errors
+    clashes: dict[int, QueueError] = {}
+    for n in sorted(clashing - errors.keys()):
+        (job_id, _), place = holders[n]
+        if place not in told:
+            field = f"jobs[{n}].idempotency_key"
+            clashes[n] = KeyConflict(jobs[n].idempotency_key, job_id, field)
+    return Refusals(told, clashes)
+
+
+def _name(job: Job) -> Name:
+    return job.namespace, job.id
+
+
+def _holders(
+    jobs: Mapping[int, Job], holder_of: Callable[[Name], Holder | None]
+) -> dict[int, tuple[Holder, int | None]]:
+    """Who has the key of each job that is not the first to name it, with the place of a holder
+    that is of the batch.
+    """
+    holders: dict[int, tuple[Holder, int | None]] = {}
+    first: dict[Name, tuple[Holder, int]] = {}
     for n, job in jobs.items():
         key = job.namespace, job.idempotency_key
-        digest = content_digest(job) if job.idempotency_key else b""
-        holder = (holder_of(key) or first.get(key)) if job.idempotency_key else None
-        if holder is not None and holder[1] == digest:
+        if not job.idempotency_key:
             continue
-        if is_stored((job.namespace, job.id)):
-            errors[n] = DuplicateJob((job.id,), (n,))
-        elif holder is not None:
-            if names.get((job.namespace, holder[0])) not in errors:
-                field = f"jobs[{n}].idempotency_key"
-                errors[n] = KeyConflict(job.idempotency_key, holder[0], field)
-        elif error := _missing_parent(n, job, lambda name: name in names or is_stored(name)):
-            errors[n] = error
-        if holder is None and job.idempotency_key:
-            first[key] = job.id, digest
-    return errors
+        if holder := holder_of(key):
+            holders[n] = holder, None
+        elif key in first:
+            holders[n] = first[key]
+        else:
+            first[key] = (job.id, content_digest(job)), n
+    return holders
 
 
-def _missing_parent(n: int, job: Job, is_known: Callable[[Name], bool]) -> InvalidArgument | None:
-    for place, parent in enumerate(job.depends_on):
-        if not is_known((job.namespace, parent)):
-            reason = f"there is no job {parent!r} to wait for"
-            return InvalidArgument(f"jobs[{n}].depends_on[{place}]", reason)
-    return None
+def _missing_parent(job: Job, new: set[Name], is_stored: Callable[[Name], bool]) -> int | None:
+    """The place of the first parent that does not exist."""
+    names = ((job.namespace, parent) for parent in job.depends_on)
+    missing = (n for n, name in enumerate(names) if name not in new and not is_stored(name))
+    return next(missing, None)
 
 
-def first_of(errors: Mapping[int, QueueError]) -> QueueError:
+def first_of(refused: Refusals) -> QueueError | None:
     """Of all that is wrong with a batch, what its caller is told."""
-    taken = [one for one in errors.values() if isinstance(one, DuplicateJob)]
+    taken = [one for one in refused.errors.values() if isinstance(one, DuplicateJob)]
     if taken:
         ids, indexes = (one.job_ids[0] for one in taken), (one.indexes[0] for one in taken)
         return DuplicateJob(tuple(ids), tuple(indexes))
-    clashes = (one for one in errors.values() if isinstance(one, KeyConflict))
-    return next(clashes, None) or next(iter(errors.values()))
+    return next(iter([*refused.clashes.values(), *refused.errors.values()]), None)

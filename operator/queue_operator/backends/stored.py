@@ -6,9 +6,15 @@ from datetime import datetime, timedelta
 
 from queue_operator.backends.protocol import Attempt, TransitionRecord
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
-from queue_operator.domain.job import CancelRequest, Demand, Job
+from queue_operator.domain.job import CancelRequest, Demand, Job, Progress
 from queue_operator.domain.record import note_of
-from queue_operator.domain.states import RETURNS_ATTEMPT, TERMINAL, Event, JobState
+from queue_operator.domain.states import (
+    RETURNS_ATTEMPT,
+    SLOT_HOLDING,
+    TERMINAL,
+    Event,
+    JobState,
+)
 from queue_operator.domain.transition import FENCED, Current, Move
 
 
@@ -105,6 +111,15 @@ class Stored:
             self.become(job, Event.CANCEL, now, told)
         self.job = job
         return first
+
+    def reach(self, progress: Progress) -> None:
+        """Takes on the progress of the running attempt, unless a newer one is known."""
+        known = self.job.progress
+        if self.job.state in SLOT_HOLDING and not (
+            known and known.updated_at > progress.updated_at
+        ):
+            message = progress.message.replace("\x00", "")
+            self.job = replace(self.job, progress=replace(progress, message=message))
 
     def request(self) -> CancelRequest:
         """What the worker is told."""

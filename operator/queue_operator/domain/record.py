@@ -12,12 +12,16 @@ from queue_operator.domain.transition import Move
 
 
 def submitted(job: Job, now: datetime) -> Job:
-    """The record of a new job."""
+    """The record of a new job. What it was told to wait for is a time now."""
     delayed = now + timedelta(seconds=job.delay_s or 0.0)
-    eligible_at = max(now, job.scheduled_at or now, delayed)
-    created_at = job.created_at or now
     return replace(
-        job, created_at=created_at, eligible_at=eligible_at, updated_at=now, transition=1
+        job,
+        created_at=job.created_at or now,
+        delay_s=None,
+        scheduled_at=None,
+        eligible_at=max(now, job.scheduled_at or now, delayed),
+        updated_at=now,
+        transition=1,
     )
 
 
@@ -82,16 +86,23 @@ def assignment(
     )
 
 
+def given(job: Job, move: Move) -> Job:
+    """The record with the error and the result that came with a move."""
+    job = replace(job, error=move.error or job.error)
+    if move.result is not None:
+        return replace(job, result=move.result, result_content_type=move.result_content_type)
+    if move.event is Event.RETRY_NOW:
+        return replace(job, result=None, result_content_type=OCTETS)
+    return job
+
+
 def moved(job: Job, move: Move, now: datetime) -> Job:
     """The record after any move but one to CANCELLING."""
-    given = move.result is not None
-    cleared = move.event is Event.RETRY_NOW and not given
     job = replace(
-        job,
+        given(job, move),
         state=move.after,
         updated_at=now,
         transition=job.transition + 1,
-        error=move.error or job.error,
         retry_count=job.retry_count + move.counts_retry,
         failure_count=job.failure_count + move.counts_failure,
         last_retry_at=now if move.counts_retry else job.last_retry_at,
@@ -100,16 +111,8 @@ def moved(job: Job, move: Move, now: datetime) -> Job:
         priority=move.priority or job.priority,
         progress=None,
         waiting_for_dependencies=False,
-        result=move.result if given or cleared else job.result,
-        result_content_type=_content_type(job, move, cleared),
     )
     return _waiting(job, move, now) if move.waits else _ended(job, move, now)
-
-
-def _content_type(job: Job, move: Move, cleared: bool) -> str:
-    if move.result is not None:
-        return move.result_content_type
-    return OCTETS if cleared else job.result_content_type
 
 
 def _waiting(job: Job, move: Move, now: datetime) -> Job:

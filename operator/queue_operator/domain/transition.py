@@ -25,6 +25,8 @@ from queue_operator.domain.states import TRANSITIONS as _TRANSITIONS
 REASON_WORKER_LOST: Final = "WORKER_LOST"
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
 
+# A caller may say why it cancels; the queue says why it skips.
+_REASONED: Final = frozenset({Event.CANCEL, Event.SKIP})
 FENCED: Final = frozenset(
     row.event for row in _TRANSITIONS if row.fence in (Fence.TOKEN, Fence.SEEN_TOKEN)
 )
@@ -123,7 +125,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
         reason=_reason(event, outcome),
-        cancel_reason=outcome.reason,
+        cancel_reason=outcome.reason if event in _REASONED else "",
         resets_attempts=manual and outcome.reset_attempts,
         max_attempts=_allowed_attempts(current, outcome) if manual else None,
         priority=outcome.priority if manual else None,
@@ -148,6 +150,7 @@ def decide_update(current: Current, status: JobState, result: bytes | None, erro
     )
     if event is None:
         raise InvalidTransition(current.job_id, current.state, f"a change to {status}")
+    outcome = Outcome(current.job_id, event, error=ErrorInfo(error_msg))
     return Move(
         event=event,
         before=current.state,
@@ -159,7 +162,9 @@ def decide_update(current: Current, status: JobState, result: bytes | None, erro
         frees_slot=frees_slot(event, current.state) and status is not JobState.FAILED_RETRY,
         error=ErrorInfo(error_msg) if error_msg else None,
         result=result,
-        reason=_reason(event, Outcome(current.job_id, event, error=ErrorInfo(error_msg))),
+        reason=_reason(event, outcome),
+        # Without another attempt nobody could ever claim it.
+        max_attempts=_allowed_attempts(current, outcome) if event is Event.RETRY_NOW else None,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from queue_operator.backends.sqlite import SqliteBackend
-from queue_operator.backends.sqlite.rows import row_of, stored_from
+from queue_operator.backends.sqlite.rows import microseconds, row_of, stored_from
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 from queue_operator.testing.memory import ManualClock
 from queue_operator.testing.store import half
@@ -22,7 +22,6 @@ UNION ALL SELECT 'key ' || key FROM idempotency
     WHERE NOT EXISTS (SELECT 1 FROM job
                       WHERE job.namespace = idempotency.namespace AND job.id = job_id)
 """
-_MICROSECONDS = 1_000_000
 
 
 def _folder() -> Path:
@@ -61,9 +60,8 @@ class SqliteStore:
         self.clock.advance(seconds)
         if not outage:
             with closing(self._connect()) as connection:
-                connection.execute(
-                    "UPDATE sweep SET swept_at = swept_at + ?", (int(seconds * _MICROSECONDS),)
-                )
+                now = microseconds(self.clock())
+                connection.execute("UPDATE sweep SET swept_at = ?", (now,))
 
     async def break_down(self) -> None:
         """The file is gone, as with a volume that was taken away."""

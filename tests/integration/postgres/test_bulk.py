@@ -35,7 +35,9 @@ Faults = Callable[[], Awaitable[list[str]]]
 
 @pytest.fixture
 async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=7) for _ in range(4)]
+    opened = [
+        await PostgresBackend.open(dsn, pool_size=7, statement_timeout_s=60.0) for _ in range(4)
+    ]
     yield opened
     for backend in opened:
         await backend.close()

@@ -25,6 +25,18 @@ from queue_operator.testing.store import TTL_S
 NOBODY = 65534
 
 
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _read(path: Path) -> str:
+    return path.read_text()
+
+
+def _rename(path: Path, name: Path) -> None:
+    path.rename(name)
+
+
 async def test_a_file_that_stays_busy_is_unavailable(
     path: Path, other: sqlite3.Connection, store: SqliteStore
 ) -> None:
@@ -62,10 +74,10 @@ async def test_a_writer_waits_for_the_file_and_a_reader_does_not(
 
 async def test_a_file_that_is_no_database(path: Path) -> None:
     text = "these are notes, and they are longer than a header of a database " * 10
-    path.write_text(text)
+    _write(path, text)
     with pytest.raises(Unavailable, match="not a database"):
         await SqliteBackend.open(path)
-    assert path.read_text() == text
+    assert _read(path) == text
 
 
 async def test_a_database_of_another_program(path: Path, ask: Ask) -> None:
@@ -76,7 +88,7 @@ async def test_a_database_of_another_program(path: Path, ask: Ask) -> None:
 
 
 async def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
+    _write(path, "")
     backend = await SqliteBackend.open(path)
     assert await backend.enqueue_job(Job(id="a", type="t")) == "a"
     await backend.close()
@@ -94,7 +106,7 @@ async def test_a_read_only_file(store: SqliteStore, backend: SqliteBackend) -> N
     await backend.close()
     store.path.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
     store.folder.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
-    with _as_nobody(), pytest.raises(Unavailable, match=r"readonly|unable to open"):
+    with _as_nobody(), pytest.raises(Unavailable, match="readonly"):
         await SqliteBackend.open(store.path)
     store.path.chmod(stat.S_IRUSR | stat.S_IWUSR)
     again = await store.open()
@@ -142,13 +154,13 @@ async def test_a_file_that_was_replaced_is_noticed(
     path: Path, backend: SqliteBackend, store: SqliteStore
 ) -> None:
     await backend.enqueue_job(Job(id="a", type="t"))
-    path.rename(path.with_suffix(".old"))
+    _rename(path, path.with_suffix(".old"))
     with pytest.raises(Unavailable, match="gone"):
         await backend.enqueue_job(Job(id="b", type="t"))
-    path.touch()
+    _write(path, "")
     with pytest.raises(Unavailable, match="replaced"):
         await backend.enqueue_job(Job(id="b", type="t"))
-    path.with_suffix(".old").rename(path)
+    _rename(path.with_suffix(".old"), path)
     assert (await backend.get_job("a")).id == "a"
     assert (await backend.get_job_stats([])).total_jobs == 1
 

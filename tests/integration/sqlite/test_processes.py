@@ -17,13 +17,16 @@ from queue_operator.testing.store import TTL_S
 DRAIN = """
 async def main():
     backend = await SqliteBackend.open(PATH, busy_timeout_s=60.0)
+    demand = Demand(assignee_id=ME, limit=3)
+    taken = await backend.claim([demand], lease_ttl_s=600.0)
     say("ready")
     wait()
-    while taken := await backend.claim([Demand(assignee_id=ME, limit=3)], lease_ttl_s=600.0):
+    while taken:
         done = [Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in taken]
         for answer in await backend.settle(done):
             assert answer.error is None, answer
             say(answer.job_id)
+        taken = await backend.claim([demand], lease_ttl_s=600.0)
     await backend.close()
 
 asyncio.run(main())
@@ -96,7 +99,7 @@ async def test_claimers_never_share_a_job(
         assert {await line(claimer) for claimer in claimers} == {"ready"}
         shares = await asyncio.gather(*map(finish, claimers))
     assert Counter(name for share in shares for name in share) == Counter(names)
-    assert [share for share in shares if share] == shares
+    assert all(shares)
     jobs = await backend._get("default", names)
     assert {(job.state, job.attempt) for job in jobs.values()} == {(JobState.COMPLETED, 1)}
     assert await store.faults() == []

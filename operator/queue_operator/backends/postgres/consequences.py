@@ -1,6 +1,6 @@
 """What a transition brings with it: jobs that waited for one may run, or never will."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from psycopg import AsyncConnection
@@ -8,41 +8,50 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import Pool, transaction
 from queue_operator.backends.postgres.dependencies import (
-    Busy,
     Child,
+    find_waiting,
     let_go,
     outcome_of,
-    waiting_children,
+    read_children,
 )
-from queue_operator.backends.postgres.rows import Decided, LockedRow, lock_rows, move_rows
+from queue_operator.backends.postgres.rows import (
+    Again,
+    Decided,
+    LockedRow,
+    Terms,
+    lock_rows,
+    move_rows,
+)
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.outcome import Outcome
-from queue_operator.domain.states import TERMINAL, Event
+from queue_operator.domain.states import TERMINAL, Event, JobState
 from queue_operator.domain.transition import Move, decide
 
 _T = TypeVar("_T")
-Work = Callable[[AsyncConnection[TupleRow], Collection[int]], Awaitable[_T]]
+Work = Callable[[AsyncConnection[TupleRow], Terms], Awaitable[_T]]
 _TRIES: Final = 100
 
 
 async def run(pool: Pool, work: Work[_T]) -> _T:
-    """Runs `work` in a transaction of its own. It gets the numbers of jobs to lock together
-    with its own: after another transaction had these in hand, it is undone and run again.
+    """Runs `work` in a transaction of its own, from the start again on other terms where it
+    finds that it needs them.
     """
-    also: frozenset[int] = frozenset()
+    terms = Terms()
     for _ in range(_TRIES):
         try:
-            async with transaction(pool) as connection:
-                return await work(connection, also)
-        except Busy as busy:
-            also |= busy.numbers
-    raise Unavailable(f"{len(also)} dependent jobs are in use; call again")
+            async with transaction(pool, terms.patience_s) as connection:
+                return await work(connection, terms)
+        except Again as again:
+            terms = again.terms
+    raise Unavailable(f"{len(terms.also)} dependent jobs are in use; call again")
 
 
-async def carry_out(connection: AsyncConnection[TupleRow], decided: Decided) -> list[int]:
+async def carry_out(
+    connection: AsyncConnection[TupleRow], decided: Decided, terms: Terms
+) -> list[int]:
     """Writes decided moves of locked rows, and all that follows for the jobs that wait for
-    them. Gives the lanes of those that became eligible by that. Raises Busy.
+    them. Gives the lanes of those that became eligible by that. Raises Again.
     """
     lanes: list[int] = []
     while decided:
@@ -52,20 +61,34 @@ async def carry_out(connection: AsyncConnection[TupleRow], decided: Decided) -> 
             for row, move in decided
             if row.has_children and (move.ends or move.before in TERMINAL)
         }
-        children = await waiting_children(connection, outcomes) if outcomes else []
+        children = await _children(connection, outcomes, terms) if outcomes else []
         if children:
             lanes += await let_go(connection, children, outcomes)
-        decided = await skip(connection, [c for c in children if c.wait is Wait.SKIP])
+        hopeless = [child for child in children if child.wait is Wait.SKIP]
+        decided = await skip(connection, hopeless, terms)
     return lanes
 
 
+async def _children(
+    connection: AsyncConnection[TupleRow],
+    outcomes: Mapping[int, JobState | None],
+    terms: Terms,
+) -> list[Child]:
+    locked, busy = await find_waiting(connection, outcomes)
+    if busy:
+        raise Again(Terms(also=terms.also | busy, patience_s=terms.patience_s))
+    terms.expect(len(locked))
+    return await read_children(connection, locked, outcomes) if locked else []
+
+
 async def skip(
-    connection: AsyncConnection[TupleRow], children: Sequence[Child]
+    connection: AsyncConnection[TupleRow], children: Sequence[Child], terms: Terms
 ) -> list[tuple[LockedRow, Move]]:
     """Decides that jobs whose parents ended badly never run. Their rows are locked."""
     if not children:
         return []
-    rows = await lock_rows(connection, dict.fromkeys(child.job_no for child in children))
+    wanted = dict.fromkeys(child.job_no for child in children)
+    rows = await lock_rows(connection, wanted, terms)
     moves = [(rows[child.job_no], _skip(rows[child.job_no], child)) for child in children]
     return [(row, move) for row, move in moves if move is not None]
 

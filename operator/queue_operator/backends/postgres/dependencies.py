@@ -65,34 +65,31 @@ def _stored(outcome: JobState | None) -> str | None:
     return None if outcome is None else outcome.value
 
 
-class Busy(Exception):
-    """Some children are in the hands of other transactions: undo this one, and lock `numbers`
-    together with its own jobs.
+async def find_waiting(
+    connection: AsyncConnection[TupleRow], parents: Collection[int]
+) -> tuple[set[int], set[int]]:
+    """The children that wait for some parents: those that are locked now, and those that are in
+    the hands of other transactions.
     """
-
-    def __init__(self, numbers: Collection[int]) -> None:
-        super().__init__(f"{len(numbers)} children are locked")
-        self.numbers = frozenset(numbers)
-
-
-async def waiting_children(
-    connection: AsyncConnection[TupleRow], outcomes: Mapping[int, JobState | None]
-) -> list[Child]:
-    """The children that wait for some parents, locked, with the parents' new `outcomes` (None:
-    it runs again) in their edges. Raises Busy.
-    """
-    cursor = await connection.execute(_CHILDREN, {"parents": list(outcomes)})
+    cursor = await connection.execute(_CHILDREN, {"parents": list(parents)})
     found: dict[bool, set[int]] = {False: set(), True: set()}
     for number, locked in await cursor.fetchall():
         found[locked].add(number)
-    if busy := found[False] - found[True]:
-        raise Busy(busy)
-    if not found[True]:
-        return []
-    cursor = await connection.execute(_EDGES, {"children": sorted(found[True])})
+    return found[True], found[False] - found[True]
+
+
+async def read_children(
+    connection: AsyncConnection[TupleRow],
+    numbers: Collection[int],
+    outcomes: Mapping[int, JobState | None],
+) -> list[Child]:
+    """Children that are locked, with the new `outcomes` of some parents (None: it runs again)
+    in their edges.
+    """
+    cursor = await connection.execute(_EDGES, {"children": sorted(numbers)})
     modes: dict[int, DependencyMode] = {}
     edges: dict[int, list[Edge]] = {}
-    for child_no, _, parent_no, parent_id, stored, mode in await cursor.fetchall():
+    for child_no, parent_no, parent_id, stored, mode in await cursor.fetchall():
         known = JobState(stored) if stored else None
         outcome = outcomes.get(parent_no, known)
         edges.setdefault(child_no, []).append(

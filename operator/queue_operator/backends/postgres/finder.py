@@ -211,7 +211,7 @@ def _beyond(search: JobSearch | FailureSearch) -> Place | None:
     if position is None:
         return None
     at, number = position
-    if abs(number) > ABOVE_ALL:
+    if not FIRST <= at <= LAST or abs(number) > ABOVE_ALL:
         raise InvalidArgument("cursor", "names no job")
     return place_of(at), number
 

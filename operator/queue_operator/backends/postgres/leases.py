@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
 from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, lock_rows, storable_token
+from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
@@ -76,7 +76,7 @@ class Leases:
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
         """One sweep; see `Backend.expire_leases`."""
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Decided:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Decided:
             cursor = await connection.execute(_BEGIN, {"ttl_s": ttl_s})
             row = await cursor.fetchone()
             parameters = {
@@ -87,12 +87,12 @@ class Leases:
             }
             cursor = await connection.execute(_FIND, parameters)
             found = {number: (token, why) for number, token, why in await cursor.fetchall()}
-            rows = await lock_rows(connection, dict.fromkeys(found), also)
+            rows = await lock_rows(connection, dict.fromkeys(found), terms)
             decided = [
                 (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
             ]
-            await carry_out(connection, decided)
-            await self._exhaust_lost(connection, also, limit)
+            await carry_out(connection, decided, terms)
+            await self._exhaust_lost(connection, terms, limit)
             return decided
 
         decided = await run(self._pool, work)
@@ -108,10 +108,10 @@ class Leases:
         """LOSE for every running job that matches, caused by a caller: no attempt counts."""
         wanted = {"assignee_id": assignee_id, "namespace_id": namespace_id}
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Decided:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Decided:
             cursor = await connection.execute(_LEASED, wanted)
             numbers = [number for (number,) in await cursor.fetchall()]
-            rows = await lock_rows(connection, dict.fromkeys(numbers), also)
+            rows = await lock_rows(connection, dict.fromkeys(numbers), terms)
             moves = [
                 (row, self._lose(row))
                 for row in rows.values()
@@ -119,7 +119,7 @@ class Leases:
                 if assignee_id in (None, row.assignee_id)
             ]
             decided = [(row, move) for row, move in moves if move is not None]
-            await carry_out(connection, decided)
+            await carry_out(connection, decided, terms)
             return decided
 
         decided = await run(self._pool, work)
@@ -185,7 +185,7 @@ class Leases:
         return replace(move, returns_attempt=True)
 
     async def _exhaust_lost(
-        self, connection: AsyncConnection[TupleRow], also: Collection[int], limit: int
+        self, connection: AsyncConnection[TupleRow], terms: Terms, limit: int
     ) -> None:
         cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
         numbers = [number for (number,) in await cursor.fetchall()]
@@ -194,12 +194,12 @@ class Leases:
         error = ErrorInfo(
             "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
         )
-        rows = await lock_rows(connection, dict.fromkeys(numbers), also)
+        rows = await lock_rows(connection, dict.fromkeys(numbers), terms)
         decided = [
             (row, self._decide(row, row.current.token or "", Event.EXHAUST, error))
             for row in rows.values()
         ]
-        await carry_out(connection, decided)
+        await carry_out(connection, decided, terms)
 
 
 _Decided = list[tuple[LockedRow, Move]]

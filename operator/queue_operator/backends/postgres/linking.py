@@ -8,10 +8,11 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.batch import Batch
+from queue_operator.backends.postgres.connection import LONG_S
 from queue_operator.backends.postgres.consequences import carry_out, skip
 from queue_operator.backends.postgres.dependencies import Child, Edge, link, outcome_of
 from queue_operator.backends.postgres.idempotency import Keys
-from queue_operator.backends.postgres.rows import LockedRow, lock_rows
+from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import InvalidArgument
@@ -20,6 +21,8 @@ from queue_operator.domain.states import JobState
 _FIND: Final = load(__package__, "find_numbers")
 
 _NOBODY: Final = -1
+# A submission knows from its start how large it is, and takes its time.
+_TERMS: Final = Terms(patience_s=LONG_S)
 
 _Name = tuple[int, str]
 
@@ -62,7 +65,7 @@ async def find_links(
         for parent in batch.jobs[n].depends_on
         if (batch.namespaces[n], parent) in known
     }
-    stored = await lock_rows(connection, dict.fromkeys(waited_for - inside))
+    stored = await lock_rows(connection, dict.fromkeys(waited_for - inside), _TERMS)
     return _links(batch, new, known, inside & waited_for, stored)
 
 
@@ -120,4 +123,4 @@ async def store_links(connection: AsyncConnection[TupleRow], links: Links) -> No
     """Stores the edges of jobs that have just been stored, and SKIPs those that never run."""
     await link(connection, links.children, links.marks)
     hopeless = [child for child in links.children if child.wait is Wait.SKIP]
-    await carry_out(connection, await skip(connection, hopeless))
+    await carry_out(connection, await skip(connection, hopeless, _TERMS), _TERMS)

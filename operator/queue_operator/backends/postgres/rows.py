@@ -1,7 +1,7 @@
 """Rows under a lock, and the statements that move them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -10,6 +10,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow, dict_row
 
+from queue_operator.backends.postgres.connection import LONG_S
 from queue_operator.backends.postgres.reading import load_backoff
 from queue_operator.backends.sql import load
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
@@ -24,8 +25,32 @@ _TO_READY: Final = load(__package__, "move_to_ready")
 _TO_CANCELLING: Final = load(__package__, "move_to_cancelling")
 _LATE_COMPLETE: Final = load(__package__, "move_late_complete")
 _LOCK_ATTEMPTS: Final = 5
+_MANY: Final = 1000
 _VOIDS_TOKEN: Final = RETURNS_ATTEMPT | {Event.RETRY_NOW}
 _NO_TOKEN: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a transaction has to know from its start: jobs to lock together with its own, and
+    how long it may take, None for what is usual.
+    """
+
+    also: frozenset[int] = frozenset()
+    patience_s: float | None = None
+
+    def expect(self, jobs: int) -> None:
+        """Raises Again when that many jobs take longer than the transaction has."""
+        if jobs > _MANY and self.patience_s is None:
+            raise Again(Terms(also=self.also, patience_s=LONG_S))
+
+
+class Again(Exception):
+    """The transaction has to be undone and started anew on other terms."""
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(f"on other terms: {terms}")
+        self.terms = terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +72,15 @@ class LockedRow:
 
 
 async def lock_rows(
-    connection: AsyncConnection[TupleRow],
-    tokens: Mapping[int, UUID | None],
-    also: Iterable[int] = (),
+    connection: AsyncConnection[TupleRow], tokens: Mapping[int, UUID | None], terms: Terms
 ) -> dict[int, LockedRow]:
-    """Locks jobs by number; `tokens` are those of the outcomes to come. The jobs `also` are
-    locked with them, in one order, and left out of the answer.
+    """Locks jobs by number; `tokens` are those of the outcomes to come. The jobs `terms.also`
+    are locked with them, in one order, and left out of the answer.
 
-    A job that was deleted meanwhile is missing in the answer.
+    A job that was deleted meanwhile is missing in the answer. Raises Again.
     """
-    wanted = {**dict.fromkeys(also), **tokens}
+    wanted = {**dict.fromkeys(terms.also), **tokens}
+    terms.expect(len(wanted))
     found: dict[int, LockedRow] = {}
     for _ in range(_LOCK_ATTEMPTS):
         # All or none: who kept some locks while waiting for the rest would break the order
@@ -119,25 +143,43 @@ async def move_rows(connection: AsyncConnection[TupleRow], decided: Decided) -> 
         await connection.execute(_TO_READY, _waiting_parameters(waiting))
     if late:
         await connection.execute(_LATE_COMPLETE, _kept_parameters(late))
-    if stopping:
-        await connection.execute(_TO_CANCELLING, _stopping_parameters(stopping))
+    for row, move in stopping:
+        given = Given(
+            reason=move.cancel_reason,
+            error=move.error,
+            result=move.result,
+            content_type=move.result_content_type,
+        )
+        await ask_to_stop(connection, [row], given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a cancel says; a result and an error come with UpdateJobStatus only."""
+
+    force: bool = False
+    reason: str = ""
+    error: ErrorInfo | None = None
+    result: bytes | None = None
+    content_type: str = ""
 
 
 async def ask_to_stop(
-    connection: AsyncConnection[TupleRow], rows: Sequence[LockedRow], force: bool, reason: str
+    connection: AsyncConnection[TupleRow], rows: Sequence[LockedRow], given: Given
 ) -> None:
     """RUNNING to CANCELLING; of those that are CANCELLING already, raises the force."""
-    if rows:
-        nothing = [None] * len(rows)
-        parameters = {
-            "job_nos": [row.job_no for row in rows],
-            "errors": nothing,
-            "results": nothing,
-            "content_types": nothing,
-            "reasons": [reason] * len(rows),
-            "force": force,
-        }
-        await connection.execute(_TO_CANCELLING, parameters)
+    if not rows:
+        return
+    parameters = {
+        "job_nos": [row.job_no for row in rows],
+        "running": [row.job_no for row in rows if row.current.state is JobState.RUNNING],
+        "force": given.force,
+        "reason": given.reason,
+        "error": dump_error(given.error),
+        "result": given.result,
+        "content_type": given.content_type,
+    }
+    await connection.execute(_TO_CANCELLING, parameters)
 
 
 def _is_late(move: Move) -> bool:
@@ -177,11 +219,6 @@ def _common_parameters(decided: Decided) -> dict[str, Any]:
         "records": [move.event in FENCED for _, move in decided],
         "notes": [note_of(move) for _, move in decided],
     }
-
-
-def _stopping_parameters(decided: Decided) -> dict[str, Any]:
-    reasons = [move.cancel_reason for _, move in decided]
-    return {**_kept_parameters(decided), "reasons": reasons, "force": False}
 
 
 def _kept_parameters(decided: Decided) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from psycopg.rows import TupleRow
 from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
 from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, ask_to_stop, lock_rows
+from queue_operator.backends.postgres.rows import (
+    Given,
+    LockedRow,
+    Terms,
+    ask_to_stop,
+    lock_rows,
+)
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Cancelled, CancelRequest, Demand
@@ -48,9 +54,10 @@ class Selection:
     ) -> Cancelled:
         wanted = await self._wanted(namespace, tags, job_ids)
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> Cancelled:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> Cancelled:
             ids = await _select(connection, wanted)
-            cancelled = await self._cancel(connection, ids, also, force, reason)
+            given = Given(force=force, reason=reason)
+            cancelled = await self._cancel(connection, ids, terms, given)
             known = set(ids.values())
             missing = dict.fromkeys(job_id for job_id in job_ids if job_id not in known)
             unknown = (*cancelled.unknown_job_ids, *missing)
@@ -62,23 +69,27 @@ class Selection:
     async def detach(self, uids: Collection[str]) -> Cancelled:
         """Their resources are gone: a forced cancel of what has not finished."""
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> Cancelled:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> Cancelled:
             cursor = await connection.execute(_BY_UID, {"uids": list(uids)})
             ids = {number: job_id for number, job_id in await cursor.fetchall()}
             await connection.execute(_DETACH, {"job_nos": list(ids)})
-            return await self._cancel(connection, ids, also, True, "the resource was deleted")
+            given = Given(force=True, reason="the resource was deleted")
+            return await self._cancel(connection, ids, terms, given)
 
         return await run(self._pool, work)
 
     @again_after_deadlock
     async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
         wanted = await self._wanted(namespace, tags, job_ids)
-        async with transaction(self._pool) as connection:
+
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> int:
             ids = await _select(connection, wanted)
-            for row in (await lock_rows(connection, dict.fromkeys(ids))).values():
+            for row in (await lock_rows(connection, dict.fromkeys(ids), terms)).values():
                 if row.current.state not in TERMINAL:
                     raise InvalidTransition(row.current.job_id, row.current.state, "DELETE")
             return await _delete(connection, list(ids))
+
+        return await run(self._pool, work)
 
     async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
         deleted = 0
@@ -105,27 +116,26 @@ class Selection:
         self,
         connection: AsyncConnection[TupleRow],
         ids: dict[int, str],
-        also: Collection[int],
-        force: bool,
-        reason: str,
+        terms: Terms,
+        given: Given,
     ) -> Cancelled:
-        rows = await lock_rows(connection, dict.fromkeys(ids), also)
+        rows = await lock_rows(connection, dict.fromkeys(ids), terms)
         ended: list[tuple[LockedRow, Move]] = []
         running: list[LockedRow] = []
         unknown = [job_id for number, job_id in ids.items() if number not in rows]
         for row in rows.values():
             if row.current.state in SLOT_HOLDING:
                 running.append(row)
-            elif (move := self._cancel_waiting(row, reason)) is not None:
+            elif (move := self._cancel_waiting(row, given.reason)) is not None:
                 ended.append((row, move))
             else:
                 unknown.append(row.current.job_id)
-        await carry_out(connection, ended)
-        await ask_to_stop(connection, running, force, reason)
+        await carry_out(connection, ended, terms)
+        await ask_to_stop(connection, running, given)
         return Cancelled(
             tuple(row.current.job_id for row in [*(row for row, _ in ended), *running]),
             tuple(unknown),
-            _requests(running, force, reason),
+            _requests(running, given),
         )
 
     def _cancel_waiting(self, row: LockedRow, reason: str) -> Move | None:
@@ -159,24 +169,24 @@ async def _select(connection: AsyncConnection[TupleRow], wanted: _Wanted) -> dic
     return dict(sorted(found.items()))
 
 
-def _requests(rows: Sequence[LockedRow], force: bool, reason: str) -> tuple[CancelRequest, ...]:
+def _requests(rows: Sequence[LockedRow], given: Given) -> tuple[CancelRequest, ...]:
     return tuple(
         CancelRequest(
             row.current.job_id,
             row.namespace,
             row.assignee_id,
             row.current.token or "",
-            force or row.cancel_forced,
-            _reason(row, force, reason),
+            given.force or row.cancel_forced,
+            _reason(row, given),
         )
         for row in rows
     )
 
 
-def _reason(row: LockedRow, force: bool, reason: str) -> str:
+def _reason(row: LockedRow, given: Given) -> str:
     """That of the first cancel, or of the one that first used force."""
-    is_news = row.current.state is JobState.RUNNING or (force and not row.cancel_forced)
-    return (reason or row.cancel_reason) if is_news else row.cancel_reason
+    is_news = row.current.state is JobState.RUNNING or (given.force and not row.cancel_forced)
+    return (given.reason or row.cancel_reason) if is_news else row.cancel_reason
 
 
 async def _delete(connection: AsyncConnection[TupleRow], numbers: list[int]) -> int:

@@ -1,6 +1,6 @@
 """Outcomes: settled by batches, one transaction each, decided by the pure core."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from queue_operator.backends.postgres.completing import Completions
 from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
 from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.rows import LockedRow, lock_rows, storable_token
+from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import (
     InvalidArgument,
@@ -90,17 +90,18 @@ class Settling:
         wanted = {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
         lanes = await self._other_lanes(batch)
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Done:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
             cursor = await connection.execute(_FIND, wanted)
             places = list(batch)
             numbers = {places[n - 1]: number for n, number in await cursor.fetchall()}
             tokens = {number: storable_token(batch[n].token) for n, number in numbers.items()}
-            rows = await lock_rows(connection, tokens, also)
+            rows = await lock_rows(connection, tokens, terms)
             done = _Done({}, [], [])
             turns = [[n] for n in batch] if _entangled(rows) else [list(batch)]
-            for turn, places in enumerate(turns):
-                if turn:
-                    rows = await lock_rows(connection, tokens)
+            for places in turns:
+                if len(places) < len(batch):
+                    mine = [numbers[n] for n in places if n in numbers]
+                    rows = await lock_rows(connection, {no: tokens[no] for no in mine}, terms)
                 decided: list[tuple[LockedRow, Move]] = []
                 for n in places:
                     row = rows.get(numbers.get(n, -1))
@@ -108,7 +109,7 @@ class Settling:
                     if row is not None and move is not None:
                         decided.append((_in_lane(row, move, lanes.get(n)), move))
                 done.decided.extend(decided)
-                done.released.extend(await carry_out(connection, decided))
+                done.released.extend(await carry_out(connection, decided, terms))
             return done
 
         done = await run(self._pool, work)
@@ -128,15 +129,15 @@ class Settling:
         """UpdateJobStatus. Raises JobNotFound, StaleLease or InvalidTransition."""
         wanted = {"namespaces": [await self._lanes.namespace_id(namespace)], "ids": [job_id]}
 
-        async def work(connection: AsyncConnection[TupleRow], also: Collection[int]) -> _Done:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
             found = await (await connection.execute(_FIND, wanted)).fetchone()
             tokens = {found[1]: storable_token(token)} if found else {}
-            for row in (await lock_rows(connection, tokens, also)).values():
+            for row in (await lock_rows(connection, tokens, terms)).values():
                 if token not in (None, row.current.token):
                     raise StaleLease(job_id)
                 move = decide_update(row.current, status, result, message)
                 answer = _settled(job_id, namespace, row, move)
-                lanes = await carry_out(connection, [(row, move)])
+                lanes = await carry_out(connection, [(row, move)], terms)
                 return _Done({0: answer}, [(row, move)], lanes)
             raise JobNotFound(job_id, namespace)
 

@@ -10,7 +10,12 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.batch import Batch, Numbers, store
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
+from queue_operator.backends.postgres.connection import (
+    LONG_S,
+    Pool,
+    again_after_deadlock,
+    transaction,
+)
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
 from queue_operator.backends.postgres.idempotency import Keys, take_keys
 from queue_operator.backends.postgres.lanes import Lanes
@@ -21,6 +26,7 @@ from queue_operator.domain.job import Job, Submitted
 
 _FIND: Final = load(__package__, "find_numbers")
 _GROUP: Final = 500
+_MANY: Final = 1000
 
 _Waiting = tuple[Job, asyncio.Future[Submitted]]
 
@@ -130,7 +136,7 @@ class Submission:
         dependent = any(job.depends_on for job in batch.jobs)
         keys, links = Keys(), Links()
         try:
-            async with transaction(self._pool) as connection:
+            async with transaction(self._pool, _patience_s(batch)) as connection:
                 if keyed:
                     keys = await take_keys(connection, batch)
                 new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
@@ -162,6 +168,11 @@ class _Attempt:
 
     errors: Mapping[int, QueueError]
     answers: Mapping[int, Submitted]
+
+
+def _patience_s(batch: Batch) -> float | None:
+    edges = sum(len(job.depends_on) for job in batch.jobs)
+    return LONG_S if len(batch) + edges > _MANY else None
 
 
 class _RollBack(Exception):

@@ -2,6 +2,9 @@
 """The conformance suite of a store: `from queue_operator.testing.backend import *` in a test
 module that has fixtures `store` and, for the random histories, `make_store`: a function that
 gives an awaitable of a new store. The tests are coroutines: set `asyncio_mode = "auto"`.
+
+Not among them are `events` and `cancel_inbox`, which a store with an EventLog or a CancelInbox
+imports beside it.
 """
 
 from queue_operator.testing.backend.acknowledge import *
@@ -16,7 +19,6 @@ from queue_operator.testing.backend.delete import *
 from queue_operator.testing.backend.dependencies import *
 from queue_operator.testing.backend.dequeue import *
 from queue_operator.testing.backend.errors import *
-from queue_operator.testing.backend.events import *
 from queue_operator.testing.backend.fail import *
 from queue_operator.testing.backend.failure import *
 from queue_operator.testing.backend.failures import *

@@ -29,7 +29,7 @@ async def test_delete_jobs_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(lambda: backend.delete_jobs([], [job.id]))
 
     async def bring() -> list[Job]:
-        return [(await job_in(backend, JobState.UNSCHEDULED))[0] for _ in range(5)]
+        return [(await job_in(backend, JobState.UNSCHEDULED))[0] for _ in range(2)]
 
     async def count(jobs: list[Job]) -> int:
         return len(await _left(backend, jobs))

@@ -147,6 +147,37 @@ async def test_a_batch_that_is_not_atomic_answers_each_key(backend: Contract) ->
     assert (await backend.get_job_stats([])).total_jobs == 2
 
 
+async def test_a_key_of_a_rejected_job_is_free_for_the_next(backend: Contract) -> None:
+    orphan = a_job(depends_on=("nobody",))
+    first = _keyed(depends_on=(orphan.id,))
+    second = _keyed(payload=b"q")
+    answers = await backend.submit([first, orphan, second], atomic=False)
+    assert [answer.error is None for answer in answers] == [False, False, True]
+    assert await _only(backend, second)
+
+
+async def test_a_job_that_waits_for_one_that_clashes_is_refused_and_its_key_is_free(
+    backend: Contract,
+) -> None:
+    clash = _keyed(payload=b"q")
+    first = _keyed(depends_on=(clash.id,))
+    answers = await backend.submit([first, clash], atomic=False)
+    # As in sequence: when the first came, what it waits for was not there.
+    assert isinstance(answers[0].error, InvalidArgument)
+    assert (answers[1].error, answers[1].job_id) == (None, clash.id)
+    assert await _only(backend, clash)
+
+
+async def test_a_parent_may_be_named_by_an_id_that_repeats_another(backend: Contract) -> None:
+    parent, again = _keyed(), _keyed()
+    child = a_job(depends_on=(again.id,))
+    assert await backend.enqueue_jobs([parent, again, child]) == [parent.id, parent.id, child.id]
+    assert (await backend.get_job(child.id)).waiting_for_dependencies
+    token = (await claim(backend, parent)).token
+    await backend.complete_job(parent.id, b"", token=token)
+    assert not (await backend.get_job(child.id)).waiting_for_dependencies
+
+
 @pytest.mark.parametrize("state", TERMINAL)
 async def test_a_key_is_taken_whatever_became_of_its_job(
     backend: Contract, state: JobState

@@ -3,9 +3,6 @@
 import asyncio
 from uuid import uuid4
 
-import pytest
-
-from queue_operator.backends.protocol import CancelInbox
 from queue_operator.domain.job import Demand
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
 from queue_operator.domain.outcome import ErrorCategory
@@ -154,54 +151,6 @@ async def test_an_execution_over_its_timeout_fails_one_ttl_later(
     await store.age(100 + TTL_S + 1)
     await _sweep(backend)
     assert (await backend.get_job(job.id)).state is JobState.DEAD_LETTER
-
-
-async def test_a_timeout_while_cancelling_gives_the_job_up(backend: Contract, store: Store) -> None:
-    job, token = await running(backend, timeout_s=10.0)
-    [request] = (await backend.cancel_jobs([], [job.id])).requests
-    await _confirm(backend, request.job_id, token)
-    await store.age(11 + TTL_S)
-    await _extend(backend, job.id, token)
-    await _sweep(backend)
-    assert (await backend.get_job(job.id)).state is JobState.UNKNOWN_STOPPED
-
-
-async def _confirm(backend: Contract, job_id: str, token: str) -> None:
-    assert isinstance(backend, CancelInbox)
-    await backend.confirm_cancels([Held(job_id, token)])
-
-
-@pytest.mark.parametrize(
-    ("force", "confirmed", "given_up"),
-    [(True, False, True), (True, True, True), (False, False, True), (False, True, False)],
-)
-async def test_a_cancel_that_nobody_answers_is_given_up(
-    backend: Contract, store: Store, force: bool, confirmed: bool, given_up: bool
-) -> None:
-    job, token = await running(backend)
-    await backend.cancel_jobs([], [job.id], force=force)
-    if confirmed:
-        await _confirm(backend, job.id, token)
-    await store.age(29)
-    assert await _sweep(backend) == []
-    await store.age(2)
-    assert bool(await _sweep(backend)) == given_up
-    expected = JobState.UNKNOWN_STOPPED if given_up else JobState.CANCELLING
-    assert (await backend.get_job(job.id)).state is expected
-
-
-async def test_the_time_of_a_forced_cancel_runs_from_the_force(
-    backend: Contract, store: Store
-) -> None:
-    job, token = await running(backend)
-    await backend.cancel_jobs([], [job.id])
-    await _confirm(backend, job.id, token)
-    await store.age(29)
-    await backend.cancel_jobs([], [job.id], force=True)
-    await store.age(20)
-    assert await _sweep(backend) == []
-    await store.age(11)
-    assert len(await _sweep(backend)) == 1
 
 
 async def test_a_bare_dequeue_never_expires(backend: Contract, store: Store) -> None:

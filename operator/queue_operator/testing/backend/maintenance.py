@@ -36,7 +36,7 @@ async def test_cleanup_expired_jobs_cancelled(backend: Contract, store: Store) -
     await in_a_cancelled_task(lambda: backend.cleanup_expired_jobs(1.0))
 
     async def bring() -> list[Job]:
-        jobs = [(await job_in(backend, JobState.COMPLETED))[0] for _ in range(5)]
+        jobs = [(await job_in(backend, JobState.COMPLETED))[0] for _ in range(2)]
         await store.age(_DAY_S)
         return jobs
 
@@ -134,7 +134,7 @@ async def test_reset_running_jobs_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(backend.reset_running_jobs)
 
     async def bring() -> list[Job]:
-        return [(await job_in(backend, state))[0] for state in SLOT_HOLDING * 3]
+        return [(await job_in(backend, state))[0] for state in SLOT_HOLDING]
 
     async def read(jobs: list[Job]) -> list[object]:
         return [await shape(backend, job) for job in jobs]

@@ -19,7 +19,7 @@ async def test_mark_worker_unresponsive_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(lambda: backend.mark_worker_unresponsive("worker-1"))
 
     async def bring() -> list[Job]:
-        return [(await job_in(backend, state))[0] for state in SLOT_HOLDING * 3]
+        return [(await job_in(backend, state))[0] for state in SLOT_HOLDING]
 
     async def read(jobs: list[Job]) -> list[object]:
         return [await shape(backend, job) for job in jobs]

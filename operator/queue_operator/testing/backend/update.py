@@ -220,3 +220,32 @@ async def test_update_job_status_of_a_skipped_job(backend: Contract) -> None:
     child = await submitted(backend, depends_on=(parent.id,))
     await backend.update_job_status(child.id, JobState.FAILED_RETRY)
     assert (await claim(backend, child)).job_id == child.id
+
+
+@proves("backend-api.UpdateJobStatus.post.2", "backend-api.UpdateJobStatus.post.3")
+async def test_update_job_status_stores_both_on_the_way_to_cancelling(backend: Contract) -> None:
+    job, token = await running(backend)
+    await backend.update_job_status(job.id, JobState.CANCELLING, b"half", "asked to stop")
+    stored = await backend.get_job(job.id)
+    assert (stored.result, stored.error_message) == (b"half", "asked to stop")
+    await backend.stop_job(job.id, "stopped", token=token)
+    assert (await backend.get_job(job.id)).error_message == "stopped"
+
+
+async def test_update_job_status_out_of_the_dead_letters(backend: Contract) -> None:
+    job, token = await running(backend, max_attempts=1)
+    await backend.fail_job(job.id, "boom", token=token)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY)
+    back = await backend.get_job(job.id)
+    assert (back.finalized_at, back.result, back.max_attempts) == (None, None, 2)
+    assert (await claim(backend, job, "worker-2")).attempt == 2
+
+
+@pytest.mark.parametrize("result", [None, b"", b"r"])
+async def test_update_job_status_gives_a_result_the_usual_type(
+    backend: Contract, result: bytes | None
+) -> None:
+    job, _ = await running(backend)
+    await backend.update_job_status(job.id, JobState.COMPLETED, result)
+    stored = await backend.get_job(job.id)
+    assert (stored.result, stored.result_content_type) == (result, "application/octet-stream")

@@ -2,8 +2,7 @@
 -- Parameters: children (bigint[]). Index: dependency_pkey, job_pkey.
 -- Locks: none; the caller has locked the children's rows before, in a statement of its own, so
 --   that this one sees what those wrote who had them until then.
-SELECT edge.child_no, edge.place, edge.parent_no, edge.parent_id, edge.outcome,
-       job.dependency_mode
+SELECT edge.child_no, edge.parent_no, edge.parent_id, edge.outcome, job.dependency_mode
 FROM unnest(%(children)s::bigint[]) AS g(job_no)
 CROSS JOIN LATERAL (
     SELECT dependency_mode FROM job WHERE job.job_no = g.job_no LIMIT 1

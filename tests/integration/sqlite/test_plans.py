@@ -1,0 +1,115 @@
+"""Each statement finds what it looks for through an index."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+from queue_operator.backends.sql import load
+from queue_operator.backends.sqlite import SqliteBackend
+from queue_operator.domain.job import Job
+from queue_operator.testing.sqlite import SqliteStore
+
+PACKAGE = "queue_operator.backends.sqlite"
+CONDITION = load(PACKAGE, "search_condition")
+PLANS = {
+    "became_due": ["SEARCH job USING INDEX job_due (eligible_at>? AND eligible_at<?)"],
+    "children": [
+        "SEARCH edge USING PRIMARY KEY (parent=?)",
+        "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+    ],
+    "claimable": [
+        "SEARCH job USING INDEX job_claim (namespace=?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "completed": ["SEARCH job USING INDEX job_completed (finalized_at<?)"],
+    "counts": ["SEARCH job USING COVERING INDEX job_count (namespace=?)"],
+    "counts_tagged": [
+        "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH job_tag USING PRIMARY KEY (namespace=? AND tag=?)",
+    ],
+    "depth_jobs": ["SCAN job USING COVERING INDEX job_count"],
+    "depth_oldest": ["SEARCH job USING INDEX job_due (eligible_at<?)"],
+    "failure_totals": [
+        "SEARCH job USING INDEX job_failed (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "failures": [
+        "SEARCH job USING INDEX job_failed (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "get": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
+    "leased": ["SCAN job USING INDEX job_leased"],
+    "list_sessions": ["SCAN session"],
+    "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
+    "prune_sessions": ["SCAN session"],
+    "search_count": [
+        "SEARCH job USING INDEX job_updated (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "search_created_asc": [
+        "SEARCH job USING INDEX job_created (namespace=? AND created_at>? AND created_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "search_created_desc": [
+        "SEARCH job USING INDEX job_created (namespace=? AND created_at>? AND created_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "search_updated_desc": [
+        "SEARCH job USING INDEX job_updated (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "store": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
+    "tagged": [
+        "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH job_tag USING PRIMARY KEY (namespace=? AND tag=?)",
+    ],
+    "used_up": ["SEARCH job USING INDEX job_used_up (eligible_at<?)"],
+}
+# Sorting what was found is fine where it is all used, and not where a limit cuts it.
+UNSORTED = {"claimable", "search_created_asc", "search_created_desc", "search_updated_desc"}
+INSERTS = {"add", "announce", "open_session"}
+LISTS = {"types", "states", "priorities", "categories", "tags", "ids"}
+
+
+def names() -> Iterator[str]:
+    for file in (files(PACKAGE) / "queries").iterdir():
+        yield file.name.removesuffix(".sql")
+
+
+def test_every_statement_has_a_plan_here() -> None:
+    assert set(names()) - {"search_condition"} == set(PLANS) | INSERTS
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+async def test_plan(name: str, backend: SqliteBackend, store: SqliteStore) -> None:
+    await backend.enqueue_job(Job(id="a", type="t", tags=frozenset({"x"})))
+    assert _tables(_plan(store, name)) == PLANS[name]
+
+
+@pytest.mark.parametrize("name", sorted(UNSORTED))
+async def test_a_page_is_read_in_its_order(
+    name: str, backend: SqliteBackend, store: SqliteStore
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert [step for step in _plan(store, name) if "ORDER BY" in step] == []
+
+
+def _plan(store: SqliteStore, name: str) -> list[str]:
+    statement = load(PACKAGE, name).replace("{condition}", CONDITION)
+    parameters = {
+        word: json.dumps(["x"]) if word in LISTS else 1 for word in re.findall(r":(\w+)", statement)
+    }
+    with sqlite3.connect(store.path) as connection:
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+    connection.close()
+    return [step for *_, step in rows]
+
+
+def _tables(plan: list[str]) -> list[str]:
+    """Looks at stored rows, not at the parameters or at what another step gives."""
+    looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
+    return [step for step in looks if re.match(r"\w+ (job|edge|session)", step)]

@@ -1,0 +1,127 @@
+"""Backends by URL."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from queue_operator.backends.memory import MemoryBackend
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.protocol import Backend
+from queue_operator.backends.registry import open_backend
+from queue_operator.backends.sqlite import SqliteBackend
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, Unavailable
+from queue_operator.domain.job import Job
+from queue_operator.domain.validation import Limits
+
+WITHOUT_PSYCOPG = """
+import asyncio, sys
+sys.modules["psycopg"] = None
+from queue_operator.backends.registry import open_backend
+from queue_operator.domain.errors import InvalidArgument
+
+async def main():
+    await (await open_backend("memory://")).close()
+    try:
+        await open_backend("postgresql://localhost/jobs")
+    except InvalidArgument as error:
+        print(error)
+
+asyncio.run(main())
+"""
+
+
+async def _works(backend: Backend) -> None:
+    await backend.ping()
+    assert await backend.enqueue_job(Job(id="a", type="t")) == "a"
+    assert [job.id for job in await backend.dequeue_jobs("w", [], 1)] == ["a"]
+    await backend.close()
+
+
+async def test_memory() -> None:
+    backend = await open_backend("memory://")
+    assert isinstance(backend, MemoryBackend)
+    await _works(backend)
+
+
+async def test_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "with a space & 100 %" / "jobs.db"
+    path.parent.mkdir()
+    backend = await open_backend(f"sqlite://{quote(str(path))}")
+    assert isinstance(backend, SqliteBackend)
+    await _works(backend)
+    again = await open_backend(f"sqlite://{quote(str(path))}")
+    assert (await again.get_job("a")).assignee_id == "w"
+    await again.close()
+
+
+async def test_sqlite_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    backend = await open_backend("sqlite:jobs.db")
+    # The file stays the same one, wherever the process goes.
+    monkeypatch.chdir("/")
+    await _works(backend)
+    assert _names(tmp_path) == ["jobs.db"]
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_postgres(new_database: Callable[[], str], postgres_admin_dsn: str) -> None:
+    dsn = new_database()
+    with pytest.raises(Unavailable, match="schema"):
+        await open_backend(_url(dsn))
+    await migrate(dsn)
+    backend = await open_backend(_url(dsn))
+    assert isinstance(backend, PostgresBackend)
+    await _works(backend)
+
+
+def _url(dsn: str) -> str:
+    words = dict(word.split("=", 1) for word in dsn.split())
+    user, password = quote(words["user"]), quote(words.get("password", ""))
+    return f"postgresql://{user}:{password}@{words['host']}:{words['port']}/{words['dbname']}"
+
+
+async def test_limits_are_those_given() -> None:
+    backend = await open_backend("memory://", limits=Limits(payload_bytes=3))
+    with pytest.raises(PayloadTooLarge):
+        await backend.enqueue_job(Job(id="a", type="t", payload=b"1234"))
+    await backend.close()
+
+
+@pytest.mark.parametrize("url", ["", "jobs.db", "/var/jobs.db", "redis://host", "mysql://u:p@h/d"])
+async def test_an_unknown_scheme_is_answered_with_the_known_ones(url: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await open_backend(url)
+    assert refused.value.field == "url"
+    assert all(word in refused.value.reason for word in ("memory://", "sqlite:///", "postgresql:/"))
+    assert "u:p" not in refused.value.reason
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/jobs.db", "sqlite:///a?mode=ro"],
+)
+async def test_a_url_that_names_no_file(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="url: must be like sqlite:///"):
+        await open_backend(url)
+
+
+async def test_memory_has_no_name() -> None:
+    with pytest.raises(InvalidArgument, match="memory://"):
+        await open_backend("memory://shared")
+
+
+def test_what_is_missing_is_named_with_the_way_to_install_it() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PSYCOPG], capture_output=True, text=True, check=True
+    ).stdout
+    assert "needs psycopg" in said
+    assert "pip install 'queue-operator[server]'" in said
