@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from tests.model.lockstep import IDS, Name, Pair
+from tests.model.lockstep import IDS, NAMESPACES, Name, Pair
 from tests.model.sides import CREATED_S, DELAYS_S, TTL_S, Side
 
 from queue_operator.domain.dependencies import DependencyMode
@@ -13,7 +13,7 @@ from queue_operator.domain.job import Demand, Job, TypeDefaults
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import COUNTS_AS_RETRY, Event
+from queue_operator.domain.states import COUNTS_AS_RETRY, TERMINAL, Event, target
 
 _BACKOFFS: Final = (
     Backoff(BackoffStrategy.CONSTANT, initial_delay_s=30.0),
@@ -103,22 +103,26 @@ def token(side: Side, pair: Pair, name: Name, whose: str) -> str | None:
 
 
 def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    """The usual in about half of all cases."""
-    return st.sampled_from([*[usual] * max(len(others), 1), *others])
+    """The usual in two of three cases."""
+    return st.sampled_from([*[usual] * 2 * max(len(others), 1), *others])
 
 
-spaces = mostly("default", "default", "default", "other")
+spaces = mostly("default", "other")
 ids = st.sampled_from(IDS)
 names = st.tuples(spaces, ids)
 tags = st.frozensets(st.sampled_from(_TAGS), max_size=2)
 few_tags = mostly(frozenset(), frozenset({"x"}), frozenset({"x", "y"}))
-types = st.frozensets(st.sampled_from(["t", "u"]), max_size=1)
+types = mostly(frozenset(), frozenset({"t"}), frozenset({"u"}))
 workers = st.sampled_from(["w1", "w2"])
 whose = mostly("current", "none", "stale", "of another", "garbage")
 errors = st.sampled_from(_ERRORS)
 results = st.sampled_from([None, b"", b"result"])
 priorities = mostly(Priority.NORMAL, Priority.HIGH, Priority.CRITICAL, Priority.LOW, Priority.BULK)
-events = st.sampled_from([event for event in Event if event is not Event.CLAIM])
+_events = st.sampled_from(list(Event))
+_gates = mostly(None, *DELAYS_S)
+_max_attempts = st.sampled_from([None, 0, 1, 2])
+_backoffs = mostly(None, *_BACKOFFS)
+_modes = st.sampled_from(list(DependencyMode))
 defaults = st.dictionaries(
     st.sampled_from(["t", "u"]),
     st.builds(
@@ -140,16 +144,48 @@ demands = st.builds(
 )
 
 
-_parents = st.one_of(*[st.just([])] * 3, st.lists(ids, unique=True, min_size=1, max_size=3))
+def stored(pair: Pair) -> st.SearchStrategy[Name]:
+    """Mostly a job that exists."""
+    existing = sorted(pair.jobs)
+    return st.one_of(*[st.sampled_from(existing)] * 5, names) if existing else names
+
+
+def held(pair: Pair) -> st.SearchStrategy[Name]:
+    """Mostly a job that a worker has, or had a while ago."""
+    claimed = sorted(set(pair.claims) & pair.jobs.keys())
+    return st.one_of(*[st.sampled_from(claimed)] * 3, stored(pair)) if claimed else stored(pair)
+
+
+def ended_ids(pair: Pair) -> st.SearchStrategy[list[str]]:
+    """Mostly ids of jobs that have ended."""
+    ended = sorted({job_id for (_, job_id), job in pair.jobs.items() if job.state in TERMINAL})
+    chosen = st.one_of(*[st.sampled_from(ended)] * 7, ids) if ended else ids
+    return st.lists(chosen, max_size=2)
+
+
+def _free(pair: Pair) -> st.SearchStrategy[Name]:
+    """Mostly a name that no job has."""
+    left = [(space, job_id) for space in NAMESPACES for job_id in IDS]
+    free = [name for name in left if name not in pair.jobs]
+    return st.one_of(*[st.sampled_from(free)] * 7, names) if free else names
 
 
 @st.composite
-def new_jobs(draw: st.DrawFn) -> NewJob:
+def _parents(draw: st.DrawFn, pair: Pair, name: Name) -> tuple[str, ...]:
+    """Mostly none, or some that exist."""
+    if not draw(mostly(False, True)):
+        return ()
+    existing = [job_id for space, job_id in sorted(pair.jobs) if space == name[0]]
+    chosen = st.one_of(*[st.sampled_from(existing)] * 4, ids) if existing else ids
+    parents = draw(st.lists(chosen, unique=True, min_size=1, max_size=3))
+    return tuple(parent for parent in parents if parent != name[1])
+
+
+@st.composite
+def new_jobs(draw: st.DrawFn, pair: Pair) -> NewJob:
     payload, content_type = draw(mostly(*_PAYLOADS))
-    name = draw(names)
-    parents = draw(_parents)
-    gate = draw(mostly(None, *DELAYS_S))
-    by_delay = draw(st.booleans())
+    name = draw(_free(pair))
+    gate, by_delay = draw(_gates), draw(st.booleans())
     options = {
         "type": draw(mostly("t", "u")),
         "payload": payload,
@@ -157,23 +193,39 @@ def new_jobs(draw: st.DrawFn) -> NewJob:
         "tags": draw(tags),
         "priority": draw(priorities),
         "delay_s": gate if by_delay else None,
-        "max_attempts": draw(st.sampled_from([None, 0, 1, 2])),
+        "max_attempts": draw(_max_attempts),
         "timeout_s": draw(mostly(None, TTL_S, 330.0)),
-        "backoff": draw(mostly(None, *_BACKOFFS)),
+        "backoff": draw(_backoffs),
         "correlation_id": draw(mostly("", "c")),
         "idempotency_key": draw(mostly("", "k1", "k2")),
-        "depends_on": tuple(parent for parent in parents if parent != name[1]),
-        "dependency_mode": draw(st.sampled_from(list(DependencyMode))),
+        "depends_on": draw(_parents(pair, name)),
+        "dependency_mode": draw(_modes),
     }
     return NewJob(name, draw(mostly(None, *CREATED_S)), None if by_delay else gate, options)
 
 
 @st.composite
-def told(draw: st.DrawFn) -> Told:
-    name = draw(names)
+def batches(draw: st.DrawFn, pair: Pair) -> list[NewJob]:
+    """New jobs, now and then one of them twice under its key."""
+    batch = draw(st.lists(new_jobs(pair), min_size=1, max_size=4))
+    if draw(mostly(False, True)):
+        first = batch[0]
+        key = {"idempotency_key": "k1"}
+        again = replace(first, name=draw(_free(pair)), options=first.options | key)
+        batch = [replace(first, options=first.options | key), *batch[1:], again]
+    return batch
+
+
+@st.composite
+def told(draw: st.DrawFn, pair: Pair) -> Told:
+    """Mostly an outcome that the job's state allows."""
+    name = draw(held(pair))
+    state = pair.state(name)
+    legal = [event for event in Event if state is not None and target(event, state)]
+    event = draw(st.one_of(*[st.sampled_from(legal)] * 3, _events) if legal else _events)
     outcome = Outcome(
         name[1],
-        draw(events),
+        event,
         namespace=name[0],
         result=draw(results),
         result_content_type=draw(mostly("application/octet-stream", "text/plain")),
@@ -200,15 +252,10 @@ def in_one_call(batch: list[Told], pair: Pair) -> list[Told]:
     for one in batch:
         mine = chosen.setdefault(one.name, [])
         event = one.outcome.event
-        again = mine and event in COUNTS_AS_RETRY | {Event.RETRY_NOW} and one not in mine
+        again = mine and event in COUNTS_AS_RETRY and one not in mine
         if not (again or event in (Event.CANCEL, Event.SKIP) or pair.waits(one.name)):
             mine.append(one)
     return [one for mine in chosen.values() for one in mine] or batch[:1]
-
-
-def again(batch: list[Told]) -> list[Told]:
-    """The batch with its first outcome once more at its end, as after a lost answer."""
-    return [*batch, replace(batch[0])]
 
 
 def at(side: Side, seconds: float) -> datetime:

@@ -97,46 +97,49 @@ def _by_change(side: Side, jobs: Sequence[Job]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _bounds(*names: str) -> st.SearchStrategy[dict[str, float]]:
-    some = st.dictionaries(st.sampled_from(names), st.sampled_from(_BOUNDS_S), max_size=2)
-    return mostly_empty(some)
+_cursors = mostly("", *[""] * 4, "nonsense")
 
 
-def mostly_empty(some: st.SearchStrategy[dict[str, float]]) -> st.SearchStrategy[dict[str, float]]:
-    return st.one_of(st.just({}), some)
-
-
-_yes_or_no = mostly(None, False, True)
-_cursors = mostly("", *[""] * 8, "nonsense")
+_yes_or_no = st.booleans()
+_bounds = st.sampled_from(_BOUNDS_S)
+_JOB_FILTERS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "types": types,
+    "states": st.frozensets(st.sampled_from(list(JobState)), min_size=1, max_size=3),
+    "priorities": st.frozensets(priorities, min_size=1, max_size=2),
+    "tags": few_tags,
+    "delayed": _yes_or_no,
+    "waiting": _yes_or_no,
+    "permanent": _yes_or_no,
+}
+_FAILURE_FILTERS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "states": st.frozensets(st.sampled_from(_FAILED), max_size=2),
+    "categories": st.frozensets(st.sampled_from(list(ErrorCategory)), min_size=1, max_size=2),
+    "types": types,
+    "error_code": st.sampled_from(["E1", "E2"]),
+    "permanent": _yes_or_no,
+}
+_JOB_TIMES: Final = ("created_after", "created_before", "updated_after")
+_FAILURE_TIMES: Final = ("failed_after", "failed_before")
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> Asked:
-    options = {
-        "namespace": draw(spaces),
-        "types": draw(types),
-        "states": draw(st.frozensets(st.sampled_from(list(JobState)), max_size=3)),
-        "priorities": draw(mostly(frozenset(), frozenset({draw(priorities)}))),
-        "tags": draw(few_tags),
-        "delayed": draw(_yes_or_no),
-        "waiting": draw(_yes_or_no),
-        "permanent": draw(_yes_or_no),
-        "order": draw(st.sampled_from(list(SearchOrder))),
-        "limit": draw(st.integers(1, 3)),
-    }
-    bounds = draw(_bounds("created_after", "created_before", "updated_after"))
+def _asked(
+    draw: st.DrawFn, filters: dict[str, st.SearchStrategy[Any]], times: Sequence[str]
+) -> Asked:
+    """A search by two filters at most: more of them would find nothing."""
+    chosen = draw(st.lists(st.sampled_from([*filters, *times]), max_size=2, unique=True))
+    options = {name: draw(filters[name]) for name in chosen if name in filters}
+    bounds = {name: draw(_bounds) for name in chosen if name in times}
+    options |= {"namespace": draw(spaces), "limit": draw(st.integers(1, 3))}
     return Asked(options, bounds, draw(_cursors))
 
 
 @st.composite
-def failures(draw: st.DrawFn) -> Asked:
-    options = {
-        "namespace": draw(spaces),
-        "states": draw(st.frozensets(st.sampled_from(_FAILED), max_size=2)),
-        "categories": draw(st.frozensets(st.sampled_from(list(ErrorCategory)), max_size=2)),
-        "types": draw(types),
-        "error_code": draw(mostly("", "E1", "E2")),
-        "permanent": draw(_yes_or_no),
-        "limit": draw(st.integers(1, 3)),
-    }
-    return Asked(options, draw(_bounds("failed_after", "failed_before")), draw(_cursors))
+def searches(draw: st.DrawFn) -> Asked:
+    asked = draw(_asked(_JOB_FILTERS, _JOB_TIMES))
+    order = draw(st.sampled_from(list(SearchOrder)))
+    return replace(asked, options=asked.options | {"order": order})
+
+
+def failures() -> st.SearchStrategy[Asked]:
+    return _asked(_FAILURE_FILTERS, _FAILURE_TIMES)

@@ -5,7 +5,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
+from queue_operator.domain.validation import check_json_depth
 
 
 def content_digest(job: Job) -> bytes:
@@ -13,7 +15,8 @@ def content_digest(job: Job) -> bytes:
 
     Content is the type, the payload and every option as it was given, the correlation id
     left out. JSON payloads count by value: the order of keys, white space and 1 against 1.0
-    make no difference. Other payloads count by bytes.
+    make no difference. Other payloads count by bytes, and so do JSON documents nested deeper
+    than the doors let in: how deep Python follows them depends on who calls.
     """
     options: dict[str, Any] = {
         "type": job.type,
@@ -37,8 +40,9 @@ def _payload(job: Job) -> bytes:
     if not _is_json(job.content_type):
         return b"bytes:" + job.payload
     try:
+        check_json_depth("payload", job.payload)
         return b"json:" + _canonical(json.loads(job.payload))
-    except (ValueError, RecursionError):
+    except (InvalidArgument, ValueError, RecursionError):
         return b"bytes:" + job.payload
 
 

@@ -94,6 +94,20 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
     await backend.close()
 
 
+async def test_opening_waits_for_who_holds_a_new_file(path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE unfinished (notes TEXT)")
+    opening = asyncio.create_task(SqliteBackend.open(path))
+    done, _ = await asyncio.wait([opening], timeout=0.05)
+    assert not done
+    other.execute("ROLLBACK")
+    other.close()
+    backend = await opening
+    assert await backend.enqueue_job(Job(id="a", type="t")) == "a"
+    await backend.close()
+
+
 @pytest.mark.parametrize("name", ["", "missing/jobs.db"])
 async def test_a_path_that_can_hold_no_file(path: Path, name: str) -> None:
     # A folder, or in a folder that is not there.

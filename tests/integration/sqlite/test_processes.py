@@ -167,3 +167,15 @@ async def test_reading_writes_nothing_whatever_order_a_process_gives_to_sets(
 async def _claim(backend: SqliteBackend) -> list[str]:
     demand = Demand(assignee_id="survivor", limit=100)
     return [one.job_id for one in await backend.claim([demand], lease_ttl_s=TTL_S)]
+
+
+async def test_one_claim_with_two_filters_gives_a_job_once(backend: SqliteBackend) -> None:
+    await backend.enqueue_jobs([Job(id=name, type="t") for name in ("a", "b")])
+    # The second look must see what the first one changed, although nothing is committed yet.
+    demands = [
+        Demand(assignee_id="all", limit=1),
+        Demand(assignee_id="some", limit=2, types=frozenset({"t"})),
+    ]
+    taken = await backend.claim(demands, lease_ttl_s=TTL_S)
+    assert [(one.job_id, one.assignee_id) for one in taken] == [("a", "all"), ("b", "some")]
+    assert (await backend.get_job("a")).attempt == 1

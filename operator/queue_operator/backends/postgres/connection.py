@@ -60,8 +60,9 @@ class Pool(AsyncConnectionPool[AsyncConnection[TupleRow]]):
     """Connections with our settings.
 
     A statement that takes longer than `statement_timeout_s` is ended by the server, or, when
-    nothing comes back from it at all, by hanging up half a second later. `pooler` says that a pooler in transaction mode sits in between: what is set on a session
-    there is lost, or found by others, so settings are made anew in each transaction.
+    nothing comes back from it at all, by hanging up half a second later. `pooler` says that a
+    pooler in transaction mode sits in between: what is set on a session there is lost, or found
+    by others, so settings are made anew in each transaction.
     """
 
     statement_timeout_s: float

@@ -98,9 +98,7 @@ class Copying:
             [[now]] = await cursor.fetchall()
             given = zip(numbers, namespaces, lanes, jobs, strict=True)
             rows: Iterable[tuple[Any, ...]] = (
-                (number, space, job.id, lane, job.payload, job.content_type)
-                + (job.created_at or now, job.correlation_id)
-                for number, space, lane, job in given
+                _job(number, space, lane, job, now) for number, space, lane, job in given
             )
             await _write(connection, _JOB, _JOB_TYPES, rows)
             rows = (
@@ -121,6 +119,11 @@ async def _write(
         copy.set_types(types)
         for row in rows:
             await copy.write_row(row)
+
+
+def _job(number: int, space: int, lane: int, job: Job, now: datetime) -> tuple[Any, ...]:
+    made = job.created_at or now
+    return number, space, job.id, lane, job.payload, job.content_type, made, job.correlation_id
 
 
 def _ready(number: int, lane: int, job: Job, now: datetime) -> tuple[Any, ...]:

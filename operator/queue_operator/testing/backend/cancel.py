@@ -1,5 +1,6 @@
 """CancelJobs."""
 
+import asyncio
 from typing import Any, Final
 
 import pytest
@@ -14,7 +15,7 @@ from queue_operator.testing.breaking import (
     shape,
 )
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import job_in, running, submitted
+from queue_operator.testing.driving import a_job, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
 
 _AFTER: Final = {
@@ -191,15 +192,19 @@ async def test_cancel_jobs_answers_an_id_given_twice_once(backend: Contract) -> 
     assert (answer.cancelled_job_ids, answer.unknown_job_ids) == ((job.id,), ("missing",))
 
 
-@proves("backend-api.CancelJobs.expect.2")
-async def test_cancel_jobs_of_many_happens_at_one_time(backend: Contract) -> None:
-    jobs = [(await job_in(backend, state))[0] for state in _AFTER for _ in range(5)]
-    answer = await backend.cancel_jobs([], [job.id for job in jobs])
-    assert len(answer.cancelled_job_ids) == len(jobs)
-    stored = [await backend.get_job(job.id) for job in jobs]
-    assert {job.state for job in stored} == set(_AFTER.values())
-    stopped = [job.finalized_at for job in stored if job.state is JobState.STOPPED]
-    assert len(stopped) == 10
+@proves("backend-api.CancelJobs.expect.2", "backend-api.Invariants.rule.2")
+async def test_cancel_jobs_is_seen_whole_or_not_at_all(store: Store) -> None:
+    writer, reader = await store.open(), await store.open()
+    jobs = [a_job(tags=frozenset({"all"})) for _ in range(200)]
+    await writer.enqueue_jobs(jobs)
+    cancelling = asyncio.ensure_future(writer.cancel_jobs(["all"], []))
+    seen = set()
+    while not cancelling.done():
+        seen.add((await reader.get_job_stats(["all"])).pending_jobs)
+        await asyncio.sleep(0)
+    assert len((await cancelling).cancelled_job_ids) == 200
+    assert seen <= {200, 0}
+    assert (await reader.get_job_stats(["all"])).stopped_jobs == 200
 
 
 async def test_a_running_job_gives_a_request_for_its_worker(backend: Contract) -> None:
