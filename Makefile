@@ -6,7 +6,7 @@ READY := $(VENV)/.installed
 SOURCES := operator tools tests examples bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check generate verify bench format lock clean
+.PHONY: help demo test test-full mutants check generate verify bench format lock clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
 
 test-full: $(READY) ## The same with long property runs and races, and all mutants.
 	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 $(PYTHON) -m pytest
+
+mutants: $(READY) ## Small mistakes in the stores: do the tests notice? ARGS='--help' tells the options.
+	PYTHONPATH=tools $(PYTHON) -m mutants $(ARGS)
 
 check: $(READY) ## Format, lint, types, import contracts, generated files.
 	$(VENV)/bin/ruff format --check $(SOURCES)

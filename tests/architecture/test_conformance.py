@@ -1,6 +1,7 @@
 """Every clause of the storage specifications has a test, and every shipped test is run."""
 
 import ast
+import importlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ SUITE = ROOT / "operator" / "queue_operator" / "testing" / "backend"
 CONTRACT = ROOT / "tests" / "contract"
 PROOFS = markers(SUITE.parent, ROOT / "tests")
 # For stores with more than the contract, which import them beside the rest.
-CAPABILITIES = {"cancel_inbox", "events"}
+CAPABILITIES = {"cancel_inbox", "events", "progress"}
 KNOWN = {clause.id for clause in clauses()}
 
 
@@ -26,8 +27,18 @@ def names_of(path: Path) -> Iterator[str]:
             yield node.name
 
 
-def modules() -> list[Path]:
-    return [path for path in sorted(SUITE.glob("*.py")) if list(names_of(path))]
+def modules(suite: Path = SUITE) -> list[Path]:
+    return [path for path in sorted(suite.glob("*.py")) if list(names_of(path))]
+
+
+def star_imports(folder: Path) -> set[str | None]:
+    """Modules whose tests a test module of `folder` takes over, all of them."""
+    return {
+        node.module
+        for path in folder.glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom) and [name.name for name in node.names] == ["*"]
+    }
 
 
 def test_no_clause_is_without_a_test() -> None:
@@ -60,17 +71,20 @@ def test_a_name_stands_for_one_test() -> None:
 
 
 def test_every_shipped_module_is_run_on_our_stores() -> None:
-    imported = {
-        node.module
-        for path in CONTRACT.glob("test_*.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ImportFrom) and [name.name for name in node.names] == ["*"]
-    }
-    assert {f"queue_operator.testing.backend.{path.stem}" for path in modules()} <= imported
+    shipped = {f"queue_operator.testing.backend.{path.stem}" for path in modules()}
+    assert shipped - star_imports(CONTRACT) == set()
+
+
+def test_every_shipped_test_of_tasks_is_run() -> None:
+    assert "queue_operator.testing.tasks" in star_imports(ROOT / "tests" / "unit" / "tasks")
+    package = importlib.import_module("queue_operator.testing.tasks")
+    names = {name for path in modules(SUITE.parent / "tasks") for name in names_of(path)}
+    assert names
+    assert sorted(name for name in names if not hasattr(package, name)) == []
 
 
 def test_the_whole_suite_is_one_import() -> None:
-    package = __import__("queue_operator.testing.backend", fromlist=["*"])
+    package = importlib.import_module("queue_operator.testing.backend")
     wanted = [path for path in modules() if path.stem not in CAPABILITIES]
     names = {name for path in wanted for name in names_of(path)}
     assert {name for name in package.__all__ if name != "backend"} == names

@@ -165,16 +165,15 @@ async def test_five_thousand_jobs_of_10_kb_in_one_transaction_are_told_of_in_sho
     assert len(notices) == 1
 
 
-@pytest.mark.parametrize("keyed", [False, True])
 async def test_five_thousand_single_jobs_at_once_are_told_of_less_often(
-    backend: PostgresBackend, line: AsyncConnection, namespace: str, ask: Ask, keyed: bool
+    backend: PostgresBackend, line: AsyncConnection, namespace: str, ask: Ask
 ) -> None:
     jobs = [
         Job(
             id=f"job-{n}",
             type="t",
             namespace=namespace,
-            idempotency_key=f"key-{n}" if keyed else "",
+            idempotency_key=f"key-{n}" if n % 2 else "",
         )
         for n in range(5000)
     ]

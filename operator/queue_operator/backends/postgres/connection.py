@@ -101,7 +101,6 @@ async def open_pool(
         configure=configure,
         timeout=connect_timeout_s,
         reconnect_timeout=2.0,
-        check=_check,
         # A pooler of this kind does not keep prepared statements either.
         kwargs={"prepare_threshold": None} if pooler else None,
     )
@@ -126,18 +125,36 @@ def _conninfo(dsn: str, connect_timeout_s: float, statement_timeout_s: float) ->
     return make_conninfo(**{**ours, **conninfo_to_dict(dsn)})
 
 
-async def _check(connection: AsyncConnection[TupleRow]) -> None:
-    """Raises OperationalError when the server has hung up on an idle connection.
+@asynccontextmanager
+async def _live(pool: Pool) -> AsyncIterator[AsyncConnection[TupleRow]]:
+    """A connection that the server has not hung up on. The pool's own check would pause longer
+    with each dead one, and after a restart of the server all of them are dead.
+    """
+    connection = await pool.getconn()
+    for _ in range(pool.max_size):
+        if not _is_dead(connection):
+            break
+        await connection.close()
+        await pool.putconn(connection)
+        connection = await pool.getconn()
+    try:
+        async with connection:
+            yield connection
+    finally:
+        await pool.putconn(connection)
+
+
+def _is_dead(connection: AsyncConnection[TupleRow]) -> bool:
+    """Whether the server has hung up on an idle connection.
 
     Asking the server would take a round trip per call; that it closed the line, or said
     anything at all unasked, can be seen on the socket.
     """
+    if connection.closed:
+        return True
     waiting = poll()
     waiting.register(connection.fileno(), POLLIN)
-    if waiting.poll(0):
-        # The pool would take it back, as long as the driver has not noticed.
-        await connection.close()
-        raise psycopg.OperationalError("the server closed an idle connection")
+    return bool(waiting.poll(0))
 
 
 async def _probe(conninfo: str, timeout_s: float) -> None:
@@ -175,7 +192,7 @@ async def borrowed(
     server has become read-only, or nothing came back in `patience_s` (the statement timeout).
     """
     try:
-        async with pool.connection() as connection:
+        async with _live(pool) as connection:
             try:
                 with _Watchdog(connection, patience_s or pool.statement_timeout_s):
                     async with _settled(pool, connection, patience_s, frozen):

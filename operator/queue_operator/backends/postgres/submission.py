@@ -27,6 +27,7 @@ from queue_operator.domain.job import Job, Submitted
 _FIND: Final = load(__package__, "find_numbers")
 _GROUP: Final = 500
 _MANY: Final = 1000
+_LARGE_BYTES: Final = 16 * 1024 * 1024
 
 _Waiting = tuple[Job, asyncio.Future[Submitted]]
 
@@ -172,7 +173,8 @@ class _Attempt:
 
 def _patience_s(batch: Batch) -> float | None:
     edges = sum(len(job.depends_on) for job in batch.jobs)
-    return LONG_S if len(batch) + edges > _MANY else None
+    size = sum(len(job.payload) for job in batch.jobs)
+    return LONG_S if len(batch) + edges > _MANY or size > _LARGE_BYTES else None
 
 
 class _RollBack(Exception):

@@ -3,8 +3,8 @@
 module that has fixtures `store` and, for the random histories, `make_store`: a function that
 gives an awaitable of a new store. The tests are coroutines: set `asyncio_mode = "auto"`.
 
-Not among them are `events` and `cancel_inbox`, which a store with an EventLog or a CancelInbox
-imports beside it.
+Not among them are `events`, `cancel_inbox` and `progress`, which a store that is an EventLog, a
+CancelInbox or a ProgressSink imports beside it.
 """
 
 from queue_operator.testing.backend.acknowledge import *

@@ -248,3 +248,6 @@ async def test_enqueue_job_with_a_delay_or_a_time(backend: Contract) -> None:
     assert delayed.eligible_at is not None
     assert delayed.created_at is not None
     assert delayed.eligible_at - delayed.created_at == timedelta(seconds=90)
+    # What they said is in eligible_at now, which a retry moves.
+    for stored in (scheduled, delayed):
+        assert (stored.scheduled_at, stored.delay_s) == (None, None)

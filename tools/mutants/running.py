@@ -1,0 +1,108 @@
+"""Copies the package, makes one mistake in the copy, and runs the tests that must notice it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mutants.listed import PACKAGE, ROOT, Mutant, tests_of
+
+# What a run of the contract tests needs, and nothing else.
+_COPIED: Final = ("operator", "tests/contract")
+_FILES: Final = ("pyproject.toml", "tests/conftest.py")
+_AT_ONCE: Final = 2
+_PATIENCE_S: Final = 120.0
+KILLED, SURVIVED, BROKEN = "killed", "survived", "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`broken`: nothing was tested, or something failed that is no test's judgement."""
+
+    mutant: Mutant
+    fate: str
+    detail: str = ""
+
+
+@contextmanager
+def _copy() -> Iterator[Path]:
+    """A copy of its own for each run: with the compiled modules, which Python believes by the
+    time and size of their source, two mistakes in one copy could be taken for each other.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder)
+        for name in _COPIED:
+            shutil.copytree(ROOT / name, copy / name)
+        for name in _FILES:
+            shutil.copy2(ROOT / name, copy / name)
+        yield copy
+
+
+def _run(copy: Path, tests: Sequence[str], store: str, *options: str) -> dict[str, list[str]]:
+    report = copy / "report.json"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(copy / PACKAGE.parent), str(ROOT / "tools")]),
+        "MUTANT_COPY": str(copy),
+        "MUTANT_REPORT": str(report),
+        # The server belongs to whoever runs the mutants.
+        "QUEUE_OPERATOR_TEST_KEEP": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "mutants.witness", "-k", store, *options, *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, timeout=_PATIENCE_S, capture_output=True, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return {"passed": [], "failed": [], "broken": [f"no end after {_PATIENCE_S:g} s"]}
+    if not report.exists():
+        return {"passed": [], "failed": [], "broken": [(done.stdout + done.stderr)[-500:]]}
+    told: dict[str, list[str]] = json.loads(report.read_text("utf-8"))
+    return told
+
+
+def baseline(wanted: Sequence[Mutant]) -> list[str]:
+    """What fails, or is not run at all, without any mistake."""
+    found, wrong = tests_of(list(wanted)), []
+    with _copy() as copy:
+        for store in sorted({one.store for one in wanted}):
+            tests = sorted({t for one in wanted if one.store == store for t in found[one.clause]})
+            told = _run(copy, tests, store)
+            ran = {name.partition("[")[0] for name in told["passed"]}
+            wrong += told["failed"] + told["broken"]
+            wrong += [f"{test} did not run on {store}" for test in tests if test not in ran]
+    return wrong
+
+
+def judge(mutant: Mutant, tests: Sequence[str]) -> Verdict:
+    """Runs one mutant, to the first test that fails."""
+    with _copy() as copy:
+        path = copy / PACKAGE / mutant.file
+        path.write_text(path.read_text("utf-8").replace(mutant.find, mutant.replace), "utf-8")
+        told = _run(copy, tests, mutant.store, "-x")
+    if told["broken"] or not (told["failed"] or told["passed"]):
+        return Verdict(mutant, BROKEN, " ".join(told["broken"]) or "nothing was run")
+    return Verdict(mutant, KILLED if told["failed"] else SURVIVED, " ".join(told["failed"]))
+
+
+def judge_all(
+    wanted: Sequence[Mutant], on_verdict: Callable[[Verdict], object] = lambda _: None
+) -> list[Verdict]:
+    """Some at a time; `on_verdict` hears of each as it ends. In the order of the list."""
+    found = tests_of(list(wanted))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        runs = {pool.submit(judge, one, found[one.clause]): one for one in wanted}
+        verdicts = {}
+        for run in as_completed(runs):
+            verdicts[runs[run]] = run.result()
+            on_verdict(run.result())
+    return [verdicts[one] for one in wanted]
