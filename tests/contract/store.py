@@ -122,6 +122,9 @@ class PostgresStore:
             for place in ("ready", "lease", "final"):
                 statement = sql.SQL(_AGE_PLACE).format(sql.Identifier(place))
                 await cursor.execute(statement, [float(seconds)])
+        for backend in self.opened:
+            # Times too: what was moved back may lie before them now.
+            backend._claims._marks.forget(list(backend._claims._marks._by_lane))
 
     async def break_down(self) -> None:
         await self._allow_connections(False)

@@ -39,7 +39,7 @@ def _terminate_all(dsn: str) -> int:
     with psycopg.connect(dsn, autocommit=True) as admin:
         return len(
             admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             ).fetchall()
         )
@@ -84,7 +84,7 @@ async def test_a_connection_cut_within_a_call_is_reported_and_leaves_nothing_hal
 def _terminate_waiting(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as admin:
         while not admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND wait_event_type = 'Lock'"
         ).fetchall():
             pass

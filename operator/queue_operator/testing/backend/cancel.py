@@ -232,6 +232,14 @@ async def test_the_reason_stays_with_a_job_that_ran(backend: Contract) -> None:
 async def test_a_force_after_a_cancel_is_pushed_again_and_stays(backend: Contract) -> None:
     job, _ = await running(backend)
     [first] = (await backend.cancel_jobs([], [job.id])).requests
+    asked = await backend.get_job(job.id)
     [second] = (await backend.cancel_jobs([], [job.id], force=True)).requests
+    forced = await backend.get_job(job.id)
     [third] = (await backend.cancel_jobs([], [job.id])).requests
     assert [first.force, second.force, third.force] == [False, True, True]
+    # The force is news, and no transition.
+    assert asked.updated_at is not None
+    assert forced.updated_at is not None
+    assert forced.updated_at > asked.updated_at
+    assert (forced.state, forced.transition) == (asked.state, asked.transition)
+    assert await backend.get_job(job.id) == forced

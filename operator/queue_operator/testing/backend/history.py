@@ -7,7 +7,7 @@ import pytest
 
 from queue_operator.backends.protocol import JobHistory
 from queue_operator.domain.errors import JobNotFound
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import TARGET, Event, JobState
 from queue_operator.testing.driving import apply, claim, happens, job_in, running, settle, submitted
@@ -51,6 +51,19 @@ async def test_history_of_a_running_attempt_has_no_end(backend: Contract) -> Non
     assert (attempt.number, attempt.token, attempt.assignee_id) == (1, token, "worker-1")
     assert attempt.assigned_at == stored.assigned_at
     assert (attempt.ended_at, attempt.event, attempt.state, attempt.error) == (None,) * 4
+
+
+async def test_history_names_the_worker_and_its_host(backend: Contract) -> None:
+    job = await submitted(backend)
+    demand = Demand(assignee_id="session-1", limit=1, worker_name="pod-1", host="node-1")
+    await backend.claim([demand], lease_ttl_s=TTL_S)
+    assert (await backend.get_job(job.id)).worker_name == "pod-1"
+    [attempt] = (await _history(backend, job)).attempts
+    assert (attempt.assignee_id, attempt.worker_name, attempt.host) == (
+        "session-1",
+        "pod-1",
+        "node-1",
+    )
 
 
 async def test_history_lists_each_attempt_with_its_end(backend: Contract) -> None:

@@ -1,4 +1,4 @@
--- Workers have seen these cancel requests.
+-- Workers have seen these cancel requests; what was not asked for cannot have been seen.
 -- Parameters: arrays namespaces (int), ids, tokens (uuid).
 -- Index: job_namespace_id_id_key, lease_pkey. Locks: the lease rows, in order of number.
 WITH known AS MATERIALIZED (
@@ -13,6 +13,7 @@ WITH known AS MATERIALIZED (
     SELECT l.job_no FROM known CROSS JOIN LATERAL (
         SELECT job_no FROM lease
         WHERE lease.job_no = known.job_no AND lease.token = known.token
+          AND lease.state IN ({{CANCELLING}})
         FOR NO KEY UPDATE
     ) l
 )

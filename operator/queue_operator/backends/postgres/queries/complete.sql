@@ -2,7 +2,7 @@
 -- not among the numbers returned (stale, repeated, cancelling, or a job that others wait for)
 -- takes the slow path. The attempt gets no row of its own: `final` says all of it.
 -- Parameters: job_nos (bigint[], ascending) and, aligned with them, tokens (uuid[]), starts and
---   lengths (bigint[]) of each result within results (bytea; length -1: no result), kinds
+--   lengths (bigint[]) of each result within results (bytea; length -1: none, keeps the old), kinds
 --   (bigint[], which of content_types, a text[], it is of).
 -- Index: lease_pkey. Locks: the lease rows, in order of number.
 -- Traps: what belongs to a row is looked up by halving job_nos (`width_bucket`): a join of two
@@ -30,8 +30,11 @@ WITH gone AS (
            CASE WHEN ((SELECT %(lengths)s::bigint[]))[place] >= 0 THEN
                substring((SELECT %(results)s::bytea)
                          FROM ((SELECT %(starts)s::bigint[]))[place]::int
-                         FOR ((SELECT %(lengths)s::bigint[]))[place]::int) END,
-           ((SELECT %(content_types)s::text[]))[((SELECT %(kinds)s::bigint[]))[place]],
+                         FOR ((SELECT %(lengths)s::bigint[]))[place]::int)
+                ELSE result END,
+           CASE WHEN ((SELECT %(lengths)s::bigint[]))[place] >= 0
+                THEN ((SELECT %(content_types)s::text[]))[((SELECT %(kinds)s::bigint[]))[place]]
+                ELSE result_content_type END,
            now(), 'COMPLETE'
     FROM gone
 ), logged AS (
