@@ -42,9 +42,16 @@ class Store:
         return rows[0] if rows else None
 
     def attempts(self, uid: str) -> list[dict[str, Any]]:
-        """Every ended attempt, oldest first."""
+        """Every ended attempt, oldest first. One that completed its job while it ran has no
+        row but the job's final one.
+        """
         return self.query(
-            "SELECT a.*, a.token::text AS token FROM attempt a JOIN job j USING (job_no)"
-            " WHERE j.id = %s ORDER BY a.version",
+            "WITH mine AS (SELECT job_no FROM job WHERE id = %s)"
+            " SELECT version, token::text AS token, event, worker_name FROM attempt"
+            " WHERE job_no IN (SELECT job_no FROM mine)"
+            " UNION ALL SELECT lease_version, token::text, reason, worker_name FROM final"
+            " WHERE job_no IN (SELECT job_no FROM mine) AND reason = 'COMPLETE' AND NOT EXISTS"
+            " (SELECT FROM attempt a WHERE a.job_no = final.job_no AND a.version = lease_version)"
+            " ORDER BY version",
             uid,
         )
