@@ -6,7 +6,7 @@ another process claimed takes the slow path, which asks the database.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, Uuids
@@ -31,7 +31,7 @@ class Claimed:
         jobs = self._jobs
         for one in assignments:
             jobs[one.token] = one.namespace, one.job_id
-        for oldest in list(jobs)[: max(len(jobs) - _REMEMBERED, 0)]:
+        for oldest in list(islice(jobs, max(len(jobs) - _REMEMBERED, 0))):
             del jobs[oldest]
 
     def are_for(self, outcome: Outcome) -> bool:

@@ -197,13 +197,15 @@ async def borrowed(
                 with _Watchdog(connection, patience_s or pool.statement_timeout_s):
                     async with _settled(pool, connection, patience_s, frozen):
                         yield connection
-            except psycopg.errors.ReadOnlySqlTransaction:
-                # The address may lead to the new primary by now: look it up again.
+            except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
+                # The address may lead to the new primary by now: look it up again. And a plan
+                # that a migration made unfit ("cached plan must not change result type") goes
+                # with its connection.
                 await connection.close()
                 raise
     except psycopg.errors.DeadlockDetected as error:
         raise Deadlock("PostgreSQL ended a deadlock; call again") from error
-    except psycopg.errors.ReadOnlySqlTransaction as error:
+    except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported) as error:
         raise unavailable(error) from error
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
         raise unavailable(error) from error

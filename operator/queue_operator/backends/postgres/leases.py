@@ -32,6 +32,7 @@ _STAGE: Final = load(__package__, "stage")
 _STAGE_NEXT: Final = load(__package__, "stage_next")
 _STAGE_BATCH: Final = 1000
 _STAGE_POLL_S: Final = 0.25
+_STAGE_LEAST_S: Final = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +153,9 @@ class Leases:
             except Unavailable as error:
                 logger.warning("staging waits: %s", error)
                 due_s = None
-            await asyncio.sleep(_STAGE_POLL_S if due_s is None else min(due_s, _STAGE_POLL_S))
+            # A due row that somebody else holds would have us ask without a pause.
+            pause_s = _STAGE_POLL_S if due_s is None else max(due_s, _STAGE_LEAST_S)
+            await asyncio.sleep(min(pause_s, _STAGE_POLL_S))
 
     def _overdue(self, row: LockedRow, token: str, why: str, ttl_s: float) -> Move:
         cancelling = row.current.state is JobState.CANCELLING

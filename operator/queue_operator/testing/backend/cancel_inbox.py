@@ -93,3 +93,11 @@ async def test_the_time_of_a_forced_cancel_runs_from_the_force(
     assert await _sweep(backend) == []
     await store.age(11)
     assert len(await _sweep(backend)) == 1
+
+
+async def test_a_receipt_before_the_cancel_is_none(backend: Contract, store: Store) -> None:
+    job, token = await running(backend)
+    await _confirm(backend, job.id, token)
+    await backend.cancel_jobs([], [job.id])
+    await store.age(31)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
