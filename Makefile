@@ -4,6 +4,9 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.installed
 SOURCES := operator tools tests examples bench
+# Some containers forbid Python to keep what it compiled. The tests start Python hundreds of times,
+# and compiling the same again would take half of their time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full mutants check generate verify bench format lock clean

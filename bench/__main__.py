@@ -1,4 +1,4 @@
-"""`python -m bench`: measures the storage, and other queues beside it, and prints ratios."""
+"""`python -m bench`: measures the storage, the whole product, and other queues, prints ratios."""
 
 import signal
 import sys
@@ -46,7 +46,7 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
     type=click.Choice(_SCENARIOS),
     default=("storage",),
     show_default=True,
-    help="What to measure; repeatable. `storage` is all but `designs`.",
+    help="What to measure; repeatable. `storage` and `whole` are groups of scenarios.",
 )
 @click.option(
     "--peer",
@@ -65,6 +65,9 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
 @_number("--repeats", "repeats", "Runs of submit and burn_down; the median counts.")
 @_number("--payload", "payload", "Bytes per payload.")
 @_number("--lane-jobs", "lane_jobs", "Backlog of many_lanes.")
+@_number("--whole-jobs", "whole_jobs", "Backlog of end_to_end.")
+@_number("--pickup-rate", "pickup_rate", "Submissions per second of pickup.")
+@_number("--sessions", "sessions", "Workers of idle_sessions.")
 @_number("--stats-jobs", "stats_jobs", f"Jobs stored in stats, a multiple of {SAMPLE:,}.")
 @click.option("--batch", type=int, help="Jobs per claim.  [default: the best of several]")
 def main(
@@ -74,8 +77,8 @@ def main(
     quick: bool,
     **numbers: Any,
 ) -> None:
-    """Measures the storage on an embedded PostgreSQL of its own, and other queues beside it on
-    the same server, each in turn.
+    """Measures the storage, or the whole product, on an embedded PostgreSQL of its own, and other
+    queues beside it on the same server, each in turn.
 
     The figures are worth something only on a machine that does nothing else. A full run with
     both peers takes about a quarter of an hour. The exit code is 1 when a job was lost or done

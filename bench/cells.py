@@ -2,13 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import cpu_count
 from statistics import median_low
 from typing import Final
 
 from bench.board import Board
-from bench.contenders import OURS, Contender, Settings, bare_copy, many_jobs, many_lanes, wide_row
+from bench.contenders import (
+    OURS,
+    Contender,
+    Settings,
+    bare_copy,
+    end_to_end,
+    idle_sessions,
+    many_jobs,
+    many_lanes,
+    wide_row,
+)
 from bench.result import Result, Setting
 from bench.runner import Run, System, run_once
 from bench.server import SETTINGS, Server
@@ -22,7 +32,8 @@ else was using the machine.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How much of everything. `lane_jobs` is the backlog of many_lanes and `stats_jobs` what
-    is stored in stats.
+    is stored in stats. `whole_jobs` is the backlog of end_to_end, `pickup_rate` the submissions
+    per second of pickup, and `sessions` the workers of idle_sessions.
     """
 
     jobs: int = 200_000
@@ -37,6 +48,11 @@ class Scale:
     lane_jobs: int = 1_000_000
     lane_seconds: float = 20.0
     stats_jobs: int = 5_000_000
+    whole_jobs: int = 100_000
+    pickup_rate: int = 800
+    pickup_seconds: float = 30.0
+    sessions: int = 1_000
+    idle_seconds: float = 20.0
     tries_settings: bool = True
     batch: int | None = None
 
@@ -49,6 +65,10 @@ QUICK: Final = Scale(
     lane_jobs=50_000,
     lane_seconds=3.0,
     stats_jobs=200_000,
+    whole_jobs=20_000,
+    pickup_seconds=5.0,
+    sessions=100,
+    idle_seconds=5.0,
     tries_settings=False,
 )
 
@@ -79,7 +99,7 @@ class Measuring:
         self._product = product
         self._peers = peers
         self._board = board
-        self._best: dict[tuple[str, str], Settings] = {}
+        self._best: dict[tuple[str, str, str], Settings] = {}
         self.results: list[Result] = []
         self.problems: list[str] = []
         self.wrong_ledgers: list[str] = []
@@ -135,24 +155,53 @@ class Measuring:
         self._add([Result("stats", OURS, self._settings("stats", settings), metrics)])
 
     def designs(self) -> None:
-        """Our tables beside one wide row per job, which does less."""
-        settings: Settings = {"batch": self._scale.batch or 500, "pipelines": 1, "submitters": 2}
-        plain = wide_row()
+        """Our tables beside one wide row per job that carries the same."""
+        fixed: Settings = {"batch": self._scale.batch or 500, "pipelines": 1, "submitters": 2}
+        # Long enough for dead rows to show, and short enough that all of it takes four minutes.
+        fixed = {**fixed, "seconds": min(self._scale.seconds, 20.0)}
         entries = [
-            _Entry(one.name, one.system, {**one.fixed, **settings})
-            for one in (self._product, plain)
+            _Entry(one.name, one.system, {**one.fixed, **fixed})
+            for one in (self._product, wide_row())
         ]
+        self._in_turn("designs_submit", "submit", entries, self._scale.repeats)
         self._in_turn("designs_burn_down", "burn_down", entries, self._scale.repeats)
         self._continuous("designs_continuous", entries, pinned=False)
         self._continuous("designs_continuous_pinned", entries, pinned=True)
+
+    def end_to_end(self) -> None:
+        """Jobs that were submitted before are worked by two workers of the SDK, over gRPC; the
+        peers burn down as many.
+        """
+        little: Settings = {"jobs": self._scale.whole_jobs}
+        entries = [self._entry(one, "burn_down", "whole") for one in (end_to_end(), *self._peers)]
+        entries = [replace(one, settings={**one.settings, **little}) for one in entries]
+        self._in_turn("end_to_end", "burn_down", entries, self._scale.repeats)
+
+    def pickup(self) -> None:
+        """Single jobs at a steady rate: how long until a handler begins."""
+        settings: Settings = {
+            "rate": self._scale.pickup_rate,
+            "seconds": self._scale.pickup_seconds,
+            "capacity": 100,
+        }
+        self._in_turn("pickup", "pickup", [_Entry(OURS, end_to_end().system, settings)], 1)
+
+    def idle_sessions(self) -> None:
+        """Many workers that have nothing to do."""
+        settings: Settings = {
+            "sessions": self._scale.sessions,
+            "seconds": self._scale.idle_seconds,
+        }
+        run = self._run("idle_sessions", "idle", _Entry(OURS, idle_sessions(), settings))
+        self._add([Result("idle_sessions", OURS, self._settings("idle", settings), {**run.extra})])
 
     # Their parts
 
     def _flows(self) -> list[_Entry]:
         return [self._entry(one, "continuous") for one in (self._product, *self._peers)]
 
-    def _entry(self, contender: Contender, mode: str) -> _Entry:
-        settings = self._best_settings(contender, mode)
+    def _entry(self, contender: Contender, mode: str, part: str = "storage") -> _Entry:
+        settings = self._best_settings(contender, mode, part)
         return _Entry(contender.name, contender.system, settings, contender.described)
 
     def _defaults(self, **scale: Setting) -> list[_Entry]:
@@ -168,9 +217,11 @@ class Measuring:
             if peer.default is not None
         ]
 
-    def _best_settings(self, contender: Contender, mode: str) -> Settings:
-        """Tried shortly once, the first time they are needed."""
-        key = (contender.name, mode)
+    def _best_settings(self, contender: Contender, mode: str, part: str) -> Settings:
+        """Tried shortly once, the first time they are needed. What is best for our storage is
+        another question than what is best for the whole; for a peer it is the same.
+        """
+        key = (contender.name, mode, part if contender.name == OURS else "")
         if key not in self._best:
             loading: Settings = {} if mode == "continuous" else {"submitters": 2}
             fixed = {**loading, **contender.fixed}
@@ -293,6 +344,11 @@ def _jobs_per_s(run: Run, mode: str) -> float:
 def _headline(run: Run, mode: str) -> str:
     if mode == "stats":
         return f"{run.extra['stats_max_ms']:,.0f} ms at most"
+    if mode == "pickup":
+        return f"p50 {run.extra['pickup_p50_ms']:.1f} ms, p99 {run.extra['pickup_p99_ms']:.1f} ms"
+    if mode == "idle":
+        share, calls = run.extra["idle_cpu_share"], run.extra["idle_statements_per_s"]
+        return f"{share:.2%} of a core, {calls:.1f} statements/s"
     return f"{_jobs_per_s(run, mode):,.0f} jobs/s"
 
 
@@ -312,8 +368,12 @@ CELLS: Final[Mapping[str, Cell]] = {
     "continuous_pinned": Measuring.continuous_pinned,
     "many_lanes": Measuring.many_lanes,
     "stats": Measuring.stats,
+    "end_to_end": Measuring.end_to_end,
+    "pickup": Measuring.pickup,
+    "idle_sessions": Measuring.idle_sessions,
     "designs": Measuring.designs,
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "storage": tuple(name for name in CELLS if name != "designs")
+    "storage": ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes", "stats"),
+    "whole": ("end_to_end", "pickup", "idle_sessions"),
 }

@@ -1,17 +1,29 @@
 """Ratios of our figures to everybody else's in the same scenario of the same run."""
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bench.contenders import OURS
 from bench.result import Result
 
 DEFAULT_SUFFIX: Final = " (default)"
+_DIRECTIONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "at least": operator.ge,
+    "at most": operator.le,
+    "below": operator.lt,
+}
 PASS_LINES: Final[Mapping[tuple[str, str], tuple[str, float]]] = {
     ("continuous_pinned", "share_of_unpinned"): ("at least", 0.9),
     ("many_lanes", "claim_p99_ms"): ("below", 100.0),
     ("stats", "stats_max_ms"): ("below", 500.0),
     ("stats", "get_job_p50_ms"): ("below", 1.0),
+    ("end_to_end", "ratio_to_river"): ("at least", 1.0),
+    ("pickup", "pickup_p50_ms"): ("at most", 4.0),
+    ("pickup", "pickup_p99_ms"): ("at most", 15.0),
+    ("idle_sessions", "idle_cpu_share"): ("below", 0.01),
+    ("idle_sessions", "idle_rss_mb"): ("below", 200.0),
+    ("idle_sessions", "idle_statements_per_s"): ("at most", 15.0),
 }
 """What our own figures should reach, whatever the peers do."""
 
@@ -43,5 +55,4 @@ def reached(result: Result, metric: str) -> bool | None:
     if line is None or result.system != OURS or metric not in result.metrics:
         return None
     direction, bound = line
-    value = result.metrics[metric]
-    return value >= bound if direction == "at least" else value < bound
+    return _DIRECTIONS[direction](result.metrics[metric], bound)

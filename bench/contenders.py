@@ -60,6 +60,20 @@ def bare_copy() -> Contender:
     return _driven(COPY, "bare_copy", {"submit": _CALLERS})
 
 
+def end_to_end() -> Contender:
+    """The whole product: an operator and two workers, all of them processes of their own."""
+    system = System(OURS, [sys.executable, "-m", "bench.programs.end_to_end"])
+    return Contender(
+        name=OURS,
+        system=system,
+        trials={"burn_down": [{"capacity": n} for n in (2000, 1000, 500)]},
+    )
+
+
+def idle_sessions() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.idle_sessions"])
+
+
 def many_lanes() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.many_lanes"])
 

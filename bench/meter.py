@@ -39,9 +39,21 @@ def read(dsn: str, pid: int, server_pid: int) -> Reading:
         wal_bytes=wal_bytes,
         table_bytes=table_bytes,
         dead_rows=dead_rows,
-        rss_mb=int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / _MB,
+        rss_mb=_rss_mb(pid),
         peak_rss_mb=_peak_kb(pid) / 1024,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Processor time since the start of one process, and its memory now."""
+
+    cpu_s: float
+    rss_mb: float
+
+
+def usage(pid: int) -> Usage:
+    return Usage(_cpu_s(_stat(pid), "utime", "stime"), _rss_mb(pid))
 
 
 def parent(pid: int) -> int:
@@ -85,6 +97,10 @@ def _server_cpu_s(pid: int) -> float:
         if int(stat[_FIELDS["ppid"]]) == pid:
             total += _cpu_s(stat, "utime", "stime")
     return total
+
+
+def _rss_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / _MB
 
 
 def _peak_kb(pid: int) -> int:

@@ -23,6 +23,8 @@ CLUSTER_NAME = "test"
 # Not in a temporary folder of pytest's: the server's user must be able to reach it.
 POSTGRES_FOLDER = Path("/var/tmp/queue-operator-test-postgres")  # noqa: S108
 POSTGRES_PORT = 55433
+# How many statements the queue runs is counted by the server itself.
+POSTGRES_SETTINGS = {"shared_preload_libraries": "pg_stat_statements"}
 KEEP = os.environ.get("QUEUE_OPERATOR_TEST_KEEP") == "1"
 
 hypothesis_settings.register_profile("full", max_examples=2000, deadline=None)
@@ -33,7 +35,7 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 @pytest.fixture(scope="session")
 def postgres_admin_dsn() -> Iterator[str]:
     """The superuser's address of an embedded PostgreSQL that only the tests use."""
-    server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT)
+    server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT, settings=POSTGRES_SETTINGS)
     was_running = server.running()
     try:
         server.start()

@@ -19,10 +19,11 @@ CHART = Path("charts/queue-operator")
 # Settings that the chart gives a value of its own, or that its manifests rely on.
 NOT_SETTINGS = frozenset(
     {
-        ("database", "dsn"),
+        *(("database", name) for name in ("dsn", "pooler", "listen_dsn")),
         ("controller", "enabled"),
         ("controller", "namespaces"),
         *((door, field) for door in ("rest", "grpc", "metrics") for field in ("host", "port")),
+        *(("grpc", name) for name in ("certificate_file", "key_file", "client_ca_file")),
     }
 )
 SECTIONS_APART = frozenset({"auth", "health"})

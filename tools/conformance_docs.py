@@ -1,20 +1,21 @@
-"""Generates the page that says which test proves which clause of the specifications."""
+"""Generates the pages that say which test proves which clause of the specifications."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from queue_operator.testing.clauses import Page, Section, markers, pages
 
 ROOT = Path(__file__).resolve().parent.parent
-REFERENCE = Path("docs/reference/backend-conformance.md")
+REFERENCE = Path("docs/reference")
 SUITE = ROOT / "operator" / "queue_operator" / "testing"
 TESTS = ROOT / "tests"
 
 _HEAD = """\
-# Conformance
+# {title}
 
 Generated from the lists of clauses (`queue_operator/testing/clause_lists`) and the markers of the
-tests. Each clause is a thing that a specification asks of a store, in our words; each test is in
+tests. Each clause is a thing that a specification asks of {whom}, in our words; each test is in
 the shipped suite (`queue_operator/testing`) or under `tests/`, and proves five clauses at most. A
 clause without a test has an empty cell.
 """
@@ -30,11 +31,46 @@ to the bullets. Beyond them are expectations that say something testable of thei
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A page of ours, and the specifications that it answers."""
+
+    file: str
+    title: str
+    whom: str
+    answers: tuple[str, ...]
+
+
+_DOCUMENTS = (
+    _Document(
+        "backend-conformance.md",
+        "Conformance",
+        "a store",
+        ("backend-api", "backend-sqlite", "queue-semantics"),
+    ),
+    _Document(
+        "queue-conformance.md",
+        "Conformance of the queue and the worker",
+        "the queue or the worker",
+        ("queue-api", "external-api"),
+    ),
+)
+
+
 def documents() -> dict[Path, str]:
-    """The page."""
+    """The pages."""
     proofs = markers(SUITE, TESTS)
-    parts = [_HEAD, *(_clauses(page, proofs) for page in pages())]
-    return {REFERENCE: "\n".join([*parts, _TAIL.rstrip(), *_counts(proofs), ""])}
+    lists = {page.name: page for page in pages()}
+    return {
+        REFERENCE / one.file: _text(one, [lists[name] for name in one.answers], proofs)
+        for one in _DOCUMENTS
+    }
+
+
+def _text(document: _Document, lists: Sequence[Page], proofs: dict[str, list[str]]) -> str:
+    head = _HEAD.format(title=document.title, whom=document.whom)
+    parts = [head, *(_clauses(page, proofs) for page in lists)]
+    return "\n".join([*parts, _TAIL.rstrip(), *_counts(lists, proofs), ""])
 
 
 def _clauses(page: Page, proofs: dict[str, list[str]]) -> str:
@@ -45,8 +81,8 @@ def _clauses(page: Page, proofs: dict[str, list[str]]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _counts(proofs: dict[str, list[str]]) -> Iterator[str]:
-    for page in pages():
+def _counts(lists: Sequence[Page], proofs: dict[str, list[str]]) -> Iterator[str]:
+    for page in lists:
         rows = [_count(page, section, proofs) for section in page.sections]
         for section, row in zip(page.sections, rows, strict=True):
             yield _row(f"{page.name}: {section.title}", row)

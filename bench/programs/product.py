@@ -1,7 +1,7 @@
 """The product's own storage, through its public contract."""
 
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, LiteralString, Self
 
 import psycopg
 
@@ -18,6 +18,8 @@ _AUDIT: Final = load(__package__, "product_audit")
 
 class Product:
     """Rows move between ready, lease and final; events, counts and attempts with them."""
+
+    audit_statement = _AUDIT
 
     def __init__(self, backend: PostgresBackend, dsn: str, payload: bytes) -> None:
         self._backend = backend
@@ -43,7 +45,7 @@ class Product:
         return await complete(self._backend, claimed)
 
     async def stored(self) -> Stored:
-        stored = await audit(self._dsn)
+        stored = await audit(self._dsn, self.audit_statement)
         stats = await self._backend.get_job_stats(())
         if (stats.total_jobs, stats.completed_jobs) != (stored.jobs, stored.completed):
             raise RuntimeError(f"the counts say {stats}, the tables {stored}")
@@ -59,8 +61,8 @@ async def complete(backend: PostgresBackend, claimed: Sequence[tuple[str, str]])
     return sum(answer.error is None for answer in await backend.settle(outcomes))
 
 
-async def audit(dsn: str) -> Stored:
+async def audit(dsn: str, statement: LiteralString = _AUDIT) -> Stored:
     """Counts the rows and the events, whatever the product says itself."""
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
-        row = await (await connection.execute(_AUDIT)).fetchone()
+        row = await (await connection.execute(statement)).fetchone()
     return Stored(*(row or (0, 0, 0)))

@@ -1,79 +1,98 @@
-"""The plain alternative: one table, one wide row per job, updated in place."""
+"""The alternative to our tables: one wide row per job, updated in place, with all that the
+product's submission, claim and completion do.
 
-from typing import Final, Self
+It is the product's own backend, schema and client, with four tables and the statements of the
+hot path exchanged, so that nothing but the design of the tables differs. What fails, waits or
+is cancelled takes statements that were not exchanged, and would raise.
+"""
 
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
-from psycopg.types.array import ListBinaryDumper
-from psycopg_pool import AsyncConnectionPool
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from struct import Struct
+from typing import Any, Final, Self
 
-from bench.programs.stores import Claimed, Stored, job_id
+import psycopg
+
+from bench.programs.product import Product
+from queue_operator.backends.postgres import PostgresBackend, claiming, completing, copying, migrate
+from queue_operator.backends.postgres.connection import (
+    again_when_undone,
+    patience_for,
+    transaction,
+)
 from queue_operator.backends.sql import load
+from queue_operator.domain.job import Job
 
 _SCHEMA: Final = load(__package__, "wide_schema")
-_SUBMIT: Final = load(__package__, "wide_submit")
-_CLAIM: Final = load(__package__, "wide_claim")
-_AUDIT: Final = load(__package__, "wide_audit")
-_COMPLETE: Final = load(__package__, "wide_complete")
+_COPY: Final = load(__package__, "wide_copy")
+
+_FIELDS: Final = Struct(">h").pack(14)
+# Within what the product copies into `ready`: the number of fields, job number, lane; then the
+# order time, then the time of creation, which `job` has already.
+_COUNT: Final = 2
+_ORDER: Final = slice(22, 34)
+_REST: Final = slice(46, None)
 
 
-class WideRow:
-    """The same fencing, attempts, retry counts, ordering and event log; no lanes, tags,
-    history of attempts or counts, so it does less than what it is compared with.
-    """
+class WideRow(Product):
+    """While one is open, no other backend of the process can be used."""
 
-    def __init__(
-        self, pool: AsyncConnectionPool[AsyncConnection[TupleRow]], payload: bytes
-    ) -> None:
-        self._pool = pool
-        self._payload = payload
+    audit_statement = load(__package__, "wide_audit")
+
+    def __init__(self, backend: PostgresBackend, dsn: str, payload: bytes) -> None:
+        super().__init__(backend, dsn, payload)
+        self._exchange = ExitStack()
 
     @classmethod
     async def open(cls, dsn: str, payload: bytes) -> Self:
-        async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await migrate(dsn)
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             await connection.execute(_SCHEMA)
-        pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
-            dsn, min_size=2, max_size=8, open=False, configure=_configure
-        )
-        await pool.open(wait=True)
-        return cls(pool, payload)
-
-    async def submit(self, numbers: range) -> None:
-        parameters = {
-            "ids": [job_id(number) for number in numbers],
-            "payloads": [self._payload] * len(numbers),
-        }
-        async with self._pool.connection() as connection:
-            await connection.execute(_SUBMIT, parameters)
-
-    async def claim(self, limit: int) -> Claimed:
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(_CLAIM, {"limit": limit}, binary=True)
-            return [(row[0], row[1]) for row in await cursor.fetchall()]
-
-    async def complete(self, claimed: Claimed) -> int:
-        parameters = {
-            "ids": [job_id for job_id, _ in claimed],
-            "tokens": [token for _, token in claimed],
-        }
-        async with self._pool.connection() as connection:
-            row = await (await connection.execute(_COMPLETE, parameters)).fetchone()
-        return int(row[0]) if row else 0
-
-    async def stored(self) -> Stored:
-        async with self._pool.connection() as connection:
-            row = await (await connection.execute(_AUDIT)).fetchone()
-        return Stored(*(row or (0, 0, 0)))
+        store = cls(await PostgresBackend.open(dsn), dsn, payload)
+        store._exchange.enter_context(_exchanged())
+        return store
 
     async def close(self) -> None:
-        await self._pool.close()
+        self._exchange.close()
+        await super().close()
 
 
-async def _configure(connection: AsyncConnection[TupleRow]) -> None:
-    # The same settings as the product's connections have, so that only the design differs.
-    await connection.set_autocommit(True)
-    connection.adapters.register_dumper(list, ListBinaryDumper)
-    await connection.execute(
-        "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; "
-        "SET enable_bitmapscan = off; SET jit = off"
-    )
+@contextmanager
+def _exchanged() -> Iterator[None]:
+    places: list[tuple[Any, str, object]] = [
+        (claiming, "_CLAIM", load(__package__, "wide_claim")),
+        (completing, "_COMPLETE", load(__package__, "wide_complete")),
+        (copying.Copying, "_copy", _copy),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    for owner, name, ours in places:
+        setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        for owner, name, theirs in before:
+            setattr(owner, name, theirs)
+
+
+@again_when_undone
+async def _copy(
+    self: copying.Copying,
+    jobs: Sequence[Job],
+    numbers: Sequence[int],
+    namespaces: Sequence[int],
+    lanes: Sequence[int],
+) -> None:
+    """As `Copying._copy`, with one row per job."""
+    patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
+    async with transaction(self._pool, patience_s) as connection:
+        [[now]] = await (await connection.execute("SELECT now()")).fetchall()
+        clock = copying._Clock(now)
+        given = zip(numbers, namespaces, lanes, jobs, strict=True)
+        await copying._write(connection, _COPY, (_row(*one, clock) for one in given))
+        await connection.execute(copying._TOLD, copying._told(jobs, numbers, lanes))
+
+
+def _row(number: int, space: int, lane: int, job: Job, clock: copying._Clock) -> bytes:
+    submitted = copying._job(number, space, lane, job, clock)
+    waiting = copying._ready(number, lane, job, clock)
+    return b"".join((_FIELDS, submitted[_COUNT:], waiting[_ORDER], waiting[_REST]))

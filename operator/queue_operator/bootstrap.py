@@ -153,10 +153,12 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
     metrics = Metrics(replica)
     backend = instrument(store, metrics.recorder)
     authenticator, authorizer = build_auth(settings.auth)
-    queue = QueueService(backend, settings.queue, replica=replica)
+    queue = QueueService(
+        backend, settings.queue, replica=replica, limits=settings.limits.to_limits()
+    )
     exporter = Exporter(metrics, settings.metrics, SystemClock(), depths=store, streams=queue)
     rest = RestServer(create_app(queue, authenticator, authorizer, settings), settings.rest)
-    plane = WorkerPlaneServer(queue, authenticator, settings)
+    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(queue.close)
         await queue.start()

@@ -5,9 +5,10 @@ capitals, levels joined by two underscores, as in `QUEUE_OPERATOR_QUEUE__LEASE_T
 """
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
@@ -75,6 +76,7 @@ class LimitSettings(_Frozen):
         256 * KIB, description="Largest payload in a custom resource."
     )
     result_bytes: Bytes = Field(MIB, description="Largest result.")
+    checkpoint_bytes: Bytes = Field(MIB, description="Largest checkpoint of a running job.")
     error_message_bytes: Bytes = Field(8 * KIB, description="Longer error messages are cut.")
     stack_trace_bytes: Bytes = Field(64 * KIB, description="Longer stack traces are cut.")
     progress_message_bytes: Bytes = Field(KIB, description="Longer progress messages are cut.")
@@ -89,6 +91,7 @@ class LimitSettings(_Frozen):
         return Limits(
             payload_bytes=self.payload_bytes,
             result_bytes=self.result_bytes,
+            checkpoint_bytes=self.checkpoint_bytes,
             tags=self.tags,
             tag_characters=self.tag_characters,
             id_characters=self.id_characters,
@@ -104,11 +107,39 @@ class RestSettings(_Frozen):
 
 
 class GrpcSettings(_Frozen):
-    """The worker plane."""
+    """The gRPC port: worker sessions and the Queue."""
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
     port: Port = Field(50051, description="Port; 0 picks a free one.")
-    message_bytes: Bytes = Field(16 * MIB, description="Largest message either way.")
+    message_bytes: Bytes = Field(
+        16 * MIB,
+        description="Largest message that is taken. A larger one is refused by name, up to four "
+        "times that; what is larger still ends its connection's call.",
+    )
+    certificate_file: Path | None = Field(
+        None,
+        description="PEM file with the server's certificate and its chain; with it the port "
+        "speaks TLS only. Read again when it changes.",
+    )
+    key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
+    client_ca_file: Path | None = Field(
+        None,
+        description="PEM file with authorities: callers must show a certificate of one of them "
+        "(mutual TLS), beside their token.",
+    )
+    keepalive_s: Seconds = Field(
+        3.0,
+        description="A connection that is silent for so long is asked whether it lives; one "
+        "that does not answer within two thirds of that is closed.",
+    )
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file: give both or neither")
+        if self.client_ca_file is not None and self.certificate_file is None:
+            raise ValueError("client_ca_file: give certificate_file and key_file too")
+        return self
 
 
 class MetricsSettings(_Frozen):

@@ -17,6 +17,7 @@ from mutants.running import KILLED, baseline, judge_all  # noqa: E402
 FULL = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 SAMPLE = 10
 CLAUSES = 60
+QUEUE_MUTANTS = 40
 STORES = {"memory": 10, "sqlite": 10, "postgres": 15}
 
 
@@ -29,6 +30,8 @@ def test_the_list_is_long_enough() -> None:
     assert len({one.clause for one in listed}) >= CLAUSES
     per_store = Counter(one.store for one in listed)
     assert {store: n for store, n in STORES.items() if per_store[store] < n} == {}
+    pages = Counter(one.clause.partition(".")[0] for one in listed)
+    assert pages["queue-api"] + pages["external-api"] >= QUEUE_MUTANTS
 
 
 def test_a_random_sample_is_noticed(postgres_admin_dsn: str) -> None:

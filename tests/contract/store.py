@@ -18,7 +18,8 @@ _CLEAR: LiteralString = """
 DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
 DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
-DELETE FROM detached; DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace;
+DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
+DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL;
 """
 _AGE: LiteralString = """
@@ -57,7 +58,14 @@ SELECT place, count(*) FROM (
     UNION ALL SELECT 'dependency', child_no FROM dependency
     UNION ALL SELECT 'parent_result', job_no FROM parent_result
     UNION ALL SELECT 'idempotency', job_no FROM idempotency
+    UNION ALL SELECT 'spawned', child_no FROM spawned
+    UNION ALL SELECT 'log_chunk', job_no FROM log_chunk
 ) left_over WHERE NOT EXISTS (SELECT FROM job WHERE job.job_no = left_over.job_no) GROUP BY place
+UNION ALL
+SELECT 'checkpoint', count(*) FROM checkpoint WHERE NOT EXISTS (
+    SELECT FROM ready WHERE ready.job_no = checkpoint.job_no AND checkpointed
+    UNION ALL SELECT FROM lease WHERE lease.job_no = checkpoint.job_no AND checkpointed
+) HAVING count(*) > 0
 """
 _RECOUNT: LiteralString = """
 WITH moving AS (

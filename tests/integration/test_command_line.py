@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from queue_operator import __version__
+from queue_operator.cli.migrate import migrate
 
 PROGRAM = Path(sys.executable).with_name("queue-operator")
 
@@ -68,3 +70,14 @@ def test_what_is_no_address_is_said_to_be_none() -> None:
     assert done.returncode == 1
     assert "dsn: this is no address of a database" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--dsn="]])
+def test_a_forgotten_address_is_no_address(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A default would change whatever database is at hand."""
+    monkeypatch.delenv("QUEUE_OPERATOR_DATABASE__DSN", raising=False)
+    told = CliRunner().invoke(migrate, arguments)
+    assert told.exit_code == 1
+    assert "give --dsn, or set QUEUE_OPERATOR_DATABASE__DSN" in told.stderr

@@ -242,20 +242,25 @@ def told(draw: st.DrawFn, pair: Pair) -> Told:
 def in_one_call(batch: list[Told], pair: Pair) -> list[Told]:
     """The outcomes of `batch` of which a store may apply several at once.
 
-    Those for one job apply in order, those for different jobs in any: where the order can be
-    seen, in who comes first in the next claim or whether a parent ended before its child, only
-    the first is taken.
+    Those for one job apply in order, those for different jobs in any. Where the order can be
+    seen only the first is taken: of what makes a job queue up anew, which a store may do in a
+    transaction of its own, later than another's first; of a job that waits, where another is
+    completed, which a store may do before all else; and of several parents, any of which may be
+    named to the job that waits for them.
     """
     if len(batch) == 1:
         return batch
+    completes = any(one.outcome.event is Event.COMPLETE for one in batch)
     chosen: dict[Name, list[Told]] = {}
     for one in batch:
         mine = chosen.setdefault(one.name, [])
-        event = one.outcome.event
-        again = mine and event in COUNTS_AS_RETRY and one not in mine
-        if not (again or event in (Event.CANCEL, Event.SKIP) or pair.waits(one.name)):
+        again = mine and one.outcome.event in COUNTS_AS_RETRY and one not in mine
+        if not (again or (completes and pair.waits(one.name))):
             mine.append(one)
-    return [one for mine in chosen.values() for one in mine] or batch[:1]
+    tied = {n[0] for n, j in pair.jobs.items() if len(j.depends_on) > 1 and pair.waits(n)}
+    first = {name[0]: name for name in reversed(chosen)}
+    kept = [mine for name, mine in chosen.items() if name[0] not in tied or first[name[0]] == name]
+    return [one for mine in kept for one in mine] or batch[:1]
 
 
 def at(side: Side, seconds: float) -> datetime:

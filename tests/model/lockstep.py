@@ -72,7 +72,6 @@ class Pair:
 
     def _compare(self, what: str, ours: Any, theirs: Any) -> None:
         if found := list(differences(ours, theirs)):
-            self.agree = False
             names = f"{self.model.name} / {self.other.name}"
             raise AssertionError("\n".join([f"{what} differ ({names}):", *found]))
 

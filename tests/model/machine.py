@@ -34,7 +34,11 @@ class Histories(RuleBasedStateMachine):
     @rule(call=st.runner().flatmap(lambda machine: calls(machine.stores)))
     def step(self, call: Call) -> None:
         type(self).walked += 1
-        self._run(call.step.walk(self.stores, **call.arguments))
+        try:
+            self._run(call.step.walk(self.stores, **call.arguments))
+        except BaseException:
+            self.stores.agree = False
+            raise
 
     def teardown(self) -> None:
         try:

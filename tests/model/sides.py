@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
-from queue_operator.backends.protocol import CancelInbox, EventLog, ProgressSink
+from queue_operator.backends.protocol import (
+    CancelInbox,
+    Checkpoints,
+    EventLog,
+    JobLogs,
+    ProgressSink,
+    Spawner,
+)
 from queue_operator.domain.job import Job
 from queue_operator.testing.memory import ManualClock
 from queue_operator.testing.store import Contract, Store
@@ -21,7 +28,7 @@ _DISTANCES_S: Final = (0, *CREATED_S, *DELAYS_S, TTL_S, -30, 60, 90, 120, 150, 1
 
 
 @runtime_checkable
-class Whole(Contract, EventLog, CancelInbox, ProgressSink, Protocol):
+class Whole(Contract, EventLog, CancelInbox, ProgressSink, Checkpoints, Spawner, JobLogs, Protocol):
     """All that is compared."""
 
     async def _get(self, namespace: str, job_ids: list[str]) -> dict[str, Job]:

@@ -2,18 +2,25 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from hypothesis import strategies as st
 from tests.model import given
 from tests.model.given import NewJob, Short, Told, at, in_one_call, mostly, token
-from tests.model.lockstep import Name, Pair
+from tests.model.lockstep import IDS, Name, Pair
 from tests.model.searches import Asked, all_failures, all_pages, failures, searches
 from tests.model.sides import AGES_S, TTL_S, Side
 
-from queue_operator.backends.protocol import ProgressReport
+from queue_operator.backends.protocol import (
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    ProgressReport,
+    SpawnRequest,
+)
 from queue_operator.domain.errors import InvalidTransition
-from queue_operator.domain.job import Demand, Progress, TypeDefaults
+from queue_operator.domain.job import Demand, Job, Progress, TypeDefaults
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import LEGAL_PAIRS, Event, JobState
@@ -45,6 +52,7 @@ class Call(Short):
 
 
 _STEPS: Final[list[Step]] = []
+_NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 # Without a job hardly anything can happen.
 _FIRST: Final = 2
 
@@ -171,21 +179,29 @@ def _changes(draw: st.DrawFn, pair: Pair) -> tuple[Name, JobState]:
     whose=mostly("none", "current", "stale"),
     result=given.results,
     message=mostly("", "by hand"),
+    times=mostly(1, 2),
 )
 async def update_job_status(
-    pair: Pair, change: tuple[Name, JobState], whose: str, result: bytes | None, message: str
+    pair: Pair,
+    change: tuple[Name, JobState],
+    whose: str,
+    result: bytes | None,
+    message: str,
+    times: int,
 ) -> None:
     name, status = change
-    await pair.step(
-        lambda side: side.backend.update_job_status(
-            name[1],
-            status,
-            result,
-            message,
-            namespace=name[0],
-            token=token(side, pair, name, whose),
+    # As after a lost answer.
+    for _ in range(times):
+        await pair.step(
+            lambda side: side.backend.update_job_status(
+                name[1],
+                status,
+                result,
+                message,
+                namespace=name[0],
+                token=token(side, pair, name, whose),
+            )
         )
-    )
 
 
 @_step(4, name=given.stored, reset=st.booleans())
@@ -290,7 +306,7 @@ async def reset_running_jobs(pair: Pair, space: str | None) -> None:
 def _reports(pair: Pair) -> st.SearchStrategy[list[tuple[Name, str, int, int]]]:
     ago = st.sampled_from([0, -30])
     one = st.tuples(given.held(pair), given.whose, st.integers(0, 100), ago)
-    return st.lists(one, min_size=1, max_size=3, unique_by=lambda report: report[0])
+    return st.lists(one, min_size=1, max_size=3)
 
 
 @_step(2, reports=_reports)
@@ -307,6 +323,68 @@ async def record_progress(pair: Pair, reports: list[tuple[Name, str, int, int]])
         ]
 
     await pair.step(lambda side: side.backend.record_progress(on(side)))
+
+
+def _checkpoints(pair: Pair) -> st.SearchStrategy[list[tuple[Name, str, int]]]:
+    one = st.tuples(given.held(pair), given.whose, st.integers(1, 4))
+    return st.lists(one, min_size=1, max_size=3)
+
+
+@_step(3, reports=_checkpoints)
+async def store_checkpoints(pair: Pair, reports: list[tuple[Name, str, int]]) -> None:
+    """The claims that follow show what is kept."""
+
+    def on(side: Side) -> list[CheckpointReport]:
+        return [
+            CheckpointReport(
+                job_id=name[1],
+                namespace=name[0],
+                token=token(side, pair, name, whose) or "",
+                number=number,
+                data=b"%d" % number,
+            )
+            for name, whose, number in reports
+        ]
+
+    await pair.step(lambda side: side.backend.store_checkpoints(on(side)))
+
+
+def _children(pair: Pair) -> st.SearchStrategy[list[tuple[Name, str, str, str]]]:
+    one = st.tuples(given.held(pair), given.whose, st.sampled_from("123"), mostly("", *IDS[:2]))
+    return st.lists(one, min_size=1, max_size=3)
+
+
+@_step(2, children=_children)
+async def spawn(pair: Pair, children: list[tuple[Name, str, str, str]]) -> None:
+    def on(side: Side) -> list[SpawnRequest]:
+        return [
+            SpawnRequest(
+                parent_id=name[1],
+                namespace=name[0],
+                token=token(side, pair, name, whose) or "",
+                key=key,
+                job=Job(id=own_id, type="child", payload=key.encode()),
+            )
+            for name, whose, key, own_id in children
+        ]
+
+    await pair.step(lambda side: side.backend.spawn(on(side)))
+
+
+@_step(1, name=given.held, whose=given.whose, first=st.integers(1, 20))
+async def append_logs(pair: Pair, name: Name, whose: str, first: int) -> None:
+    lines = tuple(
+        LogLine(number=n, at=_NOON, level="INFO", message="hello") for n in (first, first + 1)
+    )
+
+    async def call(side: Side) -> Any:
+        said = token(side, pair, name, whose) or ""
+        report = LogReport(job_id=name[1], namespace=name[0], token=said, lines=lines)
+        await side.backend.append_logs([report])
+        logs = await side.backend.job_log(name[1], namespace=name[0])
+        return [(log.version, log.number, log.dropped, len(log.lines)) for log in logs]
+
+    await pair.step(call)
 
 
 # Maintenance and queries

@@ -18,6 +18,9 @@ from mutants.listed import Mutant, faults, mutants
 from mutants.running import KILLED, Verdict, baseline, judge_all
 from queue_operator.devcluster import Postgres
 
+# Stores and rigs that need the server.
+_SERVED = ("postgres", "grpc")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
@@ -45,7 +48,7 @@ def main() -> int:
 @contextmanager
 def _server(listed: Sequence[Mutant]) -> Iterator[None]:
     """The Postgres of the tests, up for all runs together."""
-    if all(one.store != "postgres" for one in listed):
+    if not any(one.store.startswith(_SERVED) for one in listed):
         yield
         return
     server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT)

@@ -9,19 +9,23 @@ from queue_operator.testing.clauses import clauses, markers
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = Path("operator/queue_operator")
-_LIST: Final = Path(__file__).with_name("mutants.toml")
-_SUITE: Final = "backend/"
+_LISTS: Final = ("mutants.toml", "queue_mutants.toml")
+# Where the tests of a shipped suite are run, and other folders whose tests may judge a mutant.
+_SUITES: Final = {"backend/": "tests/contract/", "queue/": "tests/contract_queue/"}
+_OTHERS: Final = ("unit/worker/", "unit/wire/")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`find` in `file` (of the package) becomes `replace`; the tests of `clause` run on `store`."""
+    """`find` in `file` (of the package) becomes `replace`; the tests of `clause` run on `store`,
+    which is a store or a rig of the suites, or nothing where they need neither.
+    """
 
     clause: str
     file: str
     find: str
     replace: str
-    store: str
+    store: str = ""
 
     @property
     def name(self) -> str:
@@ -29,24 +33,27 @@ class Mutant:
 
 
 def mutants() -> list[Mutant]:
-    """All, in the order of the list."""
-    entries = tomllib.loads(_LIST.read_text("utf-8"))["mutant"]
-    return [Mutant(**entry) for entry in entries]
+    """All, in the order of the lists."""
+    lists = (Path(__file__).with_name(name).read_text("utf-8") for name in _LISTS)
+    return [Mutant(**entry) for text in lists for entry in tomllib.loads(text)["mutant"]]
 
 
 def tests_of(wanted: list[Mutant]) -> dict[str, list[str]]:
-    """The tests of each clause, as pytest names them. Only those that run on every store."""
-    found = markers(ROOT / PACKAGE / "testing")
-    return {
-        one.clause: [_named(t) for t in found[one.clause] if t.startswith(_SUITE)]
-        for one in wanted
-        if one.clause in found
-    }
+    """The tests of each clause, as pytest names them: of the suites, or else of the others."""
+    found = markers(ROOT / PACKAGE / "testing", ROOT / "tests")
+    return {one.clause: _named(found.get(one.clause, [])) for one in wanted}
 
 
-def _named(marker: str) -> str:
-    module, _, test = marker.removeprefix(_SUITE).partition(".")
-    return f"tests/contract/test_{module}.py::{test}"
+def _named(proofs: list[str]) -> list[str]:
+    shipped = [
+        f"{folder}test_{module}.py::{test}"
+        for suite, folder in _SUITES.items()
+        for proof in proofs
+        if proof.startswith(suite)
+        for module, _, test in [proof.removeprefix(suite).partition(".")]
+    ]
+    others = (proof.partition(".") for proof in proofs if proof.startswith(_OTHERS))
+    return shipped or [f"tests/{module}.py::{test}" for module, _, test in others]
 
 
 def faults(listed: list[Mutant]) -> list[str]:

@@ -1,18 +1,102 @@
--- Takes the oldest eligible jobs. Parameters: limit. Index: job_claim, job_pkey.
-WITH taken AS (
+-- Takes the oldest due jobs of some lanes and gives each a lease with a new token.
+-- Parameters and answer: as the product's claim.sql. Index: job_claim, one range per lane;
+--   parent_result_pkey. Locks: the rows taken; rows another claimer holds are skipped.
+-- Traps: those of claim.sql. The rows are found by their place in the table, not by a join with
+--   what was locked, which could be planned as a loop over both; hence the stream of each is
+--   looked up by halving an array of numbers. OLD in RETURNING needs PostgreSQL 18.
+WITH seen AS MATERIALIZED (
+    SELECT r.spot, r.job_no, r.order_time, r.place
+    FROM unnest(%(lanes)s::int[], %(marks)s::timestamptz[], %(mark_numbers)s::bigint[])
+        AS l(lane_id, mark, mark_no)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS spot, job_no, order_time, row_number() OVER (ORDER BY order_time, job_no) AS place
+        FROM job
+        WHERE due AND lane_id = l.lane_id AND (order_time, job_no) >= (l.mark, l.mark_no)
+        ORDER BY order_time, job_no LIMIT %(per_lane)s
+    ) r
+), heads AS MATERIALIZED (
+    SELECT spot FROM seen
+    WHERE ((order_time, job_no) <= (
+        SELECT order_time, job_no FROM seen WHERE place = %(per_lane)s
+        ORDER BY order_time, job_no LIMIT 1
+    )) IS NOT FALSE
+    ORDER BY order_time, job_no LIMIT %(reach)s
+), locked AS MATERIALIZED (
+    SELECT ctid AS spot, job_no, order_time FROM job
+    WHERE ctid = ANY (ARRAY(SELECT spot FROM heads)) AND coalesce(due, false)
+    ORDER BY order_time + interval '0', job_no LIMIT %(slots)s
+    FOR UPDATE SKIP LOCKED
+), spread AS MATERIALIZED (
+    SELECT array_agg(job_no ORDER BY job_no) AS numbers, array_agg(slot ORDER BY job_no) AS slots
+    FROM (
+        SELECT job_no, ((SELECT %(slot_of)s::int[]))[
+                   row_number() OVER (ORDER BY order_time, job_no)] AS slot
+        FROM locked
+    ) ranked
+), taken AS MATERIALIZED (
     UPDATE job
-    SET state = {{RUNNING}}, token = gen_random_uuid(), attempt = attempt + 1,
-        lease_version = lease_version + 1, assignee_id = 'bench', assigned_at = now(),
-        started_at = coalesce(started_at, now()), expires_at = now() + interval '60 s'
-    WHERE job_no = ANY (ARRAY(
-        SELECT job_no FROM job
-        WHERE state IN ({{eligible}}) AND eligible_at <= now()
-        ORDER BY order_time, job_no LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
-    ))
-    RETURNING job_no, id, token, payload
+    SET state = {{RUNNING}}, due = NULL, apart_at = NULL, attempt = attempt + 1,
+        lease_version = lease_version + 1, transition = transition + 1,
+        max_attempts = CASE WHEN max_attempts = 0
+            THEN coalesce(
+                ((SELECT %(default_attempts)s::int[]))[
+                    array_position((SELECT %(lanes)s::int[]), lane_id)],
+                %(system_attempts)s)
+            ELSE max_attempts END,
+        timeout_s = coalesce(timeout_s, ((SELECT %(default_timeouts)s::float8[]))[
+            array_position((SELECT %(lanes)s::int[]), lane_id)]),
+        backoff = CASE WHEN max_attempts = 0 THEN coalesce(backoff, %(system_backoff)s::jsonb)
+            ELSE backoff END,
+        token = (lpad(to_hex(job_no), 16, '0')
+            || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid,
+        assignee_id = ((SELECT %(assignees)s::text[]))[((SELECT slots FROM spread))[
+            width_bucket(job_no, (SELECT numbers FROM spread))]],
+        worker_name = ((SELECT %(workers)s::text[]))[((SELECT slots FROM spread))[
+            width_bucket(job_no, (SELECT numbers FROM spread))]],
+        host = ((SELECT %(hosts)s::text[]))[((SELECT slots FROM spread))[
+            width_bucket(job_no, (SELECT numbers FROM spread))]],
+        assigned_at = now(), started_at = coalesce(started_at, now()), changed_at = now(),
+        expires_at = now() + make_interval(secs => %(ttl_s)s),
+        deadline = now() + make_interval(secs => coalesce(timeout_s,
+            ((SELECT %(default_timeouts)s::float8[]))[
+                array_position((SELECT %(lanes)s::int[]), lane_id)])),
+        -- An hour: a lease without an end is looked at once in a while, for it may be over.
+        check_at = now() + make_interval(secs => least(%(ttl_s)s, coalesce(timeout_s,
+            ((SELECT %(default_timeouts)s::float8[]))[
+                array_position((SELECT %(lanes)s::int[]), lane_id)]), 3600))
+    WHERE ctid = ANY (ARRAY(SELECT spot FROM locked))
+    RETURNING old.state AS before, job_no, lane_id, order_time, attempt, token, assignee_id,
+        worker_name, timeout_s, id, payload, content_type, created_at, correlation_id,
+        dependency_mode, eligible_at, mirrored, retry_count, last_retry_at, started_at
 ), logged AS (
-    INSERT INTO job_event (event, job_nos)
-    SELECT 'CLAIM', array_agg(job_no) FROM taken HAVING count(*) > 0
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers)
+    SELECT 'CLAIM', before, {{RUNNING}}, array_agg(job_no), array_agg(attempt),
+           array_agg(greatest((extract(epoch FROM now() - eligible_at) * 1000000)::bigint, 0)),
+           array_agg(coalesce(nullif(worker_name, ''), assignee_id))
+    FROM taken GROUP BY before
+), counted AS (
+    INSERT INTO count_delta (lane_id, state, jobs, retries)
+    SELECT lane_id, before, -count(*), 0 FROM taken GROUP BY lane_id, before
+    UNION ALL
+    SELECT lane_id, {{RUNNING}}, count(*), 0 FROM taken GROUP BY lane_id
+), told AS (
+    INSERT INTO mirror_outbox (job_no) SELECT job_no FROM taken WHERE mirrored
 )
-SELECT id, token::text, payload FROM taken
+SELECT looked.jobs, looked.cut_off, NULL, r.*
+FROM (
+    SELECT (SELECT count(*) FROM heads) AS jobs,
+           EXISTS (SELECT FROM seen WHERE place = %(per_lane)s) AS cut_off
+) looked
+LEFT JOIN (
+    SELECT taken.job_no, taken.lane_id, taken.order_time, taken.attempt, taken.token::text,
+           taken.assignee_id, taken.timeout_s, taken.id, taken.payload, taken.content_type,
+           taken.created_at, taken.correlation_id, taken.eligible_at, now(), parent.result,
+           parent.content_type AS result_content_type, NULL::bytea AS checkpoint,
+           taken.retry_count, taken.last_retry_at, taken.started_at
+    FROM taken
+    LEFT JOIN LATERAL (
+        SELECT * FROM parent_result given
+        WHERE taken.dependency_mode = 'CHAIN' AND given.job_no = taken.job_no LIMIT 1
+    ) parent ON true
+) r ON true
+ORDER BY r.order_time, r.job_no

@@ -102,11 +102,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else if gt $ways 1 }}
 {{- fail "The database is named more than once. Keep one of database.existingSecret, database.dsn and database.host." }}
 {{- end }}
+{{- if and $db.listenDsn $db.existingSecret }}
+{{- fail "database.listenDsn would need a second Secret. Put the address into the one of database.existingSecret, and its key into database.existingSecretListenKey." }}
+{{- end }}
+{{- if and $db.existingSecretListenKey (not $db.existingSecret) }}
+{{- fail "database.existingSecretListenKey is a key of database.existingSecret, which is not set. Use database.listenDsn." }}
+{{- end }}
 {{- if and (eq .Values.auth.mode "static") (not .Values.auth.tokens) (not .Values.auth.existingSecret) }}
 {{- fail "auth.mode is static, but there are no tokens. Set auth.tokens or auth.existingSecret." }}
 {{- end }}
 {{- if and .Values.controller.enabled (gt (int .Values.replicas) 1) }}
 {{- fail "Each of the replicas would serve the custom resources. Keep replicas at 1, or set controller.enabled to false and serve the resources with another release, of one replica, on the same database." }}
+{{- end }}
+{{- if and .Values.tls.clientCaSecret (not .Values.tls.existingSecret) }}
+{{- fail "tls.clientCaSecret asks clients for certificates, but the server has none. Set tls.existingSecret too." }}
 {{- end }}
 {{- if and .Values.auth.tokens .Values.auth.existingSecret }}
 {{- fail "Static tokens are given twice. Keep one of auth.tokens and auth.existingSecret." }}
@@ -136,6 +145,19 @@ seccompProfile:
       key: {{ if .Values.database.existingSecret }}{{ .Values.database.existingSecretKey }}{{ else }}dsn{{ end }}
 {{- end }}
 
+{{/* What only those need who stay connected. */}}
+{{- define "queue-operator.poolerEnv" -}}
+- name: QUEUE_OPERATOR_DATABASE__POOLER
+  value: {{ .Values.database.pooler | quote }}
+{{- if or .Values.database.listenDsn .Values.database.existingSecretListenKey }}
+- name: QUEUE_OPERATOR_DATABASE__LISTEN_DSN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "queue-operator.dsnSecretName" . }}
+      key: {{ default "listenDsn" .Values.database.existingSecretListenKey }}
+{{- end }}
+{{- end }}
+
 {{- define "queue-operator.authEnv" -}}
 - name: QUEUE_OPERATOR_AUTH__MODE
   value: {{ .Values.auth.mode }}
@@ -147,6 +169,46 @@ seccompProfile:
     secretKeyRef:
       name: {{ include "queue-operator.tokensSecretName" . }}
       key: {{ if .Values.auth.existingSecret }}{{ .Values.auth.existingSecretKey }}{{ else }}tokens{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.tlsEnv" -}}
+{{- if .Values.tls.existingSecret }}
+- name: QUEUE_OPERATOR_GRPC__CERTIFICATE_FILE
+  value: /var/run/secrets/queue-operator-tls/tls.crt
+- name: QUEUE_OPERATOR_GRPC__KEY_FILE
+  value: /var/run/secrets/queue-operator-tls/tls.key
+{{- end }}
+{{- if .Values.tls.clientCaSecret }}
+- name: QUEUE_OPERATOR_GRPC__CLIENT_CA_FILE
+  value: {{ printf "/var/run/secrets/queue-operator-client-ca/%s" .Values.tls.clientCaKey | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Whole directories, not single files, so that the kubelet brings renewed ones. */}}
+{{- define "queue-operator.tlsMounts" -}}
+{{- if .Values.tls.existingSecret }}
+- name: tls
+  mountPath: /var/run/secrets/queue-operator-tls
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.clientCaSecret }}
+- name: client-ca
+  mountPath: /var/run/secrets/queue-operator-client-ca
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.tlsVolumes" -}}
+{{- if .Values.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ .Values.tls.existingSecret }}
+{{- end }}
+{{- if .Values.tls.clientCaSecret }}
+- name: client-ca
+  secret:
+    secretName: {{ .Values.tls.clientCaSecret }}
 {{- end }}
 {{- end }}
 

@@ -34,3 +34,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default "default" .Values.serviceAccount.name }}
 {{- end }}
 {{- end }}
+
+{{/* Refuses values that the schema cannot judge, because they depend on each other. */}}
+{{- define "queue-worker.checkValues" -}}
+{{- if and .Values.tls.caConfigMap .Values.tls.caSecret }}
+{{- fail "The operator's authority is named twice. Keep one of tls.caConfigMap and tls.caSecret." }}
+{{- end }}
+{{- if and .Values.tls.certificateSecret (not (or .Values.tls.caConfigMap .Values.tls.caSecret)) }}
+{{- fail "tls.certificateSecret is for a connection with TLS. Set tls.caConfigMap or tls.caSecret too." }}
+{{- end }}
+{{- end }}

@@ -35,7 +35,7 @@ from queue_operator.domain.job import (
     Submitted,
     TypeDefaults,
 )
-from queue_operator.domain.lease import Held, LeaseAnswer, Lost
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
 from queue_operator.domain.states import Event, JobState
@@ -292,6 +292,10 @@ class BaseBackend(ABC):
             check_held(place, one, self._limits)
         return await self._extend(held, lease_ttl_s) if held else []
 
+    async def leased(self, assignee_ids: Collection[str]) -> list[Leased]:
+        check_texts("assignee_ids", assignee_ids, self._limits.id_characters)
+        return await self._leased(assignee_ids) if assignee_ids else []
+
     async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
         check_ttl("lease_ttl_s", lease_ttl_s)
         check_limit("limit", limit)
@@ -433,6 +437,9 @@ class BaseBackend(ABC):
     @abstractmethod
     async def _lose(self, *, assignee_id: str | None, namespace: str | None) -> Freed:
         """LOSE of every leased job of the assignee, or of the namespace, or of all."""
+
+    @abstractmethod
+    async def _leased(self, assignee_ids: Collection[str]) -> list[Leased]: ...
 
     @abstractmethod
     async def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]: ...

@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from queue_operator.backends import protocol
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.intake import Name, first_of, refusals
+from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
+from queue_operator.backends.protocol import Topic
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.stored import Edge, Stored, lanes_of
 from queue_operator.domain import job as jobs_
@@ -25,18 +27,21 @@ from queue_operator.domain.errors import (
 )
 from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
-from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.overdue import WORKER_LOST, overdue
 from queue_operator.domain.overdue import Limits as Times
+from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import FENCED, Move, decide, decide_update
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, unplaced
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _US = timedelta(microseconds=1)
 Decided = tuple[Stored, Move]
+# An administrator's change of a status may come with a message all the same.
+_NO_FAILURE: Final = (JobState.CANCELLING, JobState.COMPLETED)
 
 
 def _atomic(
@@ -61,9 +66,9 @@ def _reading(
     return call
 
 
-class Engine(BaseBackend):
-    """Backend, Search, History, Failures, EventLog, CancelInbox and ProgressSink but for where
-    the jobs are. `clock` gives aware times, and every decision uses it.
+class Engine(BaseBackend, PlaneBase):
+    """Backend, Search, History, Failures, EventLog, CancelInbox, ProgressSink, Checkpoints, Spawner
+    and JobLogs but for where the jobs are. `clock` gives aware times, and every decision uses it.
     """
 
     def __init__(
@@ -105,6 +110,9 @@ class Engine(BaseBackend):
 
     @_atomic
     def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+        return self._take_in(jobs, atomic=atomic)
+
+    def _take_in(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         left, answers = dict(enumerate(jobs)), dict[int, Submitted]()
         refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
         if atomic and (error := first_of(refused)) is not None:
@@ -127,6 +135,8 @@ class Engine(BaseBackend):
         for one in new.values():
             self._link(one, stands_for)
         hopeless = [skip for one in new.values() if one.edges and (skip := self._go_on(one))]
+        if any(not one.job.waiting_for_dependencies for one in new.values()):
+            self._shelf.announce(Topic.READY)
         self._carry_out(hopeless)
         return [answers[n] for n in range(len(jobs))]
 
@@ -149,6 +159,25 @@ class Engine(BaseBackend):
             child.edges.append(Edge(parent.number, name))
             child.note_parent(parent)
 
+    @_atomic
+    def _spawn(self, requests: Sequence[protocol.SpawnRequest]) -> list[Submitted]:
+        return [self._spawn_one(request) for request in requests]
+
+    def _spawn_one(self, request: protocol.SpawnRequest) -> Submitted:
+        job = request.job
+        parent = self._shelf.get((request.namespace, request.parent_id))
+        if parent is None or not parent.speaks_for(request.token):
+            return Submitted(job_id=job.id, error=StaleLease(request.parent_id))
+        if parent.job.state is JobState.CANCELLING:
+            error = InvalidTransition(request.parent_id, parent.job.state, SPAWN)
+            return Submitted(job_id=job.id, error=error)
+        child = self._shelf.get((job.namespace, job.id))
+        if child is not None and child.job.spawned_by == request.parent_id:
+            return Submitted(job_id=job.id, duplicate=True)
+        correlation_id = job.correlation_id or parent.job.correlation_id
+        [answer] = self._take_in([replace(job, correlation_id=correlation_id)], atomic=False)
+        return replace(answer, error=answer.error and unplaced(answer.error))
+
     # Assignment
 
     @_atomic
@@ -166,7 +195,11 @@ class Engine(BaseBackend):
         for demand in demands:
             groups[demand.namespace, demand.tags, demand.types].append(demand)
         taken = [one for g in groups.values() for one in self._take(g, lease_ttl_s, defaults)]
-        return [record.assignment(one.job, one.token or "", one.parent_result) for one in taken]
+        return [_assignment(one) for one in taken]
+
+    @_reading
+    def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+        return [bool(self._shelf.claimable(one, self._now, 1)) for one in demands]
 
     def _take(
         self, group: Sequence[Demand], ttl_s: float | None, defaults: Mapping[str, TypeDefaults]
@@ -229,12 +262,11 @@ class Engine(BaseBackend):
         error_msg: str,
     ) -> protocol.Freed:
         one = self._find(namespace, job_id)
-        if token not in (None, one.token):
-            raise StaleLease(job_id)
-        move = decide_update(one.current(None), status, result, error_msg)
-        freed = {one.job.assignee_id: 1} if move.frees_slot else {}
+        move = decide_update(one.current(token), token, status, result, error_msg)
+        if move is None:
+            return {}
         self._carry_out([(one, move)])
-        return freed
+        return {one.job.assignee_id: 1} if move.frees_slot else {}
 
     def _carry_out(self, decided: Sequence[Decided]) -> None:
         """Makes moves, and all that follows for the jobs that wait for others."""
@@ -257,9 +289,11 @@ class Engine(BaseBackend):
             one.ask_to_stop(False, move.cancel_reason, now)
         else:
             one.move(move, record.moved(one.job, move, now), now)
+        if move.waits or move.after is JobState.CANCELLING:
+            self._shelf.announce(Topic.READY if move.waits else Topic.CANCEL)
         run_us = max((now - (assigned_at or now)) // _US, 0)
         told: dict[str, object] = {"run_us": (run_us,)} if move.event in FENCED else {}
-        if move.error is not None and move.after is not JobState.CANCELLING:
+        if move.error is not None and move.after not in _NO_FAILURE:
             told["failed"] = ({"category": move.error.category, "code": move.error.code},)
         self._tell_of(move.event, move.before, one, attempt, **told)
 
@@ -272,6 +306,7 @@ class Engine(BaseBackend):
         if waited and wait is Wait.RUN:
             eligible_at = max(child.job.eligible_at or self._now, self._now)
             child.job = replace(child.job, eligible_at=eligible_at)
+            self._shelf.announce(Topic.READY)
         if wait is not Wait.SKIP:
             return None
         return self._decide(child, Outcome(child.job.id, Event.SKIP, reason=child.obstacle()))
@@ -306,6 +341,8 @@ class Engine(BaseBackend):
             if one.ask_to_stop(force, reason, self._now):
                 self._tell_of(Event.CANCEL, before, one, one.job.attempt)
             requests.append(one.request())
+        if requests:
+            self._shelf.announce(Topic.CANCEL)
         self._carry_out(ending)
         return Cancelled(tuple(done), tuple(unknown), tuple(requests))
 
@@ -334,6 +371,11 @@ class Engine(BaseBackend):
         ]
         self._carry_out(lose)
         return Counter(one.job.assignee_id for one in lost)
+
+    @_reading
+    def _leased(self, assignee_ids: Collection[str]) -> list[Leased]:
+        mine = [one for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
+        return [one.leased() for one in mine]
 
     @_atomic
     def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:
@@ -389,6 +431,40 @@ class Engine(BaseBackend):
             one = self._shelf.get((report.namespace, report.job_id))
             if one is not None and one.token == report.token:
                 one.reach(report.progress)
+
+    @_atomic
+    def _store_checkpoints(
+        self, reports: Sequence[protocol.CheckpointReport]
+    ) -> list[protocol.CheckpointAnswer]:
+        return [self._keep(report) for report in reports]
+
+    def _keep(self, report: protocol.CheckpointReport) -> protocol.CheckpointAnswer:
+        one = self._shelf.get((report.namespace, report.job_id))
+        if one is None or not one.keep(report.token, report.number, report.data):
+            return refused(report, StaleLease(report.job_id))
+        asked = one.job.state is JobState.CANCELLING
+        return protocol.CheckpointAnswer(
+            job_id=report.job_id,
+            namespace=report.namespace,
+            cancel_requested=asked,
+            cancel_forced=asked and one.cancel_forced,
+        )
+
+    @_atomic
+    def _append_logs(self, reports: Sequence[protocol.LogReport]) -> None:
+        for report in reports:
+            one = self._shelf.get((report.namespace, report.job_id))
+            version = None if one is None else one.version_of(report.token)
+            if one is not None and version is not None:
+                self._shelf.add_lines(one, version, report.lines)
+
+    @_reading
+    def _job_log(self, namespace: str, job_id: str) -> list[protocol.AttemptLog] | None:
+        one = self._shelf.get((namespace, job_id))
+        if one is None:
+            return None
+        logs = self._shelf.lines_of(one)
+        return [newest_lines(v, one.attempts[v].number, logs[v]) for v in sorted(logs)]
 
     # Queries
 
@@ -450,3 +526,8 @@ class Engine(BaseBackend):
     @_atomic
     def ping(self) -> None:
         """Being alone with the shelf is proof enough."""
+
+
+def _assignment(one: Stored) -> jobs_.Assignment:
+    kept = None if one.checkpoint is None else one.checkpoint.data
+    return record.assignment(one.job, one.token or "", one.parent_result, kept)

@@ -11,8 +11,6 @@ count slots given back by assignee id.
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from queue_operator.backends.lookups import (
@@ -32,6 +30,14 @@ from queue_operator.backends.lookups import (
     SearchOrder,
     TransitionRecord,
 )
+from queue_operator.backends.news import EVERYTHING, Kind, Kinds, News, Topic
+from queue_operator.backends.plane import Checkpoints, JobLogs, Spawner
+from queue_operator.backends.worker_sessions import (
+    SessionNews,
+    SessionOrder,
+    Sessions,
+    WorkerSession,
+)
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -44,8 +50,19 @@ from queue_operator.domain.job import (
     Submitted,
     TypeDefaults,
 )
-from queue_operator.domain.lease import Held, LeaseAnswer, Lost
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.running import (
+    LOG_ATTEMPTS,
+    LOG_BYTES,
+    LOG_LINES,
+    AttemptLog,
+    CheckpointAnswer,
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    SpawnRequest,
+)
 from queue_operator.domain.states import JobState
 
 Freed = Mapping[str, int]
@@ -186,6 +203,10 @@ class Backend(Protocol):
     ) -> Freed:
         """A change to `status` that some row of the state table makes, but never into RUNNING
         (UpdateJobStatus). It counts no retry; None and "" leave result and message alone.
+
+        FAILED_RETRY is another attempt: where none was left, `max_attempts` grows by one. With
+        the token of an attempt that ended in `status` already, the call is a repeat, as after
+        a lost answer: it changes nothing and frees nothing.
         """
         ...
 
@@ -222,6 +243,12 @@ class Backend(Protocol):
 
     async def extend_leases(self, held: Sequence[Held], *, lease_ttl_s: float) -> list[LeaseAnswer]:
         """Renews what is still current and says what became of the rest, in one statement."""
+        ...
+
+    async def leased(self, assignee_ids: Collection[str]) -> list[Leased]:
+        """What RUNNING and CANCELLING jobs these assignees have, whoever claimed for them. A
+        lease that ran out counts until it is swept.
+        """
         ...
 
     async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
@@ -272,19 +299,6 @@ class Backend(Protocol):
         ...
 
 
-class Topic(StrEnum):
-    """What changed, for those who wait: hints between processes, never the truth."""
-
-    READY = "ready"
-    """Jobs may be eligible."""
-    CANCEL = "cancel"
-    """Running jobs were asked to stop."""
-    MIRROR = "mirror"
-    """Jobs that came from custom resources moved."""
-    SESSION = "session"
-    """Worker sessions came or went."""
-
-
 @runtime_checkable
 class Signals(Protocol):
     """Wake-ups between processes over the store's own tables (seen within 250 ms), with a
@@ -292,10 +306,28 @@ class Signals(Protocol):
     never needs polling by the caller.
     """
 
-    def listen(self) -> AsyncIterator[frozenset[Topic]]:
-        """Yields the topics announced since the last yield; reconnects by itself, and then
-        yields all topics once.
+    def listen(self) -> AsyncIterator[News]:
+        """Yields what was announced since the last yield; reconnects by itself, and then yields
+        all topics once.
         """
+        ...
+
+
+@runtime_checkable
+class PromptSignals(Signals, Protocol):
+    """Signals whose listeners hear at once, and once, what calls of this very backend announce:
+    whoever listens needs no other way to learn what this process did.
+    """
+
+    hears_itself: bool
+
+
+@runtime_checkable
+class Glance(Protocol):
+    """A cheap look whether it is worth to claim."""
+
+    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+        """For each demand, whether a job that it selects is eligible. One statement for all."""
         ...
 
 
@@ -353,45 +385,6 @@ class ResourceMirror(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSession:
-    """A connected worker process. `session_id` is the assignee id of its jobs; `worker_name`
-    and `pod_uid` come from its proven identity, the rest from its hello.
-    """
-
-    session_id: str
-    namespace: str
-    worker_name: str
-    pod_uid: str = ""
-    host: str = ""
-    replica: str = ""
-    tags: frozenset[str] = frozenset()
-    types: frozenset[str] = frozenset()
-    capacity: int = 1
-    busy: int = 0
-    draining: bool = False
-    version: str = ""
-    connected_at: datetime | None = None
-    heartbeat_at: datetime | None = None
-
-
-@runtime_checkable
-class Sessions(Protocol):
-    """Worker sessions in the store: written by the worker plane, read by the controller."""
-
-    async def open_session(self, session: WorkerSession) -> None: ...
-
-    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
-        """Heartbeats of many sessions in one statement: busy, draining and heartbeat_at."""
-        ...
-
-    async def close_sessions(self, session_ids: Collection[str]) -> None: ...
-
-    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
-        """Open sessions, those silent for longer than `max_age_s` left out."""
-        ...
-
-
 @runtime_checkable
 class ProgressSink(Protocol):
     """Progress of running attempts; the newest per job wins."""
@@ -429,9 +422,17 @@ class Depths(Protocol):
 __all__ = [
     "COUNT_BOUND",
     "EVENT_SCHEMA_VERSION",
+    "EVERYTHING",
+    "LOG_ATTEMPTS",
+    "LOG_BYTES",
+    "LOG_LINES",
     "Attempt",
+    "AttemptLog",
     "Backend",
     "CancelInbox",
+    "CheckpointAnswer",
+    "CheckpointReport",
+    "Checkpoints",
     "Depths",
     "EventBatch",
     "EventLog",
@@ -439,20 +440,32 @@ __all__ = [
     "FailureSearch",
     "Failures",
     "Freed",
+    "Glance",
     "History",
     "JobHistory",
+    "JobLogs",
     "JobPage",
     "JobSearch",
+    "Kind",
+    "Kinds",
+    "LogLine",
+    "LogReport",
     "MirrorEntry",
+    "News",
     "ProgressReport",
     "ProgressSink",
+    "PromptSignals",
     "QueueDepth",
     "ResourceMirror",
     "ResourceRef",
     "Search",
     "SearchOrder",
+    "SessionNews",
+    "SessionOrder",
     "Sessions",
     "Signals",
+    "SpawnRequest",
+    "Spawner",
     "Topic",
     "TransitionRecord",
     "WorkerSession",

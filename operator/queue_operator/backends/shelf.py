@@ -11,6 +11,8 @@ from queue_operator.backends.protocol import (
     FailureSearch,
     JobPage,
     JobSearch,
+    LogLine,
+    Topic,
 )
 from queue_operator.backends.stored import Stored
 from queue_operator.domain.job import Demand, Job
@@ -69,8 +71,20 @@ class Shelf(Protocol):
         """Jobs by state, and the sum of their retries."""
         ...
 
+    def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:
+        """Adds to the log of one attempt, of which the newest stay. A line may come twice."""
+        ...
+
+    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
+        """By version, in order of their numbers."""
+        ...
+
     def tell(self, row: Mapping[str, object]) -> None:
         """Appends to the event log; the fields are those of EventBatch but for its numbers."""
+        ...
+
+    def announce(self, topic: Topic) -> None:
+        """Tells those who listen that something of a topic changed, once that is stored."""
         ...
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]: ...

@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from queue_operator.backends.protocol import Attempt, TransitionRecord
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
 from queue_operator.domain.job import CancelRequest, Demand, Job, Progress
+from queue_operator.domain.lease import Leased
 from queue_operator.domain.record import note_of
 from queue_operator.domain.states import (
+    CHECKPOINTING,
     RETURNS_ATTEMPT,
     SLOT_HOLDING,
     TERMINAL,
@@ -27,6 +29,15 @@ class Edge:
     outcome: JobState | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The newest checkpoint: of which lease version, and which number of its run."""
+
+    version: int
+    number: int
+    data: bytes
+
+
 @dataclass(slots=True, kw_only=True)
 class Stored:
     """Times that are None never come."""
@@ -43,10 +54,12 @@ class Stored:
     transitions: list[TransitionRecord] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     parent_result: tuple[bytes | None, str] | None = None
+    checkpoint: Kept | None = None
 
     def current(self, token: str | None) -> Current:
         """What decides about an outcome that came with `token`."""
-        told = (a.event for a in self.attempts.values() if a.token == token and a.event)
+        mine = (a for a in self.attempts.values() if a.token == token and a.event)
+        ended = next(mine, None)
         return Current(
             job_id=self.job.id,
             state=self.job.state,
@@ -55,7 +68,8 @@ class Stored:
             max_attempts=self.job.max_attempts,
             failure_count=self.job.failure_count,
             backoff=self.job.backoff,
-            recorded=next((Event(event) for event in told), None),
+            recorded=Event(ended.event) if ended and ended.event else None,
+            recorded_state=ended.state if ended else None,
             skipped=self.job.reason == Event.SKIP,
         )
 
@@ -93,6 +107,8 @@ class Stored:
             ended = replace(attempt, event=move.event.value, state=move.after, error=move.error)
             self.attempts[attempt.version] = replace(ended, ended_at=now)
         self.become(job, move.event, now, note_of(move))
+        if move.ends:
+            self.checkpoint = None
         if move.event in RETURNS_ATTEMPT or move.event is Event.RETRY_NOW:
             self.token = None
         self.expires_at = self.deadline = None
@@ -121,11 +137,36 @@ class Stored:
             message = progress.message.replace("\x00", "")
             self.job = replace(self.job, progress=replace(progress, message=message))
 
+    def version_of(self, token: str) -> int | None:
+        """The lease version that has, or had, the token."""
+        return next((v for v, one in self.attempts.items() if one.token == token), None)
+
+    def speaks_for(self, token: str) -> bool:
+        """Whether whoever has the token may say something about the job beside its end."""
+        return self.token == token and self.job.state in CHECKPOINTING
+
+    def keep(self, token: str, number: int, data: bytes) -> bool:
+        """Keeps a checkpoint, unless a newer one is known; False where the token does not count."""
+        if not self.speaks_for(token):
+            return False
+        kept = Kept(self.job.lease_version, number, data)
+        known = self.checkpoint
+        if known is None or (known.version, known.number) <= (kept.version, kept.number):
+            self.checkpoint = kept
+        return True
+
     def request(self) -> CancelRequest:
         """What the worker is told."""
         job, token = self.job, self.token or ""
         return CancelRequest(
             job.id, job.namespace, job.assignee_id, token, self.cancel_forced, job.cancel_reason
+        )
+
+    def leased(self) -> Leased:
+        """What whoever asks for an assignee's jobs is told."""
+        job, attempt = self.job, self.attempts[self.job.lease_version]
+        return Leased(
+            job.id, job.namespace, job.assignee_id, self.token or "", job.type, attempt.host
         )
 
     def wait(self) -> Wait:

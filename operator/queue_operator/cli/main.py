@@ -11,7 +11,7 @@ from queue_operator import __version__
 # a worker's machine only what the worker needs.
 _COMMANDS: Final = {
     "serve": ("queue_operator.cli.serve", "serve", "Run the operator: controller, REST, gRPC."),
-    "migrate": ("queue_operator.cli.serve", "migrate", "Bring the database schema up to date."),
+    "migrate": ("queue_operator.cli.migrate", "migrate", "Bring the database schema up to date."),
     "pipeline": ("queue_operator.cli.pipeline", "pipeline", "Events to a lake and rollups."),
     "dev": ("queue_operator.cli.dev", "dev", "A Kubernetes cluster on this machine."),
 }

@@ -1,22 +1,52 @@
-"""A typed client of the REST API, for programs that submit and watch jobs.
+"""Clients of the queue for programs that submit and watch jobs.
+
+Over REST, typed, sync and async:
 
 >>> with QueueClient("http://queue-operator:8080", token=file_token("/var/run/token")) as queue:
 ...     result = queue.submit(Submission(type="send-email", payload={"to": "a@example.com"}))
+
+Over gRPC, the queue's own calls and streams of jobs: `queue_operator.client.grpc`.
 """
 
-from queue_operator.client.asynchronous import AsyncQueueClient
-from queue_operator.client.credentials import file_token
-from queue_operator.client.models import (
-    Backoff,
-    BatchResult,
-    CancellationResult,
-    JobStatus,
-    QueueStats,
-    Submission,
-    SubmissionResult,
-)
-from queue_operator.client.retrying import RetryPolicy
-from queue_operator.client.synchronous import QueueClient
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from queue_operator.client.asynchronous import AsyncQueueClient
+    from queue_operator.client.credentials import file_token
+    from queue_operator.client.models import (
+        Backoff,
+        BatchResult,
+        CancellationResult,
+        JobStatus,
+        QueueStats,
+        Submission,
+        SubmissionResult,
+    )
+    from queue_operator.client.retrying import RetryPolicy
+    from queue_operator.client.synchronous import QueueClient
+
+# Imported when asked for: REST needs httpx, which the gRPC client is to work without.
+_HOMES: Final = {
+    "AsyncQueueClient": "asynchronous",
+    "Backoff": "models",
+    "BatchResult": "models",
+    "CancellationResult": "models",
+    "JobStatus": "models",
+    "QueueClient": "synchronous",
+    "QueueStats": "models",
+    "RetryPolicy": "retrying",
+    "Submission": "models",
+    "SubmissionResult": "models",
+    "file_token": "credentials",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
 
 __all__ = [
     "AsyncQueueClient",

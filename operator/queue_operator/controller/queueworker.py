@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from queue_operator.backends.protocol import WorkerSession
+from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.controller.kube import ApiError, KubeClient, collection_path, object_path
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
 from queue_operator.controller.waiting import wait_for_event
@@ -83,6 +83,7 @@ class Existing:
 class Plan:
     """What to do, in this order. A worker created now gets its status in the next pass."""
 
+    order: tuple[tuple[WorkerSession, SessionOrder], ...] = ()
     delete: tuple[Existing, ...] = ()
     create: tuple[WorkerSession, ...] = ()
     write: tuple[tuple[Existing, Mapping[str, Any]], ...] = ()
@@ -120,8 +121,25 @@ def make_plan(
         for key, item in kept.items()
         if _differs(item.status, status := _status(item, wanted.get(key), now), key in fresh)
     ]
-    create = [session for key, session in wanted.items() if key not in kept]
-    return Plan(tuple(delete), tuple(create), tuple(writes))
+    # Somebody deleted the object of one that had one.
+    ended = {key for key, session in wanted.items() if session.shown and key not in found}
+    create = [session for key, session in wanted.items() if key not in {*kept, *ended}]
+    orders = [
+        (session, _order(kept.get(key)))
+        for key, session in wanted.items()
+        if key in {*kept, *ended}
+    ]
+    news = [(told, order) for told, order in orders if not told.shown or told.order != order]
+    return Plan(tuple(news), tuple(delete), tuple(create), tuple(writes))
+
+
+def _order(item: Existing | None) -> SessionOrder:
+    """What the object asks of its session; without one, to be gone."""
+    if item is None:
+        return SessionOrder(ended=True)
+    spec = QueueWorkerSpec.model_validate(item.spec)
+    tags = None if spec.tags is None else frozenset(spec.tags)
+    return SessionOrder(capacity=spec.capacity, tags=tags, drain=spec.drain)
 
 
 def _is_left_over(item: Existing, session: WorkerSession | None) -> bool:
@@ -141,16 +159,16 @@ def _differs(old: Mapping[str, Any], new: Mapping[str, Any], fresh: bool) -> boo
 def _status(item: Existing, session: WorkerSession | None, now: datetime) -> dict[str, Any]:
     if session is None:
         return _disconnected(item, now)
-    declared = {
-        "capacity": session.capacity,
-        "tags": sorted(session.tags),
-        "types": sorted(session.types),
-    }
+    types = sorted(session.types)
+    declared = {"capacity": session.capacity, "tags": sorted(session.tags), "types": types}
+    capacity, tags = _in_effect(session)
     conditions = [_ready(item, session, now), *_spec_applied(item, session, now)]
     status = QueueWorkerStatus(
         declared=Declared.model_validate(declared),
-        effective=Effective.model_validate(declared),
-        slots=session.capacity,
+        effective=Effective.model_validate(
+            {"capacity": capacity, "tags": sorted(tags), "types": types}
+        ),
+        slots=capacity,
         busy=session.busy,
         draining=session.draining,
         session_id=session.session_id,
@@ -162,6 +180,13 @@ def _status(item: Existing, session: WorkerSession | None, now: datetime) -> dic
         conditions=conditions,
     )
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _in_effect(session: WorkerSession) -> tuple[int, frozenset[str]]:
+    """Capacity and tags of the open stream: as ordered, once it follows the order."""
+    order = session.order if session.followed == session.order_number else SessionOrder()
+    capacity = session.capacity if order.capacity is None else order.capacity
+    return capacity, session.tags if order.tags is None else order.tags
 
 
 def _disconnected(item: Existing, now: datetime) -> dict[str, Any]:
@@ -187,13 +212,9 @@ def _ready(item: Existing, session: WorkerSession, now: datetime) -> Condition:
 
 def _spec_applied(item: Existing, session: WorkerSession, now: datetime) -> list[Condition]:
     """Says so when the spec asks for what the session does not do; nothing without a spec."""
-    spec = QueueWorkerSpec.model_validate(item.spec)
-    actual = {"capacity": session.capacity, "tags": session.tags, "drain": session.draining}
-    asked = {
-        "capacity": spec.capacity,
-        "tags": None if spec.tags is None else frozenset(spec.tags),
-        "drain": spec.drain,
-    }
+    order, (capacity, tags) = _order(item), _in_effect(session)
+    actual = {"capacity": capacity, "tags": tags, "drain": session.draining}
+    asked = {"capacity": order.capacity, "tags": order.tags, "drain": order.drain}
     given = {name: value for name, value in asked.items() if value is not None}
     ignored = [name for name, value in given.items() if actual[name] != value]
     if not given:
@@ -295,6 +316,7 @@ class WorkerMirror:
         existing = await self._list()
         served = [s for s in sessions if not self._namespaces or s.namespace in self._namespaces]
         plan = make_plan(served, existing, self._fresh(), datetime.now(UTC))
+        await self._each(plan.order, self._tell)
         await self._each(plan.delete, self._delete)
         created = await self._each(plan.create, self._create)
         await self._each(plan.write, self._write)
@@ -331,11 +353,19 @@ class WorkerMirror:
             logger.warning("a QueueWorker could not be written: %s", error)
         return False
 
+    async def _tell(self, work: tuple[WorkerSession, SessionOrder]) -> None:
+        session, order = work
+        await self._backend.order_session(session.session_id, order)
+
     async def _delete(self, item: Existing) -> None:
         await self._kube.delete(
             object_path(QUEUE_WORKER.plural, item.namespace, item.name), item.uid
         )
         self._stats.workers_deleted += 1
+        if session_id := item.status.get("sessionId"):
+            # Should it show itself once more, that is a new session, and not one whose object
+            # somebody has deleted.
+            await self._backend.close_sessions([session_id])
 
     async def _create(self, session: WorkerSession) -> None:
         await self._kube.create(

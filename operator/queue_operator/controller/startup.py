@@ -281,9 +281,9 @@ class Controller:
         failures = 0
         while True:
             try:
-                async for topics in self._backend.listen():
+                async for news in self._backend.listen():
                     failures = 0
-                    for topic in topics & wake.keys():
+                    for topic in news.keys() & wake.keys():
                         wake[topic]()
             except Unavailable:
                 failures += 1

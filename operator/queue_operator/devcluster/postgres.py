@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,6 +37,7 @@ class Postgres:
         host: the address to listen on; local connections always work too.
         port: TCP port.
         networks: CIDR ranges that may log in, always with scram.
+        settings: more lines of the server's configuration, written once, with the data.
 
     """
 
@@ -44,6 +45,7 @@ class Postgres:
     host: str
     port: int = 5432
     networks: Sequence[str] = ("127.0.0.0/8",)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -132,6 +134,7 @@ class Postgres:
             "authentication_timeout": "5s",
             "timezone": "UTC",
             "log_timezone": "UTC",
+            **self.settings,
         }
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{key} = '{value}'\n" for key, value in settings.items())

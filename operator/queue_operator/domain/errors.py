@@ -12,6 +12,8 @@ QueueError
 ├── Forbidden           known, but not allowed
 ├── QuotaExceeded       over a limit; retry after `retry_after_s`
 └── Unavailable         the store or the cluster cannot be reached; retry with backoff
+    ├── SchemaMismatch      the database's schema and this release do not fit each other
+    └── MissingPrivilege    the database role may not do what the queue needs
 """
 
 from typing import ClassVar
@@ -130,3 +132,11 @@ class QuotaExceeded(QueueError):
 class Unavailable(QueueError):
     code = "UNAVAILABLE"
     retryable = True
+
+
+class SchemaMismatch(Unavailable):
+    """Heals when somebody migrates the database, or installs the release that it fits."""
+
+
+class MissingPrivilege(Unavailable):
+    """Heals when the owner of the schema grants what the message names."""

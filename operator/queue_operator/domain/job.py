@@ -11,6 +11,7 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.retry import Backoff
 from queue_operator.domain.states import JobState
+from queue_operator.domain.values import value
 
 DEFAULT_NAMESPACE = "default"
 
@@ -34,7 +35,7 @@ class Progress:
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Job:
     """`Job` of `queue-api.md`, with what `system.md` adds. Times are aware, UTC.
 
@@ -43,6 +44,8 @@ class Job:
     yet resolved (the first claim resolves it). `timeout_s` None: no limit. An
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
     jobs of the same namespace. `transition` counts the job's changes of state, from 1.
+    `spawned_by` is the id of the job whose handler submitted this one. `token` is the lease's,
+    on a job that a stream has brought: with it, an outcome counts for this attempt only.
     """
 
     id: str
@@ -85,6 +88,8 @@ class Job:
     reason: str = ""
     cancel_reason: str = ""
     progress: Progress | None = None
+    spawned_by: str = ""
+    token: str = ""
 
     @property
     def error_message(self) -> str:
@@ -116,7 +121,8 @@ class TypeDefaults:
 
 class Assignment(NamedTuple):
     """A claimed job on its way to a worker. `timeout_s` is what is left of the execution
-    timeout, None without one. `parent_result` is the output of a CHAIN job's last parent.
+    timeout, None without one. `parent_result` is the output of a CHAIN job's last parent,
+    `checkpoint` the newest one of earlier attempts.
     """
 
     job_id: str
@@ -136,9 +142,13 @@ class Assignment(NamedTuple):
     assigned_at: datetime | None = None
     parent_result: bytes | None = None
     parent_content_type: str = ""
+    checkpoint: bytes | None = None
+    retry_count: int = 0
+    last_retry_at: datetime | None = None
+    started_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Submitted:
     """The answer to one submission of a batch.
 

@@ -48,6 +48,18 @@ class LeaseAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Leased:
+    """A RUNNING or CANCELLING job as the store has it. `host` is what the demand said."""
+
+    job_id: str
+    namespace: str
+    assignee_id: str
+    token: str
+    type: str
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """A job whose lease the sweeper found expired, and the assignee that had it."""
 

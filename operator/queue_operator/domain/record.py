@@ -61,7 +61,10 @@ def claimed(job: Job, demand: Demand, defaults: TypeDefaults, now: datetime) -> 
 
 
 def assignment(
-    job: Job, token: str, parent_result: tuple[bytes | None, str] | None = None
+    job: Job,
+    token: str,
+    parent_result: tuple[bytes | None, str] | None = None,
+    checkpoint: bytes | None = None,
 ) -> Assignment:
     """What the worker gets of a job that was just claimed."""
     result, content_type = parent_result or (None, "")
@@ -82,7 +85,11 @@ def assignment(
         eligible_at=job.eligible_at,
         assigned_at=job.assigned_at,
         parent_result=result,
-        parent_content_type=content_type,
+        parent_content_type="" if result is None else content_type,
+        checkpoint=checkpoint,
+        retry_count=job.retry_count,
+        last_retry_at=job.last_retry_at,
+        started_at=job.started_at,
     )
 
 

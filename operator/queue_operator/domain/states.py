@@ -167,6 +167,17 @@ COUNTS_AS_RETRY: frozenset[Event] = frozenset(
 RETURNS_ATTEMPT: frozenset[Event] = frozenset({_E.RELEASE, _E.HAND_BACK})
 """Events after which the attempt does not count against max_attempts."""
 
+CHECKPOINTING: tuple[JobState, ...] = tuple(
+    state
+    for row in TRANSITIONS
+    if row.event is _E.COMPLETE
+    for state in row.sources
+    if state not in TERMINAL
+)
+"""States in which the worker that has the token may store a checkpoint: those from which it
+may still complete the job.
+"""
+
 KEEPS_SLOT: frozenset[Event] = frozenset({_E.ACK_UNKNOWN})
 """Events that leave SLOT_HOLDING without freeing the slot (the worker was not executing)."""
 

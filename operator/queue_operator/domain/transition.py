@@ -44,7 +44,8 @@ _RECORDED_AS: Final[dict[Event, frozenset[Event]]] = {
 class Current:
     """What a store knows of a job at the moment it decides, under a lock.
 
-    `recorded` is the event in the attempt row of the outcome's token, if there is one.
+    `recorded` is the event in the attempt row of the outcome's token, if there is one, and
+    `recorded_state` the state that it led to.
     `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED.
     """
 
@@ -56,6 +57,7 @@ class Current:
     failure_count: int
     backoff: Backoff | None
     recorded: Event | None = None
+    recorded_state: JobState | None = None
     skipped: bool = False
 
 
@@ -63,7 +65,7 @@ class Current:
 class Move:
     """A decided transition. `delay_s` is the time until the job may be claimed again.
 
-    `max_attempts` and `priority` are what a RETRY_NOW changes them to, None what they were;
+    `max_attempts` and `priority` are what a manual retry changes them to, None what they were;
     `resets_attempts` says that it sets the attempt to 0. A `result` of None keeps the stored
     one, except that RETRY_NOW drops it.
     """
@@ -104,8 +106,8 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         raise InvalidArgument("event", "a claim gives a token, so it cannot be an outcome")
     if _is_repeat(current, outcome):
         return None
-    if outcome.event in FENCED and outcome.token not in (None, current.token):
-        raise StaleLease(current.job_id)
+    if outcome.event in FENCED:
+        _check_token(current, outcome.token)
     event = _applied_event(current, outcome)
     after = target(event, current.state)
     if after is None or _is_retry_of_cancelled(current, event):
@@ -132,12 +134,19 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
     )
 
 
-def decide_update(current: Current, status: JobState, result: bytes | None, error_msg: str) -> Move:
+def decide_update(
+    current: Current, token: str | None, status: JobState, result: bytes | None, error_msg: str
+) -> Move | None:
     """The move of UpdateJobStatus (`backend-api.md`): any pair of states that a row of the
-    table has, except into RUNNING, with that row's event and without its retry counts.
+    table has, except into RUNNING, with that row's event and without its retry counts. None
+    when the token's attempt ended in `status` already: it is a repeat.
 
-    Raises InvalidTransition. A result of None and an empty message leave the fields alone.
+    Raises StaleLease, InvalidTransition. A result of None and an empty message leave the
+    fields alone.
     """
+    if token is not None and current.recorded_state is status:
+        return None
+    _check_token(current, token)
     event = next(
         (
             row.event
@@ -163,9 +172,16 @@ def decide_update(current: Current, status: JobState, result: bytes | None, erro
         error=ErrorInfo(error_msg) if error_msg else None,
         result=result,
         reason=_reason(event, outcome),
-        # Without another attempt nobody could ever claim it.
-        max_attempts=_allowed_attempts(current, outcome) if event is Event.RETRY_NOW else None,
+        # Without another attempt nobody could ever claim it, and nothing would end it.
+        max_attempts=(
+            _allowed_attempts(current, outcome) if status is JobState.FAILED_RETRY else None
+        ),
     )
+
+
+def _check_token(current: Current, token: str | None) -> None:
+    if token not in (None, current.token):
+        raise StaleLease(current.job_id)
 
 
 def _allowed_attempts(current: Current, outcome: Outcome) -> int | None:

@@ -45,6 +45,7 @@ class Limits:
 
     payload_bytes: int = 1024 * 1024
     result_bytes: int = 1024 * 1024
+    checkpoint_bytes: int = 1024 * 1024
     tags: int = 32
     tag_characters: int = 128
     id_characters: int = 255

@@ -3,14 +3,17 @@
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
+from queue_operator.domain.job import Submitted
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import Event, JobState
 from queue_operator.metrics.recorder import Recorder
 
 B = TypeVar("B")
+T = TypeVar("T")
 
 Arguments = Mapping[str, Any]
 After = Callable[[Recorder, Arguments, Any], None]
@@ -20,6 +23,22 @@ After = Callable[[Recorder, Arguments, Any], None]
 def _taken_in(recorder: Recorder, given: Arguments, new_ids: Any) -> None:
     new = frozenset(new_ids)
     recorder.enqueued(job for job in given["jobs"] if job.id in new)
+
+
+def _submitted(recorder: Recorder, given: Arguments, answers: Any) -> None:
+    recorder.enqueued(_new(given["jobs"], answers))
+
+
+def _spawned(recorder: Recorder, given: Arguments, answers: Any) -> None:
+    requests = _new(given["requests"], answers)
+    recorder.enqueued(replace(one.job, namespace=one.namespace) for one in requests)
+
+
+def _new(given: Iterable[T], answers: Iterable[Submitted]) -> Iterator[T]:
+    """Those that were stored, and not before."""
+    for one, answer in zip(given, answers, strict=True):
+        if answer.error is None and not answer.duplicate:
+            yield one
 
 
 def _reported(
@@ -34,7 +53,9 @@ def _reported(
 _AFTER: Final[Mapping[str, After]] = {
     "enqueue_job": lambda recorder, given, _: recorder.enqueued((given["job"],)),
     "enqueue_jobs": lambda recorder, given, _: recorder.enqueued(given["jobs"]),
+    "submit": _submitted,
     "take_in": _taken_in,
+    "spawn": _spawned,
     "claim": lambda recorder, _, assignments: recorder.assigned(assignments),
     "dequeue_jobs": lambda recorder, _, jobs: recorder.claimed(jobs),
     "settle": lambda recorder, given, answers: recorder.settled(

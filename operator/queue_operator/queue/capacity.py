@@ -19,8 +19,8 @@ UNKNOWN_TYPE: Final = ""
 
 @dataclass(slots=True)
 class Slot:
-    """Why a job takes a slot. `order` grows with each assignment; `since_s` is when the
-    stream last had reason to believe in the slot, on the clock that paces the queue.
+    """Why a job takes a slot. `order` grows with each assignment; `since_s` is when it was
+    assigned, on the clock that paces the queue.
     """
 
     token: str
@@ -39,6 +39,10 @@ class Slots:
         self._limits = dict(limits or {})
         self._slots: dict[JobKey, Slot] = {}
         self._by_type: Counter[str] = Counter()
+
+    def limit(self, limits: Mapping[str, int]) -> None:
+        """Other limits of single types from now on; what is taken stays taken."""
+        self._limits = dict(limits)
 
     @property
     def busy(self) -> int:
@@ -102,8 +106,19 @@ class Slots:
         slot = self._slots.get(key)
         if slot is not None and token in (None, slot.token):
             slot.reported = False
-            slot.since_s = float("-inf")
             self._drop_if_over(key, slot)
+
+    def compare(self, stored: Mapping[JobKey, str], before: int) -> list[JobKey]:
+        """What the store no longer counts for this stream, by its tokens. They are as old as
+        assignment `before`; later ones are not looked at.
+        """
+        gone = []
+        for key, slot in self._slots.items():
+            if stored.get(key) == slot.token:
+                slot.stored = True
+            elif slot.stored and slot.order <= before:
+                gone.append(key)
+        return gone
 
     def report(self, keys: Iterable[JobKey]) -> bool:
         """The worker says that it runs just these; jobs this stream never had are ignored."""

@@ -39,6 +39,18 @@ class Filter:
         )
 
 
+@lru_cache(maxsize=10_000)
+def specimen(wanted: Filter) -> Demand:
+    """Any stream's demand by this filter."""
+    return Demand(
+        assignee_id="any",
+        limit=1,
+        namespace=wanted.namespace,
+        tags=wanted.tags,
+        types=wanted.types,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Types of a stream that one demand may ask for together: one type with a limit of its
@@ -58,12 +70,18 @@ def type_limits(spec: StreamSpec) -> dict[str, int]:
     }
 
 
+@lru_cache(maxsize=10_000)
+def _shared(namespace: str, tags: frozenset[str], types: frozenset[str]) -> Filter:
+    """One object for all streams that ask for the same: equal ones are told apart slowly."""
+    return Filter(namespace, tags, types)
+
+
 def groups_of(spec: StreamSpec) -> tuple[Group, ...]:
     limits = type_limits(spec)
-    single = [Group(Filter(spec.namespace, spec.tags, frozenset({name})), name) for name in limits]
+    single = [Group(_shared(spec.namespace, spec.tags, frozenset({name})), name) for name in limits]
     rest = frozenset(handler.type for handler in spec.types if handler.type not in limits)
     if rest or not spec.types:
-        single.append(Group(Filter(spec.namespace, spec.tags, rest)))
+        single.append(Group(_shared(spec.namespace, spec.tags, rest)))
     return tuple(single)
 
 

@@ -7,12 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from queue_operator.backends.protocol import Backend
+from queue_operator.backends.news import about
+from queue_operator.backends.protocol import Backend, Glance, Kinds, PromptSignals
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.job import Assignment, Job
+from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.queue.clock import sleep_unless
 from queue_operator.queue.completer import Completer, undelivered
-from queue_operator.queue.demand import Filter, Round, plan
+from queue_operator.queue.demand import Filter, Round, plan, specimen
 from queue_operator.queue.lifecycle import Loops
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.stream import JobStream
@@ -44,6 +46,9 @@ class Dispatcher:
         rng: Callable[[], float] = random.random,
     ) -> None:
         self._backend = backend
+        self._glance = backend if isinstance(backend, Glance) else None
+        # What this process does itself such a store tells too, and each thing once.
+        self._hears_itself = isinstance(backend, PromptSignals)
         self._streams = streams
         self._completer = completer
         self._settings = settings
@@ -53,7 +58,9 @@ class Dispatcher:
         self._wanted = asyncio.Event()
         self._hastened = asyncio.Event()
         self._poll_s = settings.idle_poll_s
+        self._look_now = False
         self._claim: asyncio.Future[None] | None = None
+        self.doubted = asyncio.Event()
 
     async def start(self) -> None:
         self._loops.run("claiming jobs", self._turn)
@@ -77,18 +84,36 @@ class Dispatcher:
         self._wanted.set()
 
     def wake_all(self) -> None:
-        self.wake(self._streams.filters())
+        """Jobs of any kind may be there: first a look for which filters, where that is cheap."""
+        self._look_now = True
+        self._hastened.set()
 
     def freed(self) -> None:
         """Slots came back: they matter only to filters that are hungry already."""
         if self._hungry:
             self._wanted.set()
 
+    def news(self, kinds: Kinds) -> None:
+        """Jobs of these kinds may be there; each matching filter is woken once."""
+        if kinds is None:
+            self.wake_all()
+            return
+        woken = {one for kind in kinds for one in self._streams.matching(kind)}
+        if woken:
+            self.wake(woken)
+
     def submitted(self, jobs: Sequence[Job]) -> None:
-        """Wakes each matching filter once, however many jobs it matches."""
-        kinds = {(job.namespace, job.type, job.tags) for job in jobs}
-        self.wake([f for f in self._streams.filters() if any(f.accepts(*kind) for kind in kinds)])
-        if any(job.delay_s or job.scheduled_at for job in jobs):
+        """Jobs were stored by this process."""
+        if not self._hears_itself:
+            now = [job for job in jobs if not (job.delay_s or job.scheduled_at)]
+            self.news(about((job.namespace, job.type, job.tags) for job in now))
+            if len(now) < len(jobs):
+                self.expect_soon()
+
+    def may_be_ready(self) -> None:
+        """By what this process did jobs may wait again, now or later."""
+        if not self._hears_itself:
+            self.wake_all()
             self.expect_soon()
 
     def expect_soon(self) -> None:
@@ -99,10 +124,42 @@ class Dispatcher:
 
     async def _poll(self) -> None:
         self._hastened.clear()
-        if await sleep_unless(self._hastened, self._poll_s, self._clock):
-            return
-        self._poll_s = min(self._poll_s * 2, self._settings.idle_poll_s)
-        self.wake_all()
+        if not self._look_now:
+            hastened = await sleep_unless(self._hastened, self._poll_s, self._clock)
+            if not hastened:
+                self._poll_s = min(self._poll_s * 2, self._settings.idle_poll_s)
+            elif not self._look_now:
+                return
+        # What a claim that is under way takes is not there any more when it is over.
+        await self.claimed()
+        told, self._look_now = self._look_now, False
+        try:
+            await self._look(told)
+        except BaseException:
+            self._look_now = told
+            raise
+
+    async def _look(self, told: bool) -> None:
+        """Wakes the filters with free slots for which there are jobs; `told` that there may be
+        some, also those that have no slot now: they look once they have one.
+        """
+        idle = {
+            group.filter
+            for stream in self._streams.all()
+            if stream.accepting and stream.slots.free
+            for group in stream.groups
+        }
+        if idle:
+            self.wake(await self._found(list(idle)))
+        if told:
+            self._hungry.update(self._streams.filters() - idle)
+
+    async def _found(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+        """Those for which a claim is worth its while, as far as the store can say cheaply."""
+        if self._glance is None:
+            return filters
+        there = await self._glance.eligible_for([specimen(one) for one in filters])
+        return [one for one, is_there in zip(filters, there, strict=True) if is_there]
 
     # Claims
 
@@ -122,13 +179,10 @@ class Dispatcher:
     async def _run(self, planned: Round[JobStream]) -> None:
         self._hungry.difference_update(planned.asked)
         try:
-            assignments = await self._backend.claim(
-                planned.demands,
-                lease_ttl_s=self._settings.lease_ttl_s,
-                defaults=planned.defaults,
-            )
+            assignments = await self._ask(planned, planned.demands)
         except Exception:
             self.wake(planned.asked)
+            self._doubt(planned.streams.values())
             raise
         got = self._hand_out(planned, assignments)
         full = [f for f, limit in planned.asked.items() if got[f] >= limit]
@@ -137,6 +191,40 @@ class Dispatcher:
             self.expect_soon()
         self._hungry.update(full)
         self.freed()
+
+    async def _ask(
+        self, planned: Round[JobStream], demands: Sequence[Demand]
+    ) -> Sequence[Assignment]:
+        """Claims. One demand that the store refuses must not stop the others: a refused claim is
+        halved until it stands alone, and then its stream ends with the error.
+        """
+        asking = {demand.assignee_id: planned.streams[demand.assignee_id] for demand in demands}
+        defaults = {
+            name: value for stream in asking.values() for name, value in stream.defaults.items()
+        }
+        try:
+            return await self._backend.claim(
+                demands, lease_ttl_s=self._settings.lease_ttl_s, defaults=defaults
+            )
+        except Unavailable:
+            raise
+        except QueueError as error:
+            if len(demands) == 1:
+                [stream] = asking.values()
+                logger.warning("worker %s asks in vain: %s", stream.spec.worker_name, error)
+                stream.fail(error)
+                return []
+        half = len(demands) // 2
+        first = await self._ask(planned, demands[:half])
+        return [*first, *await self._ask(planned, demands[half:])]
+
+    def _doubt(self, streams: Iterable[JobStream]) -> None:
+        """The claim may have been stored and its answer lost: before they are given more, the
+        keeper asks the store what they have.
+        """
+        for stream in streams:
+            stream.in_doubt = True
+        self.doubted.set()
 
     def _hand_out(
         self, planned: Round[JobStream], assignments: Sequence[Assignment]

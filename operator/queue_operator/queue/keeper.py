@@ -1,30 +1,29 @@
 """What must be done for every open stream a few times per lease TTL."""
 
 import asyncio
-import logging
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import JobNotFound
-from queue_operator.domain.lease import Held, LeaseAnswer, heartbeat_interval_s
-from queue_operator.domain.states import SLOT_HOLDING
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, heartbeat_interval_s
 from queue_operator.queue.capacity import JobKey
+from queue_operator.queue.clock import sleep_unless
 from queue_operator.queue.coalescer import Coalescer
+from queue_operator.queue.completer import Completer, undelivered
 from queue_operator.queue.dispatcher import Dispatcher
 from queue_operator.queue.lifecycle import Loops
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.sessions import SessionRows
 from queue_operator.queue.stream import JobStream
 
-logger = logging.getLogger(__name__)
-
 STALLED_TTLS: Final = 6
 """How many TTLs a connected worker may take to read an assignment."""
-DOUBTS_PER_TURN: Final = 64
-"""Slots compared with the store one by one in a turn; more than a few are an anomaly."""
+
+NEWS_PAUSE_S: Final = 0.5
+"""Sessions change all the time; streams that are told to go need not hear of it sooner."""
 
 
 class Keeper:
@@ -34,6 +33,7 @@ class Keeper:
         self,
         backend: Backend,
         streams: StreamRegistry,
+        completer: Completer,
         leases: Coalescer[Held, LeaseAnswer],
         dispatcher: Dispatcher,
         sessions: SessionRows,
@@ -43,17 +43,20 @@ class Keeper:
     ) -> None:
         self._backend = backend
         self._streams = streams
+        self._completer = completer
         self._leases = leases
         self._dispatcher = dispatcher
         self._sessions = sessions
         self._lease_ttl_s = lease_ttl_s
         self._clock = clock
         self._loops = Loops(clock, rng)
+        self._sessions_changed = asyncio.Event()
 
     async def start(self) -> None:
         self._loops.run("renewing leases of streams", self._renew_turn)
         self._loops.run("comparing slots with the store", self._reconcile_turn)
         self._loops.run("keeping worker sessions", self._session_turn)
+        self._loops.run("following worker sessions", self._follow_turn)
 
     async def stop(self) -> None:
         await self._loops.stop()
@@ -66,14 +69,36 @@ class Keeper:
         await self.renew()
 
     async def _reconcile_turn(self) -> None:
-        await self._pause()
+        if not any(stream.in_doubt for stream in self._streams.all()):
+            doubted = self._dispatcher.doubted
+            doubted.clear()
+            await sleep_unless(doubted, heartbeat_interval_s(self._lease_ttl_s), self._clock)
         await self.reconcile()
 
     async def _session_turn(self) -> None:
         await self._pause()
+        await self.tend_sessions()
+
+    async def tend_sessions(self) -> None:
+        """Shows which sessions are open here, and what their streams do."""
         gone = self._streams.forget_parked(self._lease_ttl_s)
         await self._sessions.close([name for name in gone if not self._streams.of(name)])
         await self._sessions.touch(self._streams.all())
+        await self.follow()
+
+    async def _follow_turn(self) -> None:
+        await self._sessions_changed.wait()
+        self._sessions_changed.clear()
+        await self.follow()
+        await self._clock.sleep(NEWS_PAUSE_S)
+
+    def sessions_changed(self) -> None:
+        """Another process wrote to worker sessions, perhaps to those of streams here."""
+        self._sessions_changed.set()
+
+    async def follow(self) -> None:
+        """Streams learn what others wrote to their sessions."""
+        await self._sessions.follow(self._streams.all())
 
     async def renew(self) -> None:
         """Jobs of library streams, and of all streams those their worker has not seen yet."""
@@ -88,24 +113,54 @@ class Keeper:
             self._dispatcher.freed()
 
     async def reconcile(self) -> None:
-        """Sets free slots to the capacity minus what the store and the worker still count."""
-        doubts: list[tuple[JobStream, JobKey]] = []
-        for stream in self._streams.all():
+        """Sets free slots to the capacity minus what the store and the worker still count, and
+        gives back what the store counts for a stream that never heard of it.
+        """
+        streams = self._streams.all()
+        for stream in streams:
             if not stream.renewed_by_queue:
                 stream.forget_silence(self._lease_ttl_s)
-                doubts += [(stream, key) for key in stream.doubtful(self._lease_ttl_s / 2)]
-        await asyncio.gather(*(self._compare(*doubt) for doubt in doubts[:DOUBTS_PER_TURN]))
+        if not streams:
+            return
+        doubted = [stream for stream in streams if stream.in_doubt]
+        before, known = self._streams.last_order, _tokens(streams)
+        leased = await self._backend.leased({stream.spec.assignee_id for stream in streams})
+        # What it counts may have come with a claim whose answer is still on its way.
+        await self._dispatcher.claimed()
+        known |= _tokens(streams)
+        unknown = [one for one in leased if one.token not in known]
+        if unknown:
+            # They are another's if that one has the session by now.
+            await self.follow()
+        await self._give_back(unknown)
+        _compare((s for s in streams if s.end_reason is None), leased, before)
+        for stream in doubted:
+            stream.in_doubt = False
         self._dispatcher.freed()
 
-    async def _compare(self, stream: JobStream, key: JobKey) -> None:
-        before = self._streams.last_order
-        namespace, job_id = key
-        try:
-            job = await self._backend.get_job(job_id, namespace=namespace)
-        except JobNotFound:
-            stream.lose(key, before=before)
-            return
-        if job.state in SLOT_HOLDING and job.assignee_id == stream.spec.assignee_id:
-            stream.confirm(key)
-        else:
-            stream.lose(key, before=before)
+    async def _give_back(self, unknown: Iterable[Leased]) -> None:
+        lost = [one for one in unknown if self._is_lost(one)]
+        await self._completer.submit(
+            [undelivered(one.job_id, one.namespace, one.token) for one in lost]
+        )
+
+    def _is_lost(self, one: Leased) -> bool:
+        """It was claimed here, and the answer was lost. Jobs that the assignee has elsewhere, or
+        that its worker says it runs, are not.
+        """
+        streams = self._streams.of(one.assignee_id)
+        return any(stream.could_have(one) for stream in streams) and not any(
+            stream.knows(one.token) for stream in streams
+        )
+
+
+def _tokens(streams: Iterable[JobStream]) -> set[str]:
+    return {slot.token for stream in streams for _, slot in stream.slots.items()}
+
+
+def _compare(streams: Iterable[JobStream], leased: Sequence[Leased], before: int) -> None:
+    counted: defaultdict[str, dict[JobKey, str]] = defaultdict(dict)
+    for one in leased:
+        counted[one.assignee_id][one.namespace, one.job_id] = one.token
+    for stream in streams:
+        stream.compare(counted[stream.spec.assignee_id], before)

@@ -18,12 +18,14 @@ class Notifier:
         backend: Backend,
         streams: StreamRegistry,
         dispatcher: Dispatcher,
+        sessions_changed: Callable[[], None],
         clock: Clock,
         rng: Callable[[], float] = random.random,
     ) -> None:
         self._backend = backend
         self._streams = streams
         self._dispatcher = dispatcher
+        self._sessions_changed = sessions_changed
         self._loops = Loops(clock, rng)
 
     async def start(self) -> None:
@@ -36,10 +38,12 @@ class Notifier:
     async def _listen(self) -> None:
         if not isinstance(self._backend, Signals):
             return
-        async for topics in self._backend.listen():
-            if Topic.READY in topics:
-                self._dispatcher.wake_all()
-            if Topic.CANCEL in topics:
+        async for news in self._backend.listen():
+            if Topic.READY in news:
+                self._dispatcher.news(news[Topic.READY])
+            if Topic.SESSION in news:
+                self._sessions_changed()
+            if Topic.CANCEL in news:
                 await self.fetch_cancels()
 
     async def fetch_cancels(self) -> None:

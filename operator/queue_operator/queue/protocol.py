@@ -1,11 +1,18 @@
 """The queue as its callers see it: `queue-api.md` in Python, plus the worker's stream."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
-from queue_operator.backends.protocol import ProgressReport
+from queue_operator.backends.protocol import (
+    CheckpointAnswer,
+    CheckpointReport,
+    LogReport,
+    ProgressReport,
+    SpawnRequest,
+)
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -13,6 +20,7 @@ from queue_operator.domain.job import (
     CancelRequest,
     Job,
     JobStats,
+    Submitted,
     TypeDefaults,
 )
 from queue_operator.domain.lease import Held, LeaseAnswer
@@ -57,6 +65,8 @@ class EndReason(StrEnum):
     CLOSED = "closed by its owner"
     REPLACED = "replaced by a newer connection of the same session"
     QUEUE_CLOSED = "the queue is shutting down"
+    FAILED = "the store refuses what the stream asks for"
+    DISCONNECTED = "its QueueWorker was deleted"
 
 
 class Stream(Protocol):
@@ -78,7 +88,10 @@ class Stream(Protocol):
         ...
 
     async def next(self) -> Push | None:
-        """Waits for something to push; None when the stream or the queue is closed."""
+        """Waits for something to push; None when the stream or the queue is closed.
+
+        Raises the error that ended the stream. A step that is cancelled loses nothing.
+        """
         ...
 
     def delivered(self, push: Push) -> None:
@@ -108,6 +121,27 @@ class Stream(Protocol):
         """Stores progress, soon and in batches; ignored where the store keeps none."""
         ...
 
+    async def checkpoint(self, reports: Sequence[CheckpointReport]) -> list[CheckpointAnswer]:
+        """Stores checkpoints, in the same statement as those of other streams, after commit.
+
+        Waits while the store is away; raises Unavailable when the queue stops before.
+        """
+        ...
+
+    def retype(self, types: Sequence[HandlerType]) -> None:
+        """The worker handles these types from now on; jobs it has already are not touched."""
+        ...
+
+    async def spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        """Stores children of running jobs, likewise."""
+        ...
+
+    def ship_logs(self, reports: Sequence[LogReport]) -> None:
+        """Stores what handlers logged, soon and in batches; ignored where the store keeps none,
+        and while it does not keep up.
+        """
+        ...
+
     def drain(self) -> None:
         """No more jobs for this stream; those not handed out yet go back to the queue."""
         ...
@@ -127,8 +161,35 @@ class StreamUsage:
     defaults: Mapping[str, TypeDefaults] = field(default_factory=dict)
 
 
+class JobBatches(Protocol):
+    """What StreamJobs gives: batches of jobs as they are assigned. Ends when the queue closes.
+
+    It asks for jobs from its first step on, or from `async with`. A step that is cancelled or
+    runs into a timeout neither ends it nor loses a batch. Each job carries its lease's `token`.
+    """
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> list[Job]: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    async def aclose(self) -> None:
+        """Ends it; jobs that no step has given out go back to the queue at once."""
+        ...
+
+
 class Queue(Protocol):
-    """Every method of `queue-api.md`. Errors are those of the Backend of the same name."""
+    """Every method of `queue-api.md`, in this process or through a client. Errors are those of
+    the Backend of the same name; after `close` every method raises Unavailable.
+    """
 
     async def enqueue_job(self, job: Job) -> str: ...
 
@@ -141,19 +202,8 @@ class Queue(Protocol):
         max_assigned_jobs: int,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-    ) -> AsyncGenerator[list[Job], None]:
-        """Batches of jobs as they are assigned (StreamJobs); ends when the queue closes."""
-        ...
-
-    async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> Stream:
-        """The worker plane's stream. An open one of the same assignee ends: the newer wins.
-
-        `held` is what the worker still runs or has an unacknowledged outcome of, after a
-        reconnect: those keep their slots and their leases are renewed; other jobs that the
-        earlier connection had delivered are RELEASEd if it was to this process, else they
-        come back when their lease ends. Raises InvalidArgument for a bad spec, Forbidden
-        when the assignee id belongs to another worker.
-        """
+    ) -> JobBatches:
+        """Batches of jobs as they are assigned (StreamJobs). Raises InvalidArgument at once."""
         ...
 
     async def complete_job(
@@ -240,6 +290,31 @@ class Queue(Protocol):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> int: ...
 
+    async def close(self) -> None:
+        """Ends all streams, then the backend (Close)."""
+        ...
+
+
+class StreamHost(Protocol):
+    """Where workers' streams end: the process that has the store."""
+
+    async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> Stream:
+        """The worker plane's stream. One that the same worker has open, here or on another
+        replica, ends: the newer wins.
+
+        `held` is what the worker still runs or has an unacknowledged outcome of, after a
+        reconnect: those keep their slots and their leases are renewed; other jobs that the store
+        counts as its are RELEASEd, wherever the earlier connection was. Raises InvalidArgument
+        for a bad spec, Forbidden when the assignee id belongs to another worker or was ended.
+        """
+        ...
+
+    async def give_back(self, held: Sequence[Held]) -> None:
+        """Jobs that came through a stream and that nobody began are eligible again, and their
+        attempt does not count.
+        """
+        ...
+
     def usage(self) -> list[StreamUsage]:
         """Slots of every open stream of this process."""
         ...
@@ -248,6 +323,6 @@ class Queue(Protocol):
         """Raises Unavailable when the store does not answer."""
         ...
 
-    async def close(self) -> None:
-        """Ends all streams, then the backend (Close)."""
-        ...
+
+class HostedQueue(Queue, StreamHost, Protocol):
+    """The queue of this process."""

@@ -1,24 +1,26 @@
-"""The open streams of this process, and what just closed ones left with their workers."""
+"""The open streams of this process, and whose streams left jobs with their worker."""
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
+from typing import Final
 
+from queue_operator.backends.protocol import Kind
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.job import CancelRequest
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import ELIGIBLE
 from queue_operator.queue.capacity import JobKey
-from queue_operator.queue.demand import Filter
+from queue_operator.queue.demand import Filter, Group
 from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.stream import JobStream
 
-Parked = Mapping[JobKey, tuple[str, str]]
-"""Token and type by job."""
-
 Owner = tuple[str, str]
 """Namespace and assignee id: one alone proves nothing about whose the jobs are."""
+
+
+MOST_KINDS_REMEMBERED: Final = 10_000
 
 
 class StreamRegistry:
@@ -28,7 +30,8 @@ class StreamRegistry:
         self._clock = clock
         self._streams: dict[str, list[JobStream]] = {}
         self._filters: Counter[Filter] = Counter()
-        self._parked: dict[Owner, tuple[float, Parked]] = {}
+        self._matching: dict[Kind, tuple[Filter, ...]] = {}
+        self._parked: dict[Owner, float] = {}
         self._orders = itertools.count(1)
         self._last_order = 0
         # Those that were given jobs last come last.
@@ -47,31 +50,42 @@ class StreamRegistry:
         self._streams.setdefault(stream.spec.assignee_id, []).append(stream)
         self._order[stream] = None
         self._filters.update(group.filter for group in stream.groups)
+        self._matching.clear()
 
     def remove(self, stream: JobStream) -> None:
-        """Forgets the stream, but for a while not what its worker took along."""
+        """Forgets the stream, but for a while not that its worker took jobs along."""
         siblings = self._streams.get(stream.spec.assignee_id, [])
         if stream in siblings:
             siblings.remove(stream)
             del self._order[stream]
             self._filters.subtract(group.filter for group in stream.groups)
             self._filters += Counter()
+            self._matching.clear()
         if not siblings:
             self._streams.pop(stream.spec.assignee_id, None)
-        if parked := stream.parked():
-            self._parked[_owner(stream.spec)] = (self._clock.monotonic(), parked)
+        if stream.left_jobs and not stream.renewed_by_queue:
+            self._parked[_owner(stream.spec)] = self._clock.monotonic()
 
-    def unpark(self, spec: StreamSpec) -> Parked:
-        """What the last closed stream of the same assignee had delivered, once."""
-        return self._parked.pop(_owner(spec), (0.0, {}))[1]
+    def refilter(self, stream: JobStream, before: Sequence[Group]) -> None:
+        """The stream asks by other groups than `before`."""
+        if stream in self._order:
+            self._filters.subtract(group.filter for group in before)
+            self._filters.update(group.filter for group in stream.groups)
+            self._filters += Counter()
+            self._matching.clear()
+
+    def unpark(self, spec: StreamSpec) -> None:
+        """The worker is back."""
+        self._parked.pop(_owner(spec), None)
 
     def is_parked(self, spec: StreamSpec) -> bool:
+        """The worker's last stream here left it with jobs, and it has not come back yet."""
         return _owner(spec) in self._parked
 
     def forget_parked(self, older_than_s: float) -> list[str]:
         """Assignees that did not come back in time; their leases have run out."""
         limit_s = self._clock.monotonic() - older_than_s
-        gone = [owner for owner, (since_s, _) in self._parked.items() if since_s < limit_s]
+        gone = [owner for owner, since_s in self._parked.items() if since_s < limit_s]
         for owner in gone:
             del self._parked[owner]
         return [assignee_id for _, assignee_id in gone]
@@ -92,8 +106,18 @@ class StreamRegistry:
     def assignee_ids(self) -> list[str]:
         return list(self._streams)
 
-    def filters(self) -> Collection[Filter]:
+    def filters(self) -> Set[Filter]:
         return self._filters.keys()
+
+    def matching(self, kind: Kind) -> tuple[Filter, ...]:
+        """The filters that accept such jobs. Remembered while the filters stay the same."""
+        known = self._matching.get(kind)
+        if known is None:
+            if len(self._matching) >= MOST_KINDS_REMEMBERED:
+                self._matching.clear()
+            known = tuple(one for one in self._filters if one.accepts(*kind))
+            self._matching[kind] = known
+        return known
 
     # News
 

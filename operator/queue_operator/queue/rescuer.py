@@ -50,6 +50,6 @@ class Rescuer:
         lost = await self._backend.expire_leases(lease_ttl_s=self._lease_ttl_s, limit=SWEEP_LIMIT)
         if lost:
             self._streams.lost(lost, before)
-            self._dispatcher.wake_all()
-            self._dispatcher.expect_soon()
+            self._dispatcher.may_be_ready()
+            self._dispatcher.freed()
         return len(lost)

@@ -1,38 +1,47 @@
 """The queue: streams, capacity and wake-ups on top of any backend."""
 
 import asyncio
+import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
+from typing import Final
 
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Forbidden, Unavailable
-from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, Cancelled, Job, JobStats
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import check_positive, check_tags, check_text
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_limit, check_tags
+from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.coalescer import Coalescer
-from queue_operator.queue.completer import Completer
+from queue_operator.queue.completer import Completer, undelivered
+from queue_operator.queue.demand import Group
 from queue_operator.queue.dispatcher import Dispatcher
 from queue_operator.queue.hints import WorkerHints
 from queue_operator.queue.keeper import Keeper
+from queue_operator.queue.library import LibraryStream
 from queue_operator.queue.notifier import Notifier
 from queue_operator.queue.protocol import EndReason, StreamSpec, StreamUsage
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.rescuer import Rescuer
-from queue_operator.queue.sessions import SessionRows
+from queue_operator.queue.sessions import Opening, SessionRows
+from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
-from queue_operator.settings import LimitSettings, QueueSettings
+from queue_operator.settings import QueueSettings
 
-_ID_LIMIT = LimitSettings().id_characters
+logger = logging.getLogger(__name__)
+
+_WORKER: Final = ("namespace", "worker_name", "pod_uid")
+"""What makes two connections one worker's."""
 
 
 class QueueService:
-    """A `queue.protocol.Queue`. `start` before opening streams; `close` ends the backend too,
+    """A `queue.protocol.HostedQueue`. `start` before opening streams; `close` ends the backend too,
     `stop` leaves it to its owner.
 
     `replica` names this process in the rows of worker sessions.
@@ -46,12 +55,14 @@ class QueueService:
         clock: Clock | None = None,
         rng: Callable[[], float] = random.random,
         replica: str = "",
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         settings = settings or QueueSettings()
         clock = clock or SystemClock()
         self.backend = backend
         self.lease_ttl_s = settings.lease_ttl_s
-        self._clock = clock
+        self._limits = limits
+        self._process = f"{replica or 'queue'}/{uuid.uuid4().hex[:8]}"
         self._streams = StreamRegistry(clock)
         self._completer = Completer(
             backend, self._on_settled, max_batch=settings.settle_batch, clock=clock, rng=rng
@@ -64,38 +75,62 @@ class QueueService:
             clock=clock,
             rng=rng,
         )
+        self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
         self.dispatcher = Dispatcher(backend, self._streams, self._completer, settings, clock, rng)
         ttl_s = settings.lease_ttl_s
-        self._sessions = SessionRows(backend, replica)
+        self._sessions = SessionRows(backend, replica, self._disconnected)
         self.rescuer = Rescuer(backend, self._streams, self.dispatcher, ttl_s, clock, rng)
-        self.notifier = Notifier(backend, self._streams, self.dispatcher, clock, rng)
+        self.notifier = Notifier(
+            backend,
+            self._streams,
+            self.dispatcher,
+            lambda: self.keeper.sessions_changed(),
+            clock,
+            rng,
+        )
         self.keeper = Keeper(
-            backend, self._streams, self._leases, self.dispatcher, self._sessions, ttl_s, clock, rng
+            backend,
+            self._streams,
+            self._completer,
+            self._leases,
+            self.dispatcher,
+            self._sessions,
+            ttl_s,
+            clock,
+            rng,
         )
-        self._parts = StreamParts(
-            completer=self._completer,
-            leases=self._leases,
-            confirm_cancels=self._hints.confirm_cancels,
-            report_progress=self._hints.report_progress,
-            clock=clock,
-            next_order=self._streams.next_order,
-            freed=self.dispatcher.freed,
-            claimed=self.dispatcher.claimed,
-            closed=self._streams.remove,
-            ended=self._close_row,
-        )
+        self._parts = self._shared_parts(clock)
         # In order of start; stopped in reverse, so that what streams give back is stored.
         self._services = (
             self._completer,
             self._leases,
             self._hints,
+            self._asks,
             self.dispatcher,
             self.rescuer,
             self.notifier,
             self.keeper,
         )
+        self._opening = Opening()
         self._closed = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    def _shared_parts(self, clock: Clock) -> StreamParts:
+        return StreamParts(
+            completer=self._completer,
+            leases=self._leases,
+            hints=self._hints,
+            asks=self._asks,
+            clock=clock,
+            next_order=self._streams.next_order,
+            freed=self.dispatcher.freed,
+            retyped=self._retyped,
+            claimed=self.dispatcher.claimed,
+            closed=self._streams.remove,
+            ended=self._close_row,
+        )
 
     # Life
 
@@ -104,12 +139,16 @@ class QueueService:
             await service.start()
 
     async def stop(self) -> None:
-        """Ends all streams, gives undelivered jobs back and stops every loop.
+        """Ends all streams, gives undelivered jobs back and stops every loop. Whoever calls it
+        again waits for the same.
 
         While the store is away this takes a lease TTL: then those jobs go back by themselves.
         """
-        if self._closed:
-            return
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         self._closed = True
         closing = [
             asyncio.ensure_future(stream.close(EndReason.QUEUE_CLOSED))
@@ -117,16 +156,25 @@ class QueueService:
         ]
         if closing:
             await asyncio.wait(closing, timeout=self.lease_ttl_s)
-        for service in reversed(self._services):
-            await service.stop()
+        async with AsyncExitStack() as services:
+            # Each is stopped, whatever happens to another.
+            for service in self._services:
+                services.push_async_callback(service.stop)
         await asyncio.gather(*closing)
 
     async def close(self) -> None:
-        await self.stop()
-        await self.backend.close()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self.stop()
+        finally:
+            await self.backend.close()
 
     async def ping(self) -> None:
-        await self.backend.ping()
+        await self._store.ping()
 
     def usage(self) -> list[StreamUsage]:
         return [stream.usage() for stream in self._streams.all()]
@@ -134,59 +182,57 @@ class QueueService:
     # Submission
 
     async def enqueue_job(self, job: Job) -> str:
-        job_id = await self.backend.enqueue_job(job)
+        job_id = await self._store.enqueue_job(job)
         self.dispatcher.submitted([job])
         return job_id
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        job_ids = await self.backend.enqueue_jobs(jobs)
+        job_ids = await self._store.enqueue_jobs(jobs)
         self.dispatcher.submitted(jobs)
         return job_ids
 
     # Streams
 
-    async def stream_jobs(
+    def stream_jobs(
         self,
         assignee_id: str,
         tags: Collection[str],
         max_assigned_jobs: int,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-    ) -> AsyncGenerator[list[Job], None]:
-        """Ends when the queue closes. Leases are renewed while the iterator is open: close
-        it (`contextlib.aclosing`) to give undelivered jobs back at once.
-
-        Jobs carry what a claim knows; counters of earlier attempts are in `get_job`.
+    ) -> LibraryStream:
+        """Leases are renewed while the iterator is open: close it (`async with`) to give
+        undelivered jobs back at once.
         """
-        check_positive("max_assigned_jobs", max_assigned_jobs)
-        check_tags("tags", tags)
+        check_limit("max_assigned_jobs", max_assigned_jobs)
+        check_tags("tags", tags, self._limits)
         spec = StreamSpec(
             assignee_id=assignee_id,
             capacity=max_assigned_jobs,
             namespace=namespace,
             tags=frozenset(tags),
+            host=self._process,
         )
         stream = self._open(spec, renewed_by_queue=True)
-        self._register(stream)
-        try:
-            while (push := await stream.next()) is not None:
-                assigned_at = datetime.now(UTC)
-                stream.delivered(push)
-                yield [_running(job, assigned_at) for job in push.assignments]
-        finally:
-            await stream.close()
+        return LibraryStream(stream, self._register, self.lease_ttl_s)
 
     async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> JobStream:
         stream = self._open(spec, renewed_by_queue=False)
+        with self._opening.of(spec.assignee_id):
+            await self._set_up(stream, held)
+        return stream
+
+    async def _set_up(self, stream: JobStream, held: Sequence[Held]) -> None:
+        spec = stream.spec
         await self._end_older(spec)
         await self._sessions.open(stream)
-        await stream.adopt(held, self._streams.unpark(spec))
+        stored = await self._store.leased([spec.assignee_id])
+        self._streams.unpark(spec)
+        await stream.adopt(held, [one for one in stored if one.namespace == spec.namespace])
         # Another one may have been opened meanwhile; nothing may come between this and the
         # registration.
         await self._end_older(spec)
-        self._check_open()
         self._register(stream)
-        return stream
 
     async def _end_older(self, spec: StreamSpec) -> None:
         while older := [s for s in self._streams.of(spec.assignee_id) if not s.renewed_by_queue]:
@@ -198,22 +244,41 @@ class QueueService:
         assignee_id = stream.spec.assignee_id
         if stream.renewed_by_queue or stream.end_reason is EndReason.REPLACED:
             return
-        if not self._streams.is_parked(stream.spec) and not self._streams.of(assignee_id):
+        # One that is being opened has written to the row, and is in no list yet.
+        wanted = self._streams.of(assignee_id) or assignee_id in self._opening
+        if not wanted and not self._streams.is_parked(stream.spec):
             await self._sessions.close([assignee_id])
 
     def _open(self, spec: StreamSpec, *, renewed_by_queue: bool) -> JobStream:
         self._check_open()
-        check_text("assignee_id", spec.assignee_id, _ID_LIMIT)
-        check_text("namespace", spec.namespace, _ID_LIMIT)
-        check_positive("capacity", spec.capacity)
-        check_tags("tags", spec.tags)
+        check_spec(spec, self._limits)
         return JobStream(spec, self._parts, renewed_by_queue=renewed_by_queue)
+
+    def _disconnected(self, assignee_id: str) -> None:
+        logger.warning("session %s was disconnected: its QueueWorker is gone", assignee_id)
+        self._may_be_ready()
+
+    @property
+    def _store(self) -> Backend:
+        self._check_open()
+        return self.backend
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the queue is shutting down; connect to another replica")
 
+    def _retyped(self, stream: JobStream, before: Sequence[Group]) -> None:
+        self._streams.refilter(stream, before)
+        self.dispatcher.wake(group.filter for group in stream.groups)
+
+    async def give_back(self, held: Sequence[Held]) -> None:
+        """Jobs that came through a stream and that nobody began go back to the queue."""
+        await self._completer.submit(
+            [undelivered(job.job_id, job.namespace, job.token) for job in held]
+        )
+
     def _register(self, stream: JobStream) -> None:
+        self._check_open()
         self._streams.add(stream)
         self.dispatcher.wake(group.filter for group in stream.groups)
 
@@ -228,7 +293,7 @@ class QueueService:
         token: str | None = None,
     ) -> None:
         before = self._streams.last_order
-        freed = await self.backend.complete_job(job_id, result, namespace=namespace, token=token)
+        freed = await self._store.complete_job(job_id, result, namespace=namespace, token=token)
         self._left(freed, namespace, job_id, before)
 
     async def fail_job(
@@ -240,7 +305,7 @@ class QueueService:
         token: str | None = None,
     ) -> None:
         before = self._streams.last_order
-        freed = await self.backend.fail_job(job_id, error_msg, namespace=namespace, token=token)
+        freed = await self._store.fail_job(job_id, error_msg, namespace=namespace, token=token)
         self._left(freed, namespace, job_id, before)
         self._may_be_ready()
 
@@ -253,7 +318,7 @@ class QueueService:
         token: str | None = None,
     ) -> None:
         before = self._streams.last_order
-        freed = await self.backend.stop_job(job_id, error_msg, namespace=namespace, token=token)
+        freed = await self._store.stop_job(job_id, error_msg, namespace=namespace, token=token)
         self._left(freed, namespace, job_id, before)
 
     async def stop_job_with_retry(
@@ -265,7 +330,7 @@ class QueueService:
         token: str | None = None,
     ) -> None:
         before = self._streams.last_order
-        freed = await self.backend.stop_job_with_retry(
+        freed = await self._store.stop_job_with_retry(
             job_id, error_msg, namespace=namespace, token=token
         )
         self._left(freed, namespace, job_id, before)
@@ -279,7 +344,7 @@ class QueueService:
         token: str | None = None,
     ) -> None:
         before = self._streams.last_order
-        freed = await self.backend.mark_job_unknown_stopped(
+        freed = await self._store.mark_job_unknown_stopped(
             job_id, error_msg, namespace=namespace, token=token
         )
         self._left(freed, namespace, job_id, before)
@@ -295,7 +360,7 @@ class QueueService:
         force: bool = False,
         reason: str = "",
     ) -> Cancelled:
-        cancelled = await self.backend.cancel_jobs(
+        cancelled = await self._store.cancel_jobs(
             tags, job_ids, namespace=namespace, force=force, reason=reason
         )
         self._streams.cancel(cancelled.requests)
@@ -309,13 +374,14 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        await self.backend.acknowledge_cancellation(
+        before = self._streams.last_order
+        await self._store.acknowledge_cancellation(
             job_id, was_executing, namespace=namespace, token=token
         )
         key = (namespace, job_id)
         for stream in self._streams.all():
             if was_executing:
-                stream.lose(key)
+                stream.lose(key, before=before)
             else:
                 # No slot is freed by this; the next comparison with the store finds it.
                 stream.slots.doubt(key)
@@ -325,13 +391,13 @@ class QueueService:
 
     async def mark_worker_unresponsive(self, assignee_id: str) -> None:
         before = self._streams.last_order
-        freed = await self.backend.mark_worker_unresponsive(assignee_id)
+        freed = await self._store.mark_worker_unresponsive(assignee_id)
         self._streams.lost_all({*freed, assignee_id}, before)
         self._may_be_ready()
 
     async def reset_running_jobs(self, *, namespace: str | None = None) -> None:
         before = self._streams.last_order
-        await self.backend.reset_running_jobs(namespace=namespace)
+        await self._store.reset_running_jobs(namespace=namespace)
         for stream in self._streams.all():
             stream.lose_all(namespace, before=before)
         self._may_be_ready()
@@ -339,15 +405,15 @@ class QueueService:
     # Queries and maintenance
 
     async def get_job(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Job:
-        return await self.backend.get_job(job_id, namespace=namespace)
+        return await self._store.get_job(job_id, namespace=namespace)
 
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
-        return await self.backend.get_job_stats(tags, namespace=namespace)
+        return await self._store.get_job_stats(tags, namespace=namespace)
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        return await self.backend.cleanup_expired_jobs(ttl_s, namespace=namespace)
+        return await self._store.cleanup_expired_jobs(ttl_s, namespace=namespace)
 
     async def delete_jobs(
         self,
@@ -356,7 +422,7 @@ class QueueService:
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> int:
-        return await self.backend.delete_jobs(tags, job_ids, namespace=namespace)
+        return await self._store.delete_jobs(tags, job_ids, namespace=namespace)
 
     # News
 
@@ -370,8 +436,8 @@ class QueueService:
         self.dispatcher.freed()
 
     def _may_be_ready(self) -> None:
-        self.dispatcher.wake_all()
-        self.dispatcher.expect_soon()
+        self.dispatcher.may_be_ready()
+        self.dispatcher.freed()
 
 
 def _not_renewed(held: Held, error: Exception) -> LeaseAnswer:
@@ -380,27 +446,8 @@ def _not_renewed(held: Held, error: Exception) -> LeaseAnswer:
 
 
 def _check_same_worker(older: StreamSpec, newer: StreamSpec) -> None:
-    if (older.namespace, older.pod_uid) != (newer.namespace, newer.pod_uid):
+    if any(getattr(older, name) != getattr(newer, name) for name in _WORKER):
         raise Forbidden(
             f"session id {newer.assignee_id!r} belongs to worker {older.worker_name!r}; "
             "make a new id for each process"
         )
-
-
-def _running(job: Assignment, assigned_at: datetime) -> Job:
-    return Job(
-        id=job.job_id,
-        type=job.type,
-        payload=job.payload,
-        content_type=job.content_type,
-        namespace=job.namespace,
-        tags=job.tags,
-        priority=job.priority,
-        created_at=job.created_at,
-        timeout_s=job.timeout_s,
-        correlation_id=job.correlation_id,
-        state=JobState.RUNNING,
-        attempt=job.attempt,
-        assignee_id=job.assignee_id,
-        assigned_at=job.assigned_at or assigned_at,
-    )

@@ -2,23 +2,44 @@
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from queue_operator.backends.protocol import ProgressReport
+from queue_operator.backends.protocol import (
+    CheckpointAnswer,
+    CheckpointReport,
+    LogReport,
+    ProgressReport,
+    SessionOrder,
+    SpawnRequest,
+)
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import JobNotFound, StaleLease, Unavailable
-from queue_operator.domain.job import Assignment, CancelRequest
-from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
+from queue_operator.domain.errors import JobNotFound, QueueError, StaleLease, Unavailable
+from queue_operator.domain.job import Assignment, CancelRequest, Submitted
+from queue_operator.domain.lease import (
+    HEARTBEATS_PER_TTL,
+    Held,
+    LeaseAnswer,
+    Leased,
+    LeaseStatus,
+    heartbeat_interval_s,
+)
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import KEEPS_SLOT
+from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.capacity import UNKNOWN_TYPE, JobKey, Slots
 from queue_operator.queue.coalescer import Coalescer
 from queue_operator.queue.completer import Completer, cancelled_undelivered, undelivered
-from queue_operator.queue.demand import Filter, defaults_of, groups_of, type_limits
-from queue_operator.queue.protocol import EndReason, Push, StreamSpec, StreamUsage
+from queue_operator.queue.demand import Filter, Group, defaults_of, groups_of, type_limits
+from queue_operator.queue.hints import WorkerHints
+from queue_operator.queue.protocol import EndReason, HandlerType, Push, StreamSpec, StreamUsage
 
 logger = logging.getLogger(__name__)
+
+_HEARTBEATS_MISSED: Final = 2 / HEARTBEATS_PER_TTL
+"""Of a TTL: what a worker that holds a job may be silent for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +51,12 @@ class StreamParts:
 
     completer: Completer
     leases: Coalescer[Held, LeaseAnswer]
-    confirm_cancels: Callable[[Sequence[Held]], None]
-    report_progress: Callable[[Sequence[ProgressReport]], None]
+    hints: WorkerHints
+    asks: WorkerAsks
     clock: Clock
     next_order: Callable[[], int]
     freed: Callable[[], None]
+    retyped: Callable[["JobStream", Sequence[Group]], None]
     claimed: Callable[[], Awaitable[None]]
     closed: Callable[["JobStream"], None]
     ended: Callable[["JobStream"], Awaitable[None]]
@@ -46,36 +68,52 @@ class JobStream:
     def __init__(
         self, spec: StreamSpec, parts: StreamParts, *, renewed_by_queue: bool = False
     ) -> None:
-        self._spec = spec
+        self.declared = self._spec = spec
+        self._order = SessionOrder()
+        self.followed = 0
+        self.connection = uuid.uuid4().hex
         self._parts = parts
         self.renewed_by_queue = renewed_by_queue
-        self.slots = Slots(spec.capacity, type_limits(spec))
-        self.groups = groups_of(spec)
-        self.defaults = defaults_of(spec)
-        self._filters = {group.limited: group.filter for group in self.groups if group.limited}
-        self._rest = self.groups[-1].filter
-        self.draining = False
+        self.slots = Slots(spec.capacity)
+        self._ask_for_types()
+        self._leaving = False
         self.stalled = False
         self.silent = False
+        self._spoke_s: float | None = None
+        self._interval_s = 0.0
+        self.in_doubt = False
         self.end_reason: EndReason | None = None
+        self.error: QueueError | None = None
         self.adopted: tuple[LeaseAnswer, ...] = ()
         self._buffer: dict[str, Assignment] = {}
         self._handed: dict[str, Assignment] = {}
         self._cancels: dict[str, CancelRequest] = {}
         self._told: dict[str, bool] = {}
         self._strays: set[str] = set()
+        self._named: frozenset[str] = frozenset()
         self._heard_s = parts.clock.monotonic()
         self._owes_word_since_s: float | None = None
         self._changed = asyncio.Event()
         self._closing: asyncio.Future[None] | None = None
+
+    def _ask_for_types(self) -> None:
+        self.slots.limit(type_limits(self._spec))
+        self.groups = groups_of(self._spec)
+        self.defaults = defaults_of(self._spec)
+        self._filters = {group.limited: group.filter for group in self.groups if group.limited}
+        self._rest = self.groups[-1].filter
 
     @property
     def spec(self) -> StreamSpec:
         return self._spec
 
     @property
+    def draining(self) -> bool:
+        return self._leaving or bool(self._order.drain)
+
+    @property
     def accepting(self) -> bool:
-        withheld = self.draining or self.stalled or self.silent
+        withheld = self.draining or self.stalled or self.silent or self.in_doubt
         return not withheld and self.end_reason is None
 
     def usage(self) -> StreamUsage:
@@ -94,6 +132,8 @@ class JobStream:
                 return self._take_push()
             self._changed.clear()
             await self._changed.wait()
+        if self.error is not None:
+            raise self.error
         return None
 
     def _take_push(self) -> Push:
@@ -114,7 +154,19 @@ class JobStream:
     def _heard(self) -> None:
         self._heard_s = self._parts.clock.monotonic()
         self._owes_word_since_s = None
-        self.silent = False
+        if self.silent and self._spoke_s is None:
+            self._spoke_s = self._heard_s
+
+    def _trust(self) -> None:
+        """How much room the worker has is known again."""
+        if self.silent:
+            self.silent, self._spoke_s = False, None
+            self._parts.freed()
+
+    def _has_said_all(self) -> bool:
+        """Its first word after a silence may come before it has read what waited for it."""
+        since_s = self._heard_s if self._spoke_s is None else self._spoke_s
+        return not self._strays and self._heard_s - since_s > self._interval_s / 2
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         self._heard()
@@ -136,15 +188,17 @@ class JobStream:
             self.slots.doubt(key, outcome.token)
 
     async def heartbeat(self, held: Sequence[Held]) -> list[LeaseAnswer]:
-        was_silent = self.silent
         freed = self.slots.report((job.namespace, job.job_id) for job in held)
+        self._named = frozenset(job.token for job in held)
         self._heard()
-        if freed or was_silent:
+        if freed:
             self._parts.freed()
-        if self.draining:
+        if self._leaving:
             await self._release_unnamed(held)
         answers = await self._parts.leases.submit(held)
         self._learn(answers)
+        if self._has_said_all():
+            self._trust()
         return answers
 
     async def _release_unnamed(self, held: Sequence[Held]) -> None:
@@ -171,54 +225,98 @@ class JobStream:
                 # the job has ended: either way the worker has no room for another.
                 self._strays.add(answer.token)
                 if answer.token in strays:
-                    self._adopt(answer, {})
+                    self._adopt(answer, UNKNOWN_TYPE)
 
     def confirm_cancels(self, received: Sequence[Held]) -> None:
-        self._parts.confirm_cancels(received)
+        self._parts.hints.confirm_cancels(received)
 
     def report_progress(self, reports: Sequence[ProgressReport]) -> None:
-        self._parts.report_progress(reports)
+        self._parts.hints.report_progress(reports)
 
-    async def adopt(self, held: Sequence[Held], parked: Mapping[JobKey, tuple[str, str]]) -> None:
-        """Takes over what the worker brings along from an earlier connection; of `parked`,
-        what that one had delivered here, the rest goes back to the queue.
+    async def checkpoint(self, reports: Sequence[CheckpointReport]) -> list[CheckpointAnswer]:
+        return await self._parts.asks.checkpoint(reports)
+
+    async def spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        return await self._parts.asks.spawn(requests)
+
+    def ship_logs(self, reports: Sequence[LogReport]) -> None:
+        self._parts.hints.ship_logs(reports)
+
+    async def adopt(self, held: Sequence[Held], stored: Iterable[Leased]) -> None:
+        """Takes over what the worker brings along from an earlier connection; the rest of what
+        the store says it has goes back to the queue.
         """
+        types = {one.token: one for one in stored}
         self.adopted = tuple(await self._parts.leases.submit(held))
         for answer in self.adopted:
-            self._adopt(answer, parked)
-        presented = {job.token for job in held}
-        missing = [
-            undelivered(job_id, namespace, token)
-            for (namespace, job_id), (token, _) in parked.items()
-            if token not in presented
-        ]
+            known = types.pop(answer.token, None)
+            self._adopt(answer, known.type if known else UNKNOWN_TYPE)
+        missing = [undelivered(one.job_id, one.namespace, one.token) for one in types.values()]
         await self._parts.completer.submit(missing)
 
-    def _adopt(self, answer: LeaseAnswer, parked: Mapping[JobKey, tuple[str, str]]) -> None:
+    def _adopt(self, answer: LeaseAnswer, job_type: str) -> None:
         key = (answer.namespace, answer.job_id)
         self.slots.adopt(
             key,
             answer.token,
-            parked.get(key, ("", UNKNOWN_TYPE))[1],
+            job_type,
             self._parts.next_order(),
             self._parts.clock.monotonic(),
             stored=answer.status is LeaseStatus.CURRENT,
         )
 
+    def retype(self, types: Sequence[HandlerType]) -> None:
+        self.declared = replace(self.declared, types=tuple(types))
+        self._respecify()
+
+    def follow(self, order: SessionOrder, number: int) -> None:
+        """What the cluster's operators want goes above what the worker declared. What it has
+        already it keeps.
+        """
+        self.followed = number
+        if order != self._order:
+            self._order = order
+            self._respecify()
+            if self.draining:
+                self._hold_back()
+
+    def _respecify(self) -> None:
+        before, order, declared = self.groups, self._order, self.declared
+        self._spec = replace(
+            declared,
+            capacity=declared.capacity if order.capacity is None else order.capacity,
+            tags=declared.tags if order.tags is None else order.tags,
+        )
+        self.slots.capacity = self._spec.capacity
+        self._ask_for_types()
+        self._parts.retyped(self, before)
+
     def drain(self) -> None:
-        self.draining = True
+        self._leaving = True
+        self._hold_back()
+
+    def _hold_back(self) -> None:
         waiting = list(self._buffer.values())
         self._buffer.clear()
         self._release(waiting)
 
+    def fail(self, error: QueueError) -> None:
+        """Ends the stream; whoever reads it is told why."""
+        if self.end_reason is None:
+            self.error = error
+            self._begin_end(EndReason.FAILED)
+
     async def close(self, reason: EndReason = EndReason.CLOSED) -> None:
+        # Whoever waits may be cut off; what the stream gives back must not be.
+        await asyncio.shield(self._begin_end(reason))
+
+    def _begin_end(self, reason: EndReason) -> "asyncio.Future[None]":
         if self._closing is None:
             self.end_reason = reason
             self._changed.set()
             self._parts.closed(self)
             self._closing = asyncio.ensure_future(self._end())
-        # Whoever waits may be cut off; what the stream gives back must not be.
-        await asyncio.shield(self._closing)
+        return self._closing
 
     async def _end(self) -> None:
         # A claim for this stream may be under way; what it brings is given back before this.
@@ -303,11 +401,15 @@ class JobStream:
                 Held(job_id, slot.token, namespace)
                 for (namespace, job_id), slot in self.slots.items()
             ]
+        if not (self._buffer or self._handed):
+            return []
         waiting = (*self._buffer.values(), *self._handed.values())
         return [Held(job.job_id, job.token, job.namespace) for job in waiting]
 
     def release_stalled(self, after_s: float) -> None:
         """A worker that lives but does not read must not keep jobs it will never see."""
+        if not (self._buffer or self._handed):
+            return
         limit_s = self._parts.clock.monotonic() - after_s
         stuck = [
             job
@@ -341,43 +443,56 @@ class JobStream:
 
     def forget_silence(self, lease_ttl_s: float) -> None:
         """A worker that holds a job says so; one silent for a TTL holds none. One that was
-        given jobs and says nothing for half of one is cut off: it gets no more until it
-        speaks, or each would wait for its lease to end and lose an attempt.
+        given jobs and says nothing for half of one, or whose heartbeats stay away, is cut off
+        or stopped: it gets no more until it has said what it holds, or each would wait for its
+        lease to end and lose an attempt, and a worker that wakes up would have too much to do.
         """
         now_s = self._parts.clock.monotonic()
-        if now_s - self._heard_s > lease_ttl_s:
-            self.slots.report(())
-        owed_since_s = self._owes_word_since_s
-        overdue = owed_since_s is not None and now_s - owed_since_s > lease_ttl_s / 2
-        if overdue and not self.silent:
-            self.silent = True
+        silent_s = now_s - self._heard_s
+        if self.silent:
+            # One that speaks again and then names nothing for an interval holds nothing.
+            if self._spoke_s is not None and silent_s > self._interval_s:
+                self.slots.report(())
+                self._trust()
+            return
+        if self._is_overdue(now_s, lease_ttl_s):
+            self.silent, self._interval_s = True, heartbeat_interval_s(lease_ttl_s)
             logger.warning(
                 "worker %s says nothing about its jobs: it gets no more until it does",
                 self._spec.worker_name,
             )
+        elif silent_s > lease_ttl_s:
+            self.slots.report(())
 
-    def doubtful(self, silent_for_s: float) -> list[JobKey]:
-        """Delivered jobs that the worker does not name, though it had time to."""
-        known_until_s = self._parts.clock.monotonic() - silent_for_s
-        return [
-            key
-            for key, slot in self.slots.items()
-            if slot.since_s < known_until_s and not slot.reported and not self._waits(slot.token)
-        ]
+    def _is_overdue(self, now_s: float, lease_ttl_s: float) -> bool:
+        owed_since_s = self._owes_word_since_s
+        owes = owed_since_s is not None and now_s - owed_since_s > lease_ttl_s / 2
+        holds = any(slot.stored and slot.reported for _, slot in self.slots.items())
+        return owes or (holds and now_s - self._heard_s > _HEARTBEATS_MISSED * lease_ttl_s)
 
-    def confirm(self, key: JobKey) -> None:
-        """The store says that the job is still this stream's."""
-        slot = self.slots.get(key)
-        if slot is not None:
-            slot.since_s = self._parts.clock.monotonic()
+    def compare(self, stored: Mapping[JobKey, str], before: int) -> None:
+        """Takes over what the store counted for this stream, by its tokens, when the last
+        assignment was `before`.
+        """
+        for key in self.slots.compare(stored, before):
+            self.lose(key)
 
-    def parked(self) -> dict[JobKey, tuple[str, str]]:
-        """Token and type of the delivered jobs that the store counts as this stream's."""
-        return {
-            key: (slot.token, slot.type)
-            for key, slot in self.slots.items()
-            if slot.stored and not self._waits(slot.token)
-        }
+    def could_have(self, one: Leased) -> bool:
+        """Nobody but this stream's process claims what the store says of the job."""
+        spec = self._spec
+        if self.end_reason is not None or spec.namespace != one.namespace:
+            return False
+        # Library streams of other processes may go by the same assignee id.
+        return not self.renewed_by_queue or spec.host == one.host
+
+    def knows(self, token: str) -> bool:
+        """The worker said last that it runs the job, whatever its slot says."""
+        return token in self._named
+
+    @property
+    def left_jobs(self) -> bool:
+        """The worker has jobs that the store counts as this stream's."""
+        return any(slot.stored and not self._waits(slot.token) for _, slot in self.slots.items())
 
     def _waits(self, token: str) -> bool:
         return token in self._buffer or token in self._handed

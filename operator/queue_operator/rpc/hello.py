@@ -1,9 +1,17 @@
 """Who says hello, and what stream they get."""
 
+from collections.abc import Iterable
+
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
-from queue_operator.domain.validation import Limits, check_positive, check_tags, check_text
+from queue_operator.domain.validation import (
+    Limits,
+    check_limit,
+    check_positive,
+    check_tags,
+    check_text,
+)
 from queue_operator.queue.protocol import HandlerType, StreamSpec
 from queue_operator.wire.convert import seconds_from_wire
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -17,7 +25,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     token that is neither.
     """
     check_text("session_id", hello.session_id, limits.id_characters)
-    check_positive("capacity", hello.capacity)
+    check_limit("capacity", hello.capacity)
     check_tags("tags", list(hello.tags), limits)
     check_text("host", hello.host, limits.id_characters, required=False)
     check_text("version", hello.version, limits.id_characters, required=False)
@@ -30,7 +38,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
         capacity=hello.capacity,
         namespace=namespace,
         tags=frozenset(hello.tags),
-        types=_types(hello, limits),
+        types=types_of(hello.types, limits.id_characters),
         worker_name=worker_name,
         host=hello.host,
         pod_uid=pod_uid,
@@ -49,12 +57,13 @@ def _proven(hello: pb.Hello, identity: Identity) -> tuple[str, str, str]:
     )
 
 
-def _types(hello: pb.Hello, limits: Limits) -> tuple[HandlerType, ...]:
+def types_of(messages: Iterable[pb.HandlerType], id_characters: int) -> tuple[HandlerType, ...]:
+    """Raises InvalidArgument naming the one that is wrong."""
     seen: set[str] = set()
     types = []
-    for index, message in enumerate(hello.types):
+    for index, message in enumerate(messages):
         field = f"types[{index}]"
-        check_text(f"{field}.type", message.type, limits.id_characters)
+        check_text(f"{field}.type", message.type, id_characters)
         if message.type in seen:
             raise InvalidArgument(f"{field}.type", f"{message.type!r} is listed twice")
         seen.add(message.type)

@@ -1,66 +1,89 @@
-"""The gRPC server of the worker plane."""
+"""The gRPC server: the worker plane and the Queue."""
 
 import logging
 from typing import Final
 
 import grpc
 
-from queue_operator.auth.protocol import Authenticator
+from queue_operator.auth.open import AdministratorsOnly
+from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.errors import Unavailable
-from queue_operator.queue.protocol import Queue
+from queue_operator.queue.protocol import HostedQueue
+from queue_operator.rpc.door import Door
+from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
-from queue_operator.settings import Settings
+from queue_operator.rpc.tls import ServerFiles
+from queue_operator.settings import GrpcSettings, Settings
 
 logger = logging.getLogger(__name__)
 
-KEEPALIVE_S: Final = 3
-KEEPALIVE_TIMEOUT_S: Final = 2
-"""Together one lease TTL: a dead connection ends before it costs more than the jobs on it."""
 STOP_GRACE_S: Final = 5.0
-_FRAME_BYTES: Final = 1024 * 1024
+_TRANSPORT_LIMIT: Final = 4
+"""Messages of so many times the limit are still read, to be refused by name."""
 
 
 class WorkerPlaneServer:
-    """Start it after the queue, stop it before: sessions are told to reconnect elsewhere."""
+    """Start it after the queue, stop it before: sessions are told to reconnect elsewhere.
 
-    def __init__(self, queue: Queue, authenticator: Authenticator, settings: Settings) -> None:
-        self._servicer = WorkerPlaneServicer(queue, authenticator, settings)
+    It serves worker sessions and the Queue. Unless told otherwise by the `authorizer`, the
+    Queue is for administrators only.
+    """
+
+    def __init__(
+        self,
+        queue: HostedQueue,
+        authenticator: Authenticator,
+        settings: Settings,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        door = Door(
+            authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
+        )
+        self._sessions = WorkerPlaneServicer(queue, door, settings)
+        self._calls = QueueServicer(queue, door, settings.grpc.message_bytes)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 
     async def start(self, port: int | None = None) -> int:
         """Listens and gives the bound port; `port` None is the settings', 0 any free one.
 
-        Raises Unavailable when the address is taken.
+        Raises Unavailable when the address is taken, InvalidArgument for unusable certificates.
         """
-        self._server = grpc.aio.server(options=_options(self._settings.message_bytes))
-        self._server.add_generic_rpc_handlers((self._servicer.handler(),))
+        self._server = grpc.aio.server(options=_options(self._settings))
+        self._server.add_generic_rpc_handlers((self._sessions.handler(), self._calls.handler()))
         address = f"{self._settings.host}:{self._settings.port if port is None else port}"
+        files = ServerFiles.of(self._settings)
         try:
-            bound = self._server.add_insecure_port(address)
+            if files is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, files.credentials())
         except RuntimeError as error:
             raise Unavailable(f"cannot listen on {address}: {error}") from error
         await self._server.start()
-        logger.info("worker plane listens on %s:%d", self._settings.host, bound)
+        logger.info("gRPC listens on %s:%d", self._settings.host, bound)
         return bound
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Says goodbye to every worker; calls still open after `grace_s` are cut."""
         if self._server is not None:
-            self._servicer.say_goodbye()
+            self._sessions.say_goodbye()
+            await self._calls.leave()
             await self._server.stop(grace_s)
             self._server = None
 
 
-def _options(message_bytes: int) -> list[tuple[str, int]]:
-    """Keepalive proves an idle worker alive, so it need not send heartbeats. Messages a
-    little over the limit are still read, to be refused by name.
+def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
+    """Keepalive proves an idle worker alive, so it need not send heartbeats; a dead connection
+    ends within one and two thirds of its interval, one lease TTL unless told otherwise.
     """
     return [
-        ("grpc.max_receive_message_length", message_bytes + _FRAME_BYTES),
+        ("grpc.max_receive_message_length", settings.message_bytes * _TRANSPORT_LIMIT),
         ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", KEEPALIVE_S * 1000),
-        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_S * 1000),
+        ("grpc.keepalive_time_ms", round(settings.keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(settings.keepalive_s * 2000 / 3)),
+        # Without this a ping that nobody answers is waited for for a minute all the same.
+        ("grpc.http2.ping_timeout_ms", round(settings.keepalive_s * 2000 / 3)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),

@@ -2,25 +2,19 @@
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 import grpc
-from google.protobuf.message import DecodeError
 
-from queue_operator.auth.protocol import Authenticator, Identity
-from queue_operator.domain.errors import (
-    InvalidArgument,
-    PayloadTooLarge,
-    QueueError,
-    Unauthenticated,
-)
+from queue_operator.auth.protocol import Identity
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, QueueError
 from queue_operator.domain.lease import heartbeat_interval_s
-from queue_operator.queue.protocol import Queue, Stream
+from queue_operator.queue.protocol import Stream, StreamHost
+from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
-from queue_operator.rpc.session import Session, SessionLimits
+from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits
 from queue_operator.settings import Settings
 from queue_operator.wire import convert
-from queue_operator.wire.status import ERROR_CODE_KEY, status_code
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -29,24 +23,17 @@ SERVICE: Final = pb.DESCRIPTOR.services_by_name["WorkerPlane"].full_name
 HELLO_TIMEOUT_S: Final = 10.0
 
 
-class Unreadable:
-    """Bytes that are no WorkerMessage; kept apart so that the session can say so."""
-
-    def __init__(self, error: InvalidArgument) -> None:
-        self.error = error
-
-
 class WorkerCall:
     """`session.Call` on a gRPC context."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def read(self) -> pb.WorkerMessage | None:
+    async def read(self) -> pb.WorkerMessage | Oversized | None:
         message = await self._context.read()
         if isinstance(message, Unreadable):
             raise message.error
-        return message if isinstance(message, pb.WorkerMessage) else None
+        return message if isinstance(message, pb.WorkerMessage | Oversized) else None
 
     async def write(self, message: pb.ServerMessage) -> None:
         await self._context.write(message)
@@ -55,22 +42,23 @@ class WorkerCall:
 class WorkerPlaneServicer:
     """Serves `queueoperator.v1.WorkerPlane`."""
 
-    def __init__(self, queue: Queue, authenticator: Authenticator, settings: Settings) -> None:
+    def __init__(self, queue: StreamHost, door: Door, settings: Settings) -> None:
         self._queue = queue
-        self._authenticator = authenticator
+        self._door = door
         self._ttl_s = settings.queue.lease_ttl_s
-        self._message_bytes = settings.grpc.message_bytes
         limits = settings.limits
         self._hello_limits = limits.to_limits()
         self._limits = SessionLimits(
             wire=convert.WireLimits(
-                result_bytes=limits.result_bytes,
+                result_bytes=min(limits.result_bytes, settings.grpc.message_bytes),
                 error_message_bytes=limits.error_message_bytes,
                 stack_trace_bytes=limits.stack_trace_bytes,
                 progress_message_bytes=limits.progress_message_bytes,
                 id_characters=limits.id_characters,
             ),
             message_bytes=settings.grpc.message_bytes,
+            checkpoint_bytes=limits.checkpoint_bytes,
+            payload_bytes=limits.payload_bytes,
         )
         self._sessions: set[Session] = set()
         self._leaving = False
@@ -90,17 +78,24 @@ class WorkerPlaneServicer:
         for session in self._sessions:
             session.say_goodbye("the server is shutting down", reconnect=True)
 
-    async def session(
-        self, requests: object, context: "grpc.aio.ServicerContext[Any, Any]"
-    ) -> None:
+    async def session(self, requests: object, context: Context) -> None:
         try:
             await self._serve(context)
         except QueueError as error:
-            await context.abort(status_code(error), error.message, ((ERROR_CODE_KEY, error.code),))
+            await refuse(context, error)
+        except Exception as error:
+            logger.exception("a session met a fault of the server")
+            await refuse(context, QueueError(str(error)))
 
-    async def _serve(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        identity = await self._authenticator.authenticate(_bearer_token(context))
-        call = WorkerCall(context)
+    async def _serve(self, context: Context) -> None:
+        identity = await self._door.identify(context)
+        await self.serve(WorkerCall(context), identity)
+
+    async def serve(self, call: Call, identity: Identity) -> None:
+        """One session, over gRPC or whatever else carries its messages.
+
+        Raises QueueError when the worker must be told that the call failed.
+        """
         stream = await self._open(await self._hello(call), identity)
         session = Session(stream, call, self._limits)
         self._sessions.add(session)
@@ -113,11 +108,13 @@ class WorkerPlaneServicer:
             self._sessions.discard(session)
             await stream.close()
 
-    async def _hello(self, call: WorkerCall) -> pb.Hello:
+    async def _hello(self, call: Call) -> pb.Hello:
         try:
             first = await asyncio.wait_for(call.read(), HELLO_TIMEOUT_S)
         except TimeoutError:
             first = None
+        if isinstance(first, Oversized):
+            raise PayloadTooLarge("message", first.size, self._limits.message_bytes)
         if first is None or first.WhichOneof("message") != "hello":
             raise InvalidArgument("hello", "the first message of a session must be a Hello")
         return first.hello
@@ -125,10 +122,18 @@ class WorkerPlaneServicer:
     async def _open(self, hello: pb.Hello, identity: Identity) -> Stream:
         try:
             spec = spec_of(hello, identity, self._hello_limits)
-            held = convert.held_from_wire(hello.held, namespace=spec.namespace)
+            held = convert.held_from_wire(
+                hello.held, namespace=spec.namespace, limits=self._limits.wire
+            )
         except InvalidArgument as error:
             raise InvalidArgument(f"hello.{error.field}", error.reason) from None
         return await self._queue.open_stream(spec, held)
+
+    def _parse(self, data: bytes) -> pb.WorkerMessage | Oversized | Unreadable:
+        message = read_message(pb.WorkerMessage, data)
+        if isinstance(message, Unreadable) or len(data) <= self._limits.message_bytes:
+            return message
+        return Oversized(message, len(data))
 
     def _welcome(self, stream: Stream) -> pb.Welcome:
         spec = stream.spec
@@ -140,24 +145,7 @@ class WorkerPlaneServicer:
             worker_name=spec.worker_name,
             namespace=spec.namespace,
             max_result_bytes=self._limits.wire.result_bytes,
+            max_checkpoint_bytes=self._limits.checkpoint_bytes,
+            max_payload_bytes=self._limits.payload_bytes,
+            max_message_bytes=self._limits.message_bytes,
         )
-
-    def _parse(self, data: bytes) -> pb.WorkerMessage | Unreadable:
-        if len(data) > self._message_bytes:
-            return Unreadable(PayloadTooLarge("message", len(data), self._message_bytes))
-        try:
-            return pb.WorkerMessage.FromString(data)
-        except DecodeError:
-            return Unreadable(
-                InvalidArgument("message", f"is not a {pb.WorkerMessage.DESCRIPTOR.full_name}")
-            )
-
-
-def _bearer_token(context: "grpc.aio.ServicerContext[Any, Any]") -> str | None:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization":
-            scheme, _, token = str(value).partition(" ")
-            if scheme.lower() != "bearer" or not token.strip():
-                raise Unauthenticated("send the metadata 'authorization: Bearer TOKEN'")
-            return token.strip()
-    return None

@@ -2,35 +2,54 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
-from queue_operator.backends.protocol import ProgressReport
-from queue_operator.domain.errors import InvalidArgument, QueueError, StaleLease, Unavailable
-from queue_operator.domain.job import Assignment, Progress
+from queue_operator.backends.protocol import ProgressReport, SpawnRequest
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    PayloadTooLarge,
+    QueueError,
+    StaleLease,
+    Unavailable,
+)
+from queue_operator.domain.job import Assignment, Progress, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.queue.protocol import EndReason, Push, Stream
+from queue_operator.rpc.hello import types_of
 from queue_operator.wire import convert
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 logger = logging.getLogger(__name__)
 
-JOBS_PER_MESSAGE: Final = 64
+JOBS_PER_MESSAGE: Final = 256
 BYTES_PER_MESSAGE: Final = 3 * 1024 * 1024
 """Assignments of one message stay below this, and so below the 4 MiB that gRPC clients take
 unless told otherwise; a job larger than that travels alone.
 """
 OUTCOME_MESSAGES_IN_FLIGHT: Final = 16
 """A worker that sends more before the first is stored has to wait: its transport fills up."""
+ANSWERED_BY_ITEM: Final = frozenset({"outcomes", "checkpoints", "spawns"})
+ASK_MESSAGES_IN_FLIGHT: Final = 4
+"""The same for checkpoints and children, which may fill their messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A message that is over the limit, and yet was read."""
+
+    message: pb.WorkerMessage
+    size: int
 
 
 class Call(Protocol):
     """The two ends of the gRPC call. `read` gives None when the worker has said its last."""
 
-    async def read(self) -> pb.WorkerMessage | None: ...
+    async def read(self) -> pb.WorkerMessage | Oversized | None: ...
 
     async def write(self, message: pb.ServerMessage) -> None: ...
 
@@ -41,6 +60,8 @@ class SessionLimits:
 
     wire: convert.WireLimits
     message_bytes: int
+    checkpoint_bytes: int
+    payload_bytes: int
 
 
 class Session:
@@ -55,6 +76,7 @@ class Session:
         self._leaving = asyncio.Event()
         self._goodbye = pb.Goodbye()
         self._in_flight = asyncio.Semaphore(OUTCOME_MESSAGES_IN_FLIGHT)
+        self._asks_in_flight = asyncio.Semaphore(ASK_MESSAGES_IN_FLIGHT)
         self._answers: set[asyncio.Task[None]] = set()
         self._held: list[Held] | None = None
         self._heartbeating = False
@@ -113,6 +135,8 @@ class Session:
                 raise StaleSession(self._stream.spec.assignee_id)
             case EndReason.QUEUE_CLOSED:
                 self.say_goodbye(EndReason.QUEUE_CLOSED.value, reconnect=True)
+            case EndReason.DISCONNECTED:
+                self.say_goodbye(EndReason.DISCONNECTED.value, reconnect=False)
         # The goodbye is on its way; it waits for the last answers.
         await asyncio.get_running_loop().create_future()
 
@@ -121,19 +145,20 @@ class Session:
     ) -> Iterator[tuple[Push, pb.ServerMessage]]:
         room = min(BYTES_PER_MESSAGE, self._limits.message_bytes * 3 // 4)
         jobs: list[Assignment] = []
-        messages: list[pb.Assignment] = []
+        message = pb.ServerMessage()
         used = 0
         for job in assignments:
-            message = convert.assignment_to_wire(job)
-            size = message.ByteSize()
-            if messages and (len(messages) == JOBS_PER_MESSAGE or used + size > room):
-                yield _assignments(jobs, messages)
-                jobs, messages, used = [], [], 0
+            size = convert.add_assignment(message.assignments, job).ByteSize()
+            if jobs and (len(jobs) == JOBS_PER_MESSAGE or used + size > room):
+                # It goes into the next one.
+                del message.assignments.assignments[-1]
+                yield Push(assignments=tuple(jobs)), message
+                jobs, message, used = [], pb.ServerMessage(), 0
+                convert.add_assignment(message.assignments, job)
             jobs.append(job)
-            messages.append(message)
             used += size
-        if messages:
-            yield _assignments(jobs, messages)
+        if jobs:
+            yield Push(assignments=tuple(jobs)), message
 
     async def _write_lease_answers(self, answers: Sequence[LeaseAnswer]) -> None:
         if answers:
@@ -144,8 +169,25 @@ class Session:
 
     async def _read_all(self) -> None:
         while (message := await self._call.read()) is not None:
-            await self._take(message)
+            if isinstance(message, Oversized):
+                await self._take_oversized(message)
+            else:
+                await self._take(message)
         await self._answered()
+
+    async def _take_oversized(self, oversized: Oversized) -> None:
+        """The worker is told, and nothing is lost that is answered item by item: each of those
+        has a limit of its own.
+        """
+        kind = oversized.message.WhichOneof("message") or ""
+        error = PayloadTooLarge(kind, oversized.size, self._limits.message_bytes)
+        logger.warning("%s sent too much: %s", self._stream.spec.worker_name, error)
+        told = pb.TooLarge(
+            kind=kind, size=error.size, limit=error.limit, error_message=error.message
+        )
+        await self._write(pb.ServerMessage(too_large=told))
+        if kind in ANSWERED_BY_ITEM:
+            await self._take(oversized.message)
 
     async def _take(self, message: pb.WorkerMessage) -> None:
         match message.WhichOneof("message"):
@@ -154,17 +196,34 @@ class Session:
                 self._answer(self._settle(message.outcomes))
             case "heartbeat":
                 self._beat(message.heartbeat)
-            case "progress":
-                self._stream.report_progress(self._reports(message.progress))
-            case "cancel_receipts":
-                received = self._held_jobs(message.cancel_receipts.received, "received")
-                self._stream.confirm_cancels(received)
+            case "checkpoints":
+                await self._ask("checkpoints", partial(self._keep, message.checkpoints))
+            case "spawns":
+                await self._ask("children", partial(self._spawn, message.spawns))
+            case "types":
+                self._stream.retype(types_of(message.types.types, self._limits.wire.id_characters))
             case "drain":
                 # What it held before it drained says nothing about what it will not start.
                 self._held = None
                 self._stream.drain()
             case "hello":
                 raise InvalidArgument("hello", "must come once, as the first message")
+            case _:
+                self._note(message)
+
+    def _note(self, message: pb.WorkerMessage) -> None:
+        """What the worker tells without waiting for an answer."""
+        match message.WhichOneof("message"):
+            case "progress":
+                self._stream.report_progress(self._reports(message.progress))
+            case "logs":
+                logs, limits = message.logs, self._limits.wire
+                self._stream.ship_logs(
+                    convert.logs_from_wire(logs, namespace=self._namespace, limits=limits)
+                )
+            case "cancel_receipts":
+                received = self._held_jobs(message.cancel_receipts.received, "received")
+                self._stream.confirm_cancels(received)
             case _:
                 logger.debug("ignoring a message of a kind this version does not know")
 
@@ -203,6 +262,53 @@ class Session:
                 refused.append(convert.ack_to_wire(answer, message.token))
         return outcomes, refused
 
+    async def _ask(
+        self, what: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
+    ) -> None:
+        """Answers what a handler waits for, once it is stored."""
+        await self._asks_in_flight.acquire()
+        self._answer(self._reply(what, work))
+
+    async def _reply(
+        self, what: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
+    ) -> None:
+        try:
+            await self._write(await work())
+        except Unavailable:
+            logger.info("%s must send its %s again", self._stream.spec.worker_name, what)
+        finally:
+            self._asks_in_flight.release()
+
+    async def _keep(self, batch: pb.CheckpointBatch) -> pb.ServerMessage:
+        reports = [
+            convert.checkpoint_from_wire(message, namespace=self._namespace)
+            for message in batch.checkpoints
+        ]
+        answers = await self._stream.checkpoint(reports)
+        acks = map(convert.checkpoint_ack_to_wire, answers, reports)
+        return pb.ServerMessage(checkpoint_acks=pb.CheckpointAcks(acks=acks))
+
+    async def _spawn(self, batch: pb.SpawnBatch) -> pb.ServerMessage:
+        readable: list[tuple[pb.Spawn, SpawnRequest]] = []
+        answers: list[pb.SpawnAnswer] = []
+        for message in batch.spawns:
+            try:
+                request = convert.spawn_from_wire(
+                    message,
+                    namespace=self._namespace,
+                    payload_bytes=self._limits.payload_bytes,
+                )
+                readable.append((message, request))
+            except InvalidArgument as error:
+                refused = Submitted(job_id="", error=error)
+                answers.append(convert.spawn_answer_to_wire(refused, message))
+        stored = await self._stream.spawn([request for _, request in readable])
+        answers += [
+            convert.spawn_answer_to_wire(answer, message)
+            for (message, _), answer in zip(readable, stored, strict=True)
+        ]
+        return pb.ServerMessage(spawn_answers=pb.SpawnAnswers(answers=answers))
+
     def _beat(self, heartbeat: pb.Heartbeat) -> None:
         """One renewal at a time; of those that arrive meanwhile only the newest counts."""
         self._held = self._held_jobs(heartbeat.held, "held")
@@ -238,7 +344,12 @@ class Session:
                 ),
             )
             for report in batch.progress
+            if self._could_be(report.job_id)
         ]
+
+    def _could_be(self, job_id: str) -> bool:
+        """Whether a job can have this id: one that the store cannot read spoils its batch."""
+        return 0 < len(job_id) <= self._limits.wire.id_characters and job_id.isprintable()
 
 
 class StaleSession(StaleLease):
@@ -246,10 +357,3 @@ class StaleSession(StaleLease):
 
     def __init__(self, session_id: str) -> None:
         QueueError.__init__(self, f"session {session_id!r} was {EndReason.REPLACED}")
-
-
-def _assignments(
-    jobs: Sequence[Assignment], messages: Sequence[pb.Assignment]
-) -> tuple[Push, pb.ServerMessage]:
-    batch = pb.AssignmentBatch(assignments=messages)
-    return Push(assignments=tuple(jobs)), pb.ServerMessage(assignments=batch)

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Final, TypeVar
 
 from queue_operator.backends.sql import load
+from queue_operator.backends.sqlite_connection import connect, transaction
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.tasks.errors import NotConnected
 
 T = TypeVar("T")
 
 _PACKAGE: Final = "queue_operator.tasks"
-_PAUSE_S: Final = 0.005
 _COLUMNS: Final = {
     "seq",
     "task_id",
@@ -46,9 +45,9 @@ class Database:
     def open(self) -> Future[None]:
         return self._thread.submit(self._open)
 
-    def start(self, transaction: Callable[[sqlite3.Connection], T]) -> Future[T]:
+    def start(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Runs it as one transaction that holds the file's write lock from its beginning."""
-        return self._thread.submit(self._run, transaction)
+        return self._thread.submit(self._run, work)
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Runs one SELECT, which in WAL mode waits for nobody."""
@@ -63,12 +62,7 @@ class Database:
         if self._connection is not None:
             return
         with _typed_errors(self._path):
-            connection = sqlite3.connect(
-                self._path,
-                timeout=self._busy_timeout_s,
-                isolation_level=None,
-            )
-            connection.row_factory = sqlite3.Row
+            connection = connect(self._path, self._busy_timeout_s)
         try:
             with _typed_errors(self._path):
                 self._prepare(connection)
@@ -78,9 +72,7 @@ class Database:
         self._connection = connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        self._write_ahead(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        with _transaction(connection):
+        with transaction(connection):
             connection.execute(load(_PACKAGE, "create_tasks"))
             found = {row[1] for row in connection.execute("PRAGMA table_info(tasks)")}
             if missing := _COLUMNS - found:
@@ -90,27 +82,10 @@ class Database:
                 )
             connection.execute(load(_PACKAGE, "create_index"))
 
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Where the file system cannot do it, the mode stays what it was and all still works.
-
-        This is the one statement that does not wait for the lock by itself: of many that
-        connect first, all but one would be told at once that the file is locked.
-        """
-        deadline = monotonic() + self._busy_timeout_s
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:
-                    raise
-                sleep(_PAUSE_S)
-            else:
-                return
-
-    def _run(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
-        with _typed_errors(self._path), _transaction(connection):
-            return transaction(connection)
+        with _typed_errors(self._path), transaction(connection):
+            return work(connection)
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         with _typed_errors(self._path):
@@ -126,19 +101,6 @@ class Database:
         if connection is not None:
             with _typed_errors(self._path):
                 connection.close()
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    # Not DEFERRED: two that read first and write later can only end by one failing.
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 @contextmanager

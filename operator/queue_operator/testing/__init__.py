@@ -12,6 +12,7 @@ imports them and gives them a fixture `store` (see `store.Store`):
         assert await store.faults() == []
         await store.close()
 
+Those of a queue on top of a store are in `queue`, and take a fixture `rig` (`queue.rig.QueueRig`).
 Every test names the clauses of the specifications that it proves (`clauses`).
 """
 
@@ -20,5 +21,9 @@ import sys
 # Only where pytest runs: the lists of clauses can be read without it.
 if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
-        f"{__name__}.backend", f"{__name__}.driving", f"{__name__}.breaking", f"{__name__}.tasks"
+        f"{__name__}.backend",
+        f"{__name__}.queue",
+        f"{__name__}.driving",
+        f"{__name__}.breaking",
+        f"{__name__}.tasks",
     )

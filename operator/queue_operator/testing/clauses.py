@@ -1,8 +1,8 @@
-"""What the specifications ask of a store, clause by clause, and which test proves which.
+"""What the specifications ask, clause by clause, and which test proves which.
 
 The lists are data (`clause_lists/*.toml`), written before the tests; a test names the clauses
-it proves with `proves`. A clause that no test names is an empty row of the reference page
-`backend-conformance.md`.
+it proves with `proves`. A clause that no test names is an empty row of the reference pages
+(`backend-conformance.md`, `queue-conformance.md`), which only a list that is `open` may have.
 """
 
 import ast
@@ -58,11 +58,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One specification."""
+    """One specification. While its list is `open`, clauses may still be without a test."""
 
     name: str
     sections: tuple[Section, ...]
     clauses: tuple[Clause, ...]
+    open: bool = False
 
 
 def proves(*clause_ids: str) -> Callable[[Test], Test]:
@@ -120,7 +121,7 @@ def _page(document: Mapping[str, Any]) -> Page:
     strangers = [clause.id for clause in listed if clause.section not in known]
     if strangers or len({clause.id for clause in listed}) < len(listed):
         raise ValueError(f"{name}: ids given twice, or of no section: {strangers}")
-    return Page(name, sections, listed)
+    return Page(name, sections, listed, document.get("open", False))
 
 
 def _clause(page: str, entry: Mapping[str, str]) -> Clause:

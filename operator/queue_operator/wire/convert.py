@@ -1,26 +1,54 @@
 """Between the domain and protobuf on the server: the only place that knows both."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument
-from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, CancelRequest
+from queue_operator.domain.job import (
+    DEFAULT_NAMESPACE,
+    Assignment,
+    CancelRequest,
+    Job,
+    Submitted,
+)
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
+from queue_operator.domain.running import (
+    CheckpointAnswer,
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    SpawnRequest,
+)
 from queue_operator.domain.states import Event
-from queue_operator.domain.validation import MAX_DURATION_S, check_duration, check_text
+from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    MAX_DURATION_S,
+    check_bytes,
+    check_duration,
+    check_json_depth,
+    check_text,
+)
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
 _DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+JSON: Final = "application/json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CONTEXT_ENTRIES: Final = 64
 _CONTEXT_BYTES: Final = 1024
+_MAX_NUMBER: Final = 2**63
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +62,7 @@ class WireLimits:
     error_message_bytes: int = 8 * 1024
     stack_trace_bytes: int = 64 * 1024
     progress_message_bytes: int = 1024
+    log_line_bytes: int = 16 * 1024
     id_characters: int = 255
 
 
@@ -86,8 +115,9 @@ def cut(text: str, limit_bytes: int) -> str:
 # Assignments
 
 
-def assignment_to_wire(assignment: Assignment) -> pb.Assignment:
-    message = pb.Assignment(
+def add_assignment(batch: pb.AssignmentBatch, assignment: Assignment) -> pb.Assignment:
+    """Writes the job to the end of the batch, which is cheaper than to copy it there."""
+    message = batch.assignments.add(
         job_id=assignment.job_id,
         token=assignment.token,
         type=assignment.type,
@@ -95,20 +125,22 @@ def assignment_to_wire(assignment: Assignment) -> pb.Assignment:
         content_type=assignment.content_type,
         tags=sorted(assignment.tags),
         attempt=assignment.attempt,
-        created_at=_timestamp(assignment),
         correlation_id=assignment.correlation_id,
-        priority=assignment.priority.value,
+        priority=assignment.priority,
     )
+    since = assignment.created_at - _EPOCH
+    message.created_at.seconds = since.days * 86_400 + since.seconds
+    message.created_at.nanos = since.microseconds * 1000
     if assignment.timeout_s is not None:
         # One odd row must not end the session that it would be written to.
         left_s = min(max(assignment.timeout_s, 0.0), MAX_DURATION_S)
         message.timeout.CopyFrom(duration_to_wire(left_s))
+    if assignment.parent_result is not None:
+        message.parent_result = assignment.parent_result
+        message.parent_content_type = assignment.parent_content_type
+    if assignment.checkpoint is not None:
+        message.checkpoint = assignment.checkpoint
     return message
-
-
-def _timestamp(assignment: Assignment) -> Timestamp:
-    since = assignment.created_at - _EPOCH
-    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 # Outcomes
@@ -208,6 +240,178 @@ def ack_to_wire(settled: Settled, token: str) -> pb.OutcomeAck:
         )
     return pb.OutcomeAck(
         job_id=settled.job_id, token=token, state=settled.state.value if settled.state else ""
+    )
+
+
+# Checkpoints
+
+
+def checkpoint_from_wire(
+    message: pb.Checkpoint, *, namespace: str = DEFAULT_NAMESPACE
+) -> CheckpointReport:
+    """Not checked: the store names what is wrong with one in its answer."""
+    return CheckpointReport(
+        job_id=message.job_id,
+        token=message.token,
+        namespace=namespace,
+        number=message.number,
+        data=message.data,
+    )
+
+
+def checkpoint_ack_to_wire(answer: CheckpointAnswer, report: CheckpointReport) -> pb.CheckpointAck:
+    return pb.CheckpointAck(
+        job_id=answer.job_id,
+        token=report.token,
+        number=report.number,
+        error_code=answer.error.code if answer.error else "",
+        error_message=answer.error.message if answer.error else "",
+        cancel_requested=answer.cancel_requested,
+        cancel_forced=answer.cancel_forced,
+    )
+
+
+# Children
+
+
+def spawn_from_wire(
+    message: pb.Spawn,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    payload_bytes: int = DEFAULT_LIMITS.payload_bytes,
+) -> SpawnRequest:
+    """Raises PayloadTooLarge, or InvalidArgument for a word or a duration that means nothing; the
+    store looks at the rest.
+    """
+    job = message.job
+    # To read a document costs what it is long.
+    check_bytes("payload", job.payload, payload_bytes)
+    if job.content_type == JSON:
+        _check_json("payload", job.payload)
+    return SpawnRequest(
+        parent_id=message.parent_id,
+        token=message.token,
+        namespace=namespace,
+        key=message.key,
+        job=Job(
+            id=job.job_id,
+            type=job.type,
+            payload=job.payload,
+            content_type=job.content_type or _DEFAULT_CONTENT_TYPE,
+            namespace=namespace,
+            tags=frozenset(job.tags),
+            priority=_word("priority", job.priority, Priority, Priority.NORMAL),
+            delay_s=_optional_s("delay", job, "delay"),
+            scheduled_at=_optional_time("scheduled_at", job),
+            timeout_s=_optional_s("timeout", job, "timeout"),
+            max_attempts=job.max_attempts,
+            backoff=_backoff(job.backoff) if job.HasField("backoff") else None,
+            correlation_id=job.correlation_id,
+            idempotency_key=job.idempotency_key,
+            depends_on=tuple(job.depends_on),
+            dependency_mode=_word(
+                "dependency_mode", job.dependency_mode, DependencyMode, DependencyMode.AFTER
+            ),
+        ),
+    )
+
+
+def _check_json(field: str, text: bytes) -> None:
+    check_json_depth(field, text)
+    try:
+        json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(field, f"is not JSON: {error}") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _word(field: str, text: str, choices: type[_Choice], absent: _Choice) -> _Choice:
+    try:
+        return choices(text) if text else absent
+    except ValueError:
+        raise InvalidArgument(field, f"must be one of {', '.join(choices)}") from None
+
+
+def _optional_s(field: str, message: pb.ChildJob | pb.ChildBackoff, name: str) -> float | None:
+    if not message.HasField(name):  # type: ignore[arg-type]
+        return None
+    return seconds_from_wire(field, getattr(message, name))
+
+
+def _optional_time(field: str, job: pb.ChildJob) -> datetime | None:
+    if not job.HasField("scheduled_at"):
+        return None
+    try:
+        return job.scheduled_at.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(field, "must be within the years 2 to 9998, in UTC") from None
+
+
+def _backoff(message: pb.ChildBackoff) -> Backoff:
+    """What is left out is as in the system's own."""
+    strategy = _word(
+        "backoff.strategy", message.strategy, BackoffStrategy, DEFAULT_BACKOFF.strategy
+    )
+    initial_s = _optional_s("backoff.initial_delay", message, "initial_delay")
+    longest_s = _optional_s("backoff.max_delay", message, "max_delay")
+    return Backoff(
+        strategy=strategy,
+        initial_delay_s=DEFAULT_BACKOFF.initial_delay_s if initial_s is None else initial_s,
+        max_delay_s=DEFAULT_BACKOFF.max_delay_s if longest_s is None else longest_s,
+        multiplier=message.multiplier or DEFAULT_BACKOFF.multiplier,
+        delays_s=tuple(
+            seconds_from_wire(f"backoff.delays[{n}]", delay)
+            for n, delay in enumerate(message.delays)
+        ),
+    )
+
+
+def spawn_answer_to_wire(answer: Submitted, message: pb.Spawn) -> pb.SpawnAnswer:
+    named = pb.SpawnAnswer(parent_id=message.parent_id, token=message.token, key=message.key)
+    if answer.error is None:
+        named.job_id = answer.job_id
+    else:
+        named.error_code, named.error_message = answer.error.code, answer.error.message
+    return named
+
+
+# Log lines
+
+
+def logs_from_wire(
+    batch: pb.LogBatch,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    limits: WireLimits = DEFAULT_WIRE_LIMITS,
+) -> list[LogReport]:
+    """By token. Nobody waits for them, so what cannot be a line is left out."""
+    lines: dict[tuple[str, str], list[LogLine]] = {}
+    for message in batch.lines:
+        named = 0 < len(message.job_id) <= limits.id_characters
+        if named and "\x00" not in message.job_id and 0 < message.number < _MAX_NUMBER:
+            said = lines.setdefault((message.job_id, message.token), [])
+            said.append(_log_line(message, limits))
+    return [
+        LogReport(job_id=job_id, token=token, namespace=namespace, lines=tuple(said))
+        for (job_id, token), said in lines.items()
+    ]
+
+
+def _log_line(message: pb.LogLine, limits: WireLimits) -> LogLine:
+    try:
+        at = message.at.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        at = _EPOCH
+    fields = message.fields if len(message.fields) <= limits.log_line_bytes else "{}"
+    return LogLine(
+        number=message.number,
+        at=at,
+        level=cut(message.level, limits.id_characters),
+        message=cut(message.message, limits.log_line_bytes),
+        fields=fields or "{}",
     )
 
 

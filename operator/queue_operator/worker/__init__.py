@@ -1,4 +1,4 @@
-"""The worker SDK: write handlers, run them with `queue-worker MODULE:ATTRIBUTE`."""
+"""The worker SDK: write handlers, run them with `queue-worker run MODULE:WORKER`."""
 
 from queue_operator.worker.context import Cancellation, JobContext, WorkerIdentity
 from queue_operator.worker.errors import (
@@ -11,15 +11,20 @@ from queue_operator.worker.errors import (
     SessionRefused,
 )
 from queue_operator.worker.handlers import RegistrationResult, RegistrationStatus
+from queue_operator.worker.injection import Depends
+from queue_operator.worker.middleware import CallNext, Middleware
 from queue_operator.worker.settings import WorkerSettings
 from queue_operator.worker.worker import Worker
 
 __all__ = [
+    "CallNext",
     "Cancellation",
     "Cancelled",
+    "Depends",
     "InvalidHandler",
     "InvalidSettings",
     "JobContext",
+    "Middleware",
     "PermanentError",
     "RegistrationResult",
     "RegistrationStatus",

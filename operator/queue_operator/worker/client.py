@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
 
 import grpc
 from grpc import aio
 
 from queue_operator.domain.retry import Backoff, delay_s
+from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
 from queue_operator.worker.errors import SessionEnded, SessionRefused
@@ -21,17 +23,31 @@ from queue_operator.worker.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
 
-Call = aio.StreamStreamCall[wire.WorkerMessage, wire.ServerMessage]
+
+class Call(Protocol):
+    """One stream to the server, as gRPC's. `read` gives no ServerMessage at its end."""
+
+    async def read(self) -> object: ...
+
+    async def write(self, message: wire.WorkerMessage) -> None: ...
+
+    async def done_writing(self) -> None: ...
+
+
+Connect = Callable[[], AbstractAsyncContextManager[Call]]
 
 COALESCE_S: Final = 0.002
 CLOSE_S: Final = 1.0
-MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 CHANNEL_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A worker takes what its server sends, which knows the limits; and a message that gRPC
+    # would not send must not end each session that it is sent through.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
     # A dead path is found within one lease TTL, in time to go on through another.
     ("grpc.keepalive_time_ms", 3_000),
     ("grpc.keepalive_timeout_ms", 2_000),
+    # Without this a ping that nobody answers is waited for for a minute all the same.
+    ("grpc.http2.ping_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Each connect gets a channel of its own: no backoff of an earlier one may delay it.
     ("grpc.use_local_subchannel_pool", 1),
@@ -44,7 +60,11 @@ _ADVICE: Final = {
 
 
 class Client:
-    """Connects, pumps messages between the stream and the session, and reconnects."""
+    """Connects, pumps messages between the stream and the session, and reconnects.
+
+    `connect` opens another stream than that of gRPC to the settings' server; `coalesce_s` is
+    how long messages wait for others that could travel with them.
+    """
 
     def __init__(
         self,
@@ -52,10 +72,14 @@ class Client:
         session: Session,
         *,
         rng: Callable[[], float] = random.random,
+        connect: Connect | None = None,
+        coalesce_s: float = COALESCE_S,
     ) -> None:
         self._settings = settings
         self._session = session
         self._rng = rng
+        self._open_call = connect or self._open_grpc_call
+        self._coalesce_s = coalesce_s
         self._to_send = asyncio.Event()
         self._full = asyncio.Event()
         self._done = asyncio.Event()
@@ -124,12 +148,17 @@ class Client:
             await self._pause()
 
     async def _connect(self) -> None:
+        async with self._open_call() as call:
+            await self.unless_done(self._greet(call))
+            if self.connected:
+                await self._pump(call)
+
+    @contextlib.asynccontextmanager
+    async def _open_grpc_call(self) -> AsyncIterator[Call]:
         async with self._channel() as channel:
-            call: Call = WorkerPlaneStub(channel).Session(metadata=self._metadata())
+            call = WorkerPlaneStub(channel).Session(metadata=self._metadata())
             try:
-                await self._until_done(self._greet(call))
-                if self.connected:
-                    await self._pump(call)
+                yield call
             finally:
                 call.cancel()
 
@@ -137,8 +166,12 @@ class Client:
         settings = self._settings
         if settings.ca_file is None:
             return aio.insecure_channel(settings.server, options=CHANNEL_OPTIONS)
-        credentials = grpc.ssl_channel_credentials(settings.ca_file.read_bytes())
-        return aio.secure_channel(settings.server, credentials, options=CHANNEL_OPTIONS)
+        tls = ClientTls(
+            ca_file=settings.ca_file,
+            certificate_file=settings.cert_file,
+            key_file=settings.key_file,
+        )
+        return aio.secure_channel(settings.server, tls.credentials(), options=CHANNEL_OPTIONS)
 
     def _metadata(self) -> aio.Metadata:
         if self._settings.token_file is None:
@@ -146,8 +179,9 @@ class Client:
         token = self._settings.token_file.read_text().strip()
         return aio.Metadata(("authorization", f"Bearer {token}"))
 
-    async def _until_done(self, work: Coroutine[Any, Any, None]) -> None:
-        tasks = [asyncio.create_task(work), asyncio.create_task(self._done_event())]
+    async def unless_done(self, work: Awaitable[None]) -> None:
+        """Waits for the work, or cuts it off when there is nothing more to do."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._done_event())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks[0].done():
@@ -193,7 +227,7 @@ class Client:
             if self._done.is_set() and writer.done() and not writer.exception():
                 await call.done_writing()
                 await asyncio.wait([reader], timeout=CLOSE_S)
-            (reader if reader.done() else writer).result()
+            next(task for task in tasks if task.done()).result()
         finally:
             await _end(tasks)
 
@@ -218,7 +252,7 @@ class Client:
     async def _coalesce(self) -> None:
         """Lets outcomes gather for a moment, or until no more can come or a batch is full."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COALESCE_S):
+            async with asyncio.timeout(self._coalesce_s):
                 await self._full.wait()
 
     def _judge(self, error: Exception) -> None:
@@ -254,7 +288,7 @@ class Client:
                 await self._done.wait()
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -276,5 +310,5 @@ def _refusal(error: Exception) -> str | None:
     if code in _ADVICE:
         return f"{_reason(error)}; {_ADVICE[code]}"
     if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
-        return f"a file of QUEUE_OPERATOR_TOKEN_FILE or QUEUE_OPERATOR_CA_FILE: {error}"
+        return f"a file of QUEUE_OPERATOR_TOKEN_FILE, _CA_FILE, _CERT_FILE or _KEY_FILE: {error}"
     return None

@@ -8,28 +8,39 @@ Raised by handlers                      Raised by the worker
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.validation import MAX_DURATION_S
+from queue_operator.worker.durations import Duration, seconds_of
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
+INVALID_RESULT = "INVALID_RESULT"
 RESULT_NOT_STORABLE = "RESULT_NOT_STORABLE"
 
 
 class Retry(Exception):
-    """The attempt failed; try again `after` that many seconds, or after the job's own
-    backoff when None. The attempt counts towards `max_attempts`.
+    """The attempt failed; try again `after` that long (seconds, a `timedelta`, or ISO 8601
+    text such as "PT5M"), or after the job's own backoff when None, the default. The attempt
+    counts towards `max_attempts`. Raises InvalidArgument for no duration, or one below 0 or
+    above 100 years.
     """
 
     def __init__(
-        self, message: str = "", *, after: float | timedelta | None = None, code: str = "RETRY"
+        self, message: str = "", *, after: Duration | None = None, code: str = "RETRY"
     ) -> None:
         super().__init__(message or "the handler asked for a retry")
-        self.after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        if self.after_s is not None and not 0 <= self.after_s <= MAX_DURATION_S:
-            raise InvalidArgument("after", f"must be 0 seconds to 100 years, not {after!r}")
+        self.after_s = None if after is None else _wait_s(after)
         self.code = code
+
+
+def _wait_s(after: Duration) -> float:
+    try:
+        seconds = seconds_of(after)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_DURATION_S:
+        raise InvalidArgument("after", f"must be 0 seconds to 100 years, not {after!r}")
+    return seconds
 
 
 class PermanentError(Exception):

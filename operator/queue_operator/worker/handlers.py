@@ -1,39 +1,47 @@
-"""Which function handles which type, and how payloads and results become values."""
+"""Which function handles which type, and what it takes and gives."""
 
 import inspect
-import json
-import typing
+import os
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from enum import StrEnum
-from types import SimpleNamespace
-from typing import Any
-
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_core import to_jsonable_python
+from typing import Any, Literal
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     MAX_ATTEMPTS_BOUND,
     MAX_DURATION_S,
-    check_json_depth,
     check_text,
 )
+from queue_operator.worker import injection
 from queue_operator.worker.context import JobContext
-from queue_operator.worker.errors import (
-    INVALID_PAYLOAD,
-    RESULT_NOT_STORABLE,
-    InvalidHandler,
-    PermanentError,
+from queue_operator.worker.durations import Duration, seconds_of
+from queue_operator.worker.errors import InvalidHandler
+from queue_operator.worker.injection import Needs
+from queue_operator.worker.middleware import Middleware
+from queue_operator.worker.values import (
+    PayloadReader,
+    ResultWriter,
+    encode_result,
+    payload_reader,
+    result_writer,
 )
 
-JSON = "application/json"
-OCTETS = "application/octet-stream"
+__all__ = ["HandlerSpec", "Place", "RegistrationResult", "Registry", "build_spec", "encode_result"]
 
-PayloadReader = Callable[[bytes], object]
+RunsIn = Literal["loop", "thread", "process"]
+
+
+class Place(StrEnum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    """With all other coroutines, on one event loop."""
+    THREAD = "thread"
+    PROCESS = "process"
+    """Alone in a child process, which can be ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +50,25 @@ class HandlerSpec:
 
     type: str
     function: Callable[..., Any]
+    place: Place
     read_payload: PayloadReader | None
-    is_async: bool
+    write_result: ResultWriter
+    has_default: bool = False
+    """Without a payload the handler gets the default of its own."""
+    needs: Needs = field(default_factory=dict)
+    needs_loop: bool = False
+    """A dependency has to be awaited for each job."""
     timeout_s: float | None = None
     max_attempts: int | None = None
     concurrency: int | None = None
 
+    @property
+    def is_async(self) -> bool:
+        return self.place is Place.LOOP
+
     def arguments(self, context: JobContext) -> tuple[object, ...]:
         """Raises PermanentError when the payload is not what the handler takes."""
-        if self.read_payload is None:
+        if self.read_payload is None or (self.has_default and not context.payload):
             return (context,)
         return (context, self.read_payload(context.payload))
 
@@ -74,15 +92,23 @@ class RegistrationResult:
 
 
 class Registry:
-    """The handlers of one worker, by type."""
+    """The handlers and middleware of one worker. `watch` is told of each new registration."""
 
     def __init__(self) -> None:
         self._specs: dict[str, HandlerSpec] = {}
+        self._watchers: list[Callable[[HandlerSpec], object]] = []
+        self._changing = threading.Lock()
+        self.middleware: list[Middleware] = []
 
     def add(self, spec: HandlerSpec) -> bool:
         """True when the type had a handler before."""
-        previous = spec.type in self._specs
-        self._specs[spec.type] = spec
+        with self._changing:
+            previous = spec.type in self._specs
+            # Another thread may be reading the old ones.
+            self._specs = {**self._specs, spec.type: spec}
+            watchers = tuple(self._watchers)
+        for watcher in watchers:
+            watcher(spec)
         return previous
 
     def get(self, type_: str) -> HandlerSpec | None:
@@ -91,43 +117,70 @@ class Registry:
     def specs(self) -> tuple[HandlerSpec, ...]:
         return tuple(self._specs.values())
 
+    def watch(self, watcher: Callable[[HandlerSpec], object]) -> None:
+        """Called on the thread that registers."""
+        with self._changing:
+            self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Callable[[HandlerSpec], object]) -> None:
+        with self._changing:
+            self._watchers.remove(watcher)
+
 
 def build_spec(
     type_: str,
     function: Callable[..., Any],
     *,
-    timeout: float | timedelta | None,
+    timeout: Duration | None,
     max_attempts: int | None,
     concurrency: int | None,
+    runs_in: RunsIn | None = None,
 ) -> HandlerSpec:
     """Raises InvalidHandler naming the argument that is wrong."""
     try:
         check_text("type", type_, DEFAULT_LIMITS.id_characters)
     except InvalidArgument as error:
         raise InvalidHandler(error.field, error.reason) from None
-    timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if timeout_s is not None and not (_is_number(timeout_s) and 0 < timeout_s <= MAX_DURATION_S):
-        raise InvalidHandler(
-            "timeout",
-            f"must be seconds or a timedelta, above 0 and at most 100 years, not {timeout!r}",
-        )
     _check_count("max_attempts", max_attempts, MAX_ATTEMPTS_BOUND)
     _check_count("concurrency", concurrency, 2**31)
     if not callable(function):
         raise InvalidHandler("handler", f"must be a function, not {function!r}")
+    place = _place(function, runs_in)
+    payload, needs = _parameters(function)
+    reader = None if payload is None else payload_reader(_resolved(function, payload))
+    if place is Place.PROCESS:
+        _check_importable(function)
+        _check_local(needs)
+        concurrency = concurrency or cores()
     return HandlerSpec(
         type=type_,
         function=function,
-        read_payload=_payload_reader(function),
-        is_async=_is_async(function),
-        timeout_s=timeout_s,
+        place=place,
+        read_payload=reader,
+        has_default=payload is not None and payload.default is not payload.empty,
+        write_result=result_writer(_returned(function)),
+        needs=needs,
+        needs_loop=injection.needs_loop(needs),
+        timeout_s=_timeout_s(timeout),
         max_attempts=max_attempts,
         concurrency=concurrency,
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _timeout_s(timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        seconds = seconds_of(timeout)
+        if 0 < seconds <= MAX_DURATION_S:
+            return seconds
+    except ValueError:
+        pass  # as wrong as one that is too long
+    raise InvalidHandler(
+        "timeout",
+        'must be seconds, a timedelta or ISO 8601 text such as "PT5M", above 0 and at most '
+        f"100 years, not {timeout!r}",
+    )
 
 
 def _check_count(field: str, value: int | None, bound: int) -> None:
@@ -137,6 +190,18 @@ def _check_count(field: str, value: int | None, bound: int) -> None:
         raise InvalidHandler(field, f"must be a whole number from 1 to {bound}, not {value!r}")
 
 
+def _place(function: Callable[..., Any], runs_in: str | None) -> Place:
+    is_async = _is_async(function)
+    places = (Place.LOOP,) if is_async else (Place.THREAD, Place.PROCESS)
+    if runs_in is None:
+        return places[0]
+    if runs_in not in places:
+        kind = "a coroutine function" if is_async else "a plain function"
+        fitting = " or ".join(repr(place.value) for place in places)
+        raise InvalidHandler("runs_in", f"{kind} runs in {fitting}, not {runs_in!r}")
+    return Place(runs_in)
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
     called = getattr(function, "__call__", None)  # noqa: B004  (the method itself is wanted)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -144,129 +209,71 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
-def _payload_reader(function: Callable[..., Any]) -> PayloadReader | None:
-    parameter = _payload_parameter(function)
-    if parameter is None:
-        return None
-    annotation = _resolve(function, parameter)
-    if annotation is bytes:
-        return bytes
-    if annotation in (inspect.Parameter.empty, Any, object):
-        return _read_json
-    return _model_reader(annotation)
+def _check_importable(function: Callable[..., Any]) -> None:
+    """A child process finds the handler by its name."""
+    name = getattr(function, "__qualname__", "")
+    if inspect.ismethod(function) or not name or "<" in name:
+        raise InvalidHandler(
+            "handler", f"runs in a process and must be at the top of a module, unlike {function!r}"
+        )
 
 
-def _payload_parameter(function: Callable[..., Any]) -> inspect.Parameter | None:
-    """The second parameter, None for a handler that takes the context only."""
-    kinds = inspect.Parameter
+def _check_local(needs: Needs) -> None:
+    if injection.has_coroutine(needs):
+        raise InvalidHandler("handler", "runs in a process, where no dependency can be a coroutine")
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter | None, Needs]:
+    """The payload's, None for a handler that takes none, and the dependencies."""
+    needs: dict[str, injection.Dependency] = {}
+    plain: list[inspect.Parameter] = []
     parameters = list(inspect.signature(function).parameters.values())
-    positional = [
-        p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [
-        p.name
-        for p in parameters
-        if p.default is kinds.empty and p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
-    ]
-    if not positional or len(required) > 2 or not set(required) <= {p.name for p in positional[:2]}:
-        raise InvalidHandler(
-            "handler", f"must take (ctx) or (ctx, payload), not {inspect.signature(function)}"
-        )
-    return positional[1] if len(positional) > 1 else None
+    for parameter in parameters[1:]:
+        mark = injection.depends_in(_resolved(function, parameter))
+        if mark is None:
+            plain.append(parameter)
+        else:
+            needs[parameter.name] = injection.examine(mark)
+    return _payload(function, parameters, plain), needs
 
 
-def _resolve(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    if not isinstance(parameter.annotation, str):
-        return parameter.annotation
-    # Only this annotation is evaluated: the one of `ctx` may name a type that its module
-    # imports for the type checker alone.
-    lone = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
-    names = getattr(inspect.unwrap(function), "__globals__", {})
-    try:
-        return typing.get_type_hints(lone, globalns=names)[parameter.name]
-    except (NameError, TypeError, SyntaxError) as error:
-        raise InvalidHandler(
-            parameter.name, f"its annotation {parameter.annotation!r} cannot be resolved: {error}"
-        ) from None
+def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    return injection.annotation_of(function, parameter.name, parameter.annotation)
 
 
-def _model_reader(annotation: Any) -> PayloadReader:
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise InvalidHandler(
-            "payload", f"pydantic cannot validate {annotation!r}: {error}"
-        ) from None
-
-    def read(payload: bytes) -> object:
-        try:
-            return adapter.validate_json(payload or b"{}")
-        except ValidationError as error:
-            raise _invalid_payload(_faults(error)) from None
-
-    return read
-
-
-def _faults(error: ValidationError) -> str:
-    """One clause per field; without the values, which may be private."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'payload'}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)
+def _payload(
+    function: Callable[..., Any],
+    parameters: list[inspect.Parameter],
+    plain: list[inspect.Parameter],
+) -> inspect.Parameter | None:
+    """The second parameter, None where there is none or it is a dependency."""
+    positional = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
     )
-
-
-def _read_json(payload: bytes) -> object:
-    if not payload:
-        return None
-    try:
-        return json.loads(payload)
-    except (ValueError, RecursionError) as error:
-        raise _invalid_payload(f"is not JSON: {error}") from None
-
-
-def _invalid_payload(reason: str) -> PermanentError:
-    return PermanentError(f"the payload does not fit the handler: {reason}", code=INVALID_PAYLOAD)
-
-
-def encode_result(value: object, max_bytes: int) -> tuple[bytes, str]:
-    """The bytes to store and their content type; of None, nothing and "".
-
-    Raises PermanentError with code RESULT_NOT_STORABLE: what the handler returned cannot
-    be stored, and running it again would not change that.
-    """
-    body, content_type = _encode(value)
-    if len(body) > max_bytes:
-        raise PermanentError(
-            f"the result has {len(body)} bytes; the limit is {max_bytes}: "
-            "store it elsewhere and return a reference",
-            code=RESULT_NOT_STORABLE,
+    payload = next((p for p in parameters[1:2] if p in plain and p.kind in positional), None)
+    superfluous = [p for p in plain if p is not payload and _must_be_given(p)]
+    if not parameters or parameters[0].kind not in positional or superfluous:
+        raise InvalidHandler(
+            "handler",
+            "must take (ctx) or (ctx, payload), and then nothing but dependencies, not "
+            f"{inspect.signature(function)}",
         )
-    return body, content_type
+    return payload
 
 
-def _encode(value: object) -> tuple[bytes, str]:
-    if value is None:
-        return b"", ""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value), OCTETS
-    try:
-        document = _document(value).encode()
-        check_json_depth("result", document)
-        return document, JSON
-    except (TypeError, ValueError, RecursionError, InvalidArgument) as error:
-        raise PermanentError(
-            f"the result, a {type(value).__name__}, is not JSON that can be stored: {error}",
-            code=RESULT_NOT_STORABLE,
-        ) from None
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in variadic
 
 
-def _document(value: object) -> str:
-    if isinstance(value, BaseModel):
-        return value.model_dump_json()
-    return json.dumps(
-        value,
-        allow_nan=False,
-        ensure_ascii=False,
-        separators=(",", ":"),
-        default=to_jsonable_python,
-    )
+def _returned(function: Callable[..., Any]) -> Any:
+    annotation = inspect.signature(function).return_annotation
+    return injection.annotation_of(function, "return", annotation)

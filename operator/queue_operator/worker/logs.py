@@ -24,8 +24,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+class TextFormatter(logging.Formatter):
+    """For people: `fields` follow the message."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        told = "".join(f" {key}={value}" for key, value in fields.items())
+        return super().formatMessage(record) + told
+
+
 def configure(level: str, *, as_json: bool) -> None:
     """Sends everything to standard error; what was configured before is replaced."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(TEXT_FORMAT))
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

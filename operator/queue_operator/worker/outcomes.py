@@ -1,15 +1,15 @@
 """Outcomes on the wire, and the buffer that keeps each until the server has stored it."""
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker.content import cut, storable
 from queue_operator.worker.runner import Completed, Ending, Failed, Fate, Run, Stopped
 
-MAX_BATCH: Final = 64
+MAX_BATCH: Final = 256
 MAX_BATCH_BYTES: Final = 3 * 1024 * 1024
 RESEND_TICKS: Final = 3
 MAX_MESSAGE_BYTES: Final = 8 * 1024
@@ -17,7 +17,6 @@ MAX_TRACE_BYTES: Final = 64 * 1024
 MAX_CODE_BYTES: Final = 255
 MAX_CONTEXT_ENTRIES: Final = 64
 MAX_CONTEXT_BYTES: Final = 1024
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 _CATEGORIES: Final = {
     ErrorCategory.TEMPORARY: wire.ERROR_CATEGORY_TEMPORARY,
@@ -39,7 +38,7 @@ def conclude(run: Run, ending: Ending) -> wire.Outcome | None:
         return None
     if run.fate is Fate.ENDED:
         return completion(run, ending) if isinstance(ending, Completed) else None
-    if run.cancel_forced or (run.cancel_requested and isinstance(ending, Stopped)):
+    if run.cancel_requested and isinstance(ending, Stopped):
         return bare(run.job_id, run.token, wire.OUTCOME_KIND_ACK_EXECUTING)
     match ending:
         case Completed():
@@ -99,19 +98,6 @@ def _context_text(value: object) -> str:
     return cut(storable(str(value)), MAX_CONTEXT_BYTES)
 
 
-def storable(text: str) -> str:
-    """Replaces what neither protobuf nor Postgres can hold."""
-    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
-    """At most `limit` bytes of UTF-8, with no half characters."""
-    data = text.encode()
-    if len(data) <= limit:
-        return text
-    return (data[-limit:] if keep_end else data[:limit]).decode(errors="ignore")
-
-
 class OutcomeBuffer:
     """Outcomes by (job, token), in order of arrival, from `add` until `acknowledge`."""
 
@@ -119,6 +105,8 @@ class OutcomeBuffer:
         self._unacknowledged: dict[tuple[str, str], wire.Outcome] = {}
         self._unsent: dict[tuple[str, str], None] = {}
         self._sent_ticks_ago: dict[tuple[str, str], int] = {}
+        # The token of the completion by job, for `readdress`, which every assignment asks.
+        self._completed: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._unacknowledged)
@@ -137,11 +125,15 @@ class OutcomeBuffer:
         key = (outcome.job_id, outcome.token)
         self._unacknowledged[key] = outcome
         self._unsent[key] = None
+        if outcome.kind == wire.OUTCOME_KIND_COMPLETE:
+            self._completed[outcome.job_id] = outcome.token
 
     def acknowledge(self, job_id: str, token: str) -> wire.Outcome | None:
         """The outcome that is done with, None if there was none of this token."""
         self._unsent.pop((job_id, token), None)
         self._sent_ticks_ago.pop((job_id, token), None)
+        if self._completed.get(job_id) == token:
+            del self._completed[job_id]
         return self._unacknowledged.pop((job_id, token), None)
 
     def readdress(self, job_id: str, token: str) -> bool:
@@ -149,24 +141,24 @@ class OutcomeBuffer:
         there was one. Its work is done: to run it again would do it twice. A failure stays
         as it is, because the new token may well be the retry that it asked for.
         """
-        for key, outcome in self._unacknowledged.items():
-            if key[0] == job_id and outcome.kind == wire.OUTCOME_KIND_COMPLETE:
-                self.acknowledge(*key)
-                moved = wire.Outcome()
-                moved.CopyFrom(outcome)
-                moved.token = token
-                self.add(moved)
-                return True
-        return False
+        known = self._completed.get(job_id)
+        outcome = self.acknowledge(job_id, known) if known is not None else None
+        if outcome is None:
+            return False
+        moved = wire.Outcome()
+        moved.CopyFrom(outcome)
+        moved.token = token
+        self.add(moved)
+        return True
 
-    def take_batches(self) -> list[wire.OutcomeBatch]:
+    def take_batches(self, max_bytes: int = MAX_BATCH_BYTES) -> list[wire.OutcomeBatch]:
         """Everything unsent, in batches that fit a message."""
         batches: list[wire.OutcomeBatch] = []
         size = 0
         for key in self._unsent:
             outcome = self._unacknowledged[key]
             size += outcome.ByteSize()
-            if not batches or len(batches[-1].outcomes) == MAX_BATCH or size > MAX_BATCH_BYTES:
+            if not batches or len(batches[-1].outcomes) == MAX_BATCH or size > max_bytes:
                 batches.append(wire.OutcomeBatch())
                 size = outcome.ByteSize()
             batches[-1].outcomes.append(outcome)
@@ -192,5 +184,6 @@ class OutcomeBuffer:
 
     def clear(self) -> None:
         self._unacknowledged.clear()
+        self._completed.clear()
         self._unsent.clear()
         self._sent_ticks_ago.clear()

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import FrameType
 from typing import Final
 
@@ -15,7 +15,10 @@ from queue_operator.worker.context import WorkerIdentity
 from queue_operator.worker.errors import SessionEnded, SessionRefused
 from queue_operator.worker.executor import Executor
 from queue_operator.worker.handlers import Registry
+from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.health import serve_health
+from queue_operator.worker.injection import Factory, Provider, Resource
+from queue_operator.worker.runner import Ending, Run
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
 
@@ -28,9 +31,18 @@ SIGNAL_CHECK_S: Final = 0.5
 class WorkerProcess:
     """Runs once. `abandoned` counts the handlers that had not ended when `run` returned."""
 
-    def __init__(self, settings: WorkerSettings, registry: Registry) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        registry: Registry,
+        *,
+        lifespan: Resource | None = None,
+        overrides: Mapping[Factory, Factory] | None = None,
+    ) -> None:
         self._settings = settings
         self._registry = registry
+        self._lifespan = lifespan
+        self._overrides = overrides or {}
         self._identity = WorkerIdentity(
             session_id=str(uuid.uuid4()),
             name=settings.worker_name,
@@ -48,7 +60,8 @@ class WorkerProcess:
     def run(self) -> None:
         """Blocks until the worker has drained.
 
-        Raises SessionRefused or SessionEnded when the server will not have this process.
+        Raises SessionRefused or SessionEnded when the server will not have this process, and
+        what the lifespan or a dependency of scope "worker" raises.
         """
         thread = threading.Thread(target=self._session_thread, name="session", daemon=True)
         with _signals(self.stop):
@@ -74,33 +87,41 @@ class WorkerProcess:
         except (SessionRefused, SessionEnded, OSError) as error:
             self._fault = error
         except BaseException as error:
-            logger.exception("the worker's session failed")
+            logger.exception("the worker could not start, or its session failed")
             self._fault = error
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         post = _poster(loop)
-        executor = Executor(lambda run, ending: post(lambda: session.finished(run, ending)))
+        ended = Handoff[tuple[Run, Ending]](loop, lambda end: session.finished(*end))
+        executor = Executor(
+            lambda run, ending: ended.put((run, ending)),
+            self._registry,
+            Provider(self._overrides),
+        )
         session = Session(
             self._settings,
             self._identity,
             self._registry,
             executor,
             schedule=loop.call_later,
-            report=lambda *progress: post(lambda: session.progress(*progress)),
+            post=post,
             wake=lambda: client.wake(),
             done=lambda: client.done(),
         )
         client = Client(self._settings, session)
         self._accept_stops(lambda: post(client.stop))
+        self._registry.watch(announce := lambda _: post(session.announce))
         try:
             async with self._health(
                 alive=lambda: executor.alive,
                 ready=lambda: client.connected and not session.draining,
             ):
+                await client.unless_done(asyncio.wrap_future(executor.open(self._lifespan)))
                 await client.run()
         finally:
-            self.abandoned = executor.close(CLOSE_S)
+            self._registry.unwatch(announce)
+            self.abandoned = executor.close(CLOSE_S, self._settings.close_s)
 
     def _accept_stops(self, stop: Callable[[], object]) -> None:
         with self._lock:

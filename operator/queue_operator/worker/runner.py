@@ -1,14 +1,26 @@
 """Running one job: from an assignment to how its handler ended."""
 
+import asyncio
 import traceback
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from functools import partial
+from types import TracebackType
+from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import Cancelled, PermanentError, Retry
-from queue_operator.worker.handlers import HandlerSpec, encode_result
+from queue_operator.worker.handlers import HandlerSpec, Place
+from queue_operator.worker.injection import Provider, all_of
+from queue_operator.worker.middleware import Middleware, around
+from queue_operator.worker.values import decode_result, encode_result
+
+_T = TypeVar("_T")
+_ENDING: Final = "_queue_operator_ending"
 
 
 class Timer(Protocol):
@@ -64,30 +76,174 @@ class Stopped:
 
 Ending = Completed | Failed | Stopped
 
-
-async def run_async(run: Run) -> Ending:
-    """A cancellation of the task passes through; everything else becomes an Ending."""
-    try:
-        value = await run.spec.function(*run.spec.arguments(run.context))
-        return _completed(run, value)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        return ending_of(error)
+_Returned = tuple[object, Completed]
+"""What the handler returned, and what is stored of it."""
 
 
-def run_sync(run: Run) -> Ending:
-    try:
-        value = run.spec.function(*run.spec.arguments(run.context))
-        return _completed(run, value)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        return ending_of(error)
+class ProcessRunner(Protocol):
+    """Runs a handler in a child process, while the calling thread waits."""
+
+    def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed: ...
 
 
-def _completed(run: Run, value: Any) -> Completed:
-    return Completed(*encode_result(value, run.max_result_bytes))
+class Runner:
+    """From a job to how it ended: reads the payload, makes the dependencies, calls the handler
+    through the middleware, and writes the result. An error of any of these is the handler's.
+
+    `threads` runs plain functions for coroutines that await them, `processes` those that have
+    a process of their own.
+    """
+
+    def __init__(
+        self,
+        chain: Sequence[Middleware],
+        provider: Provider,
+        threads: futures.Executor | None = None,
+        processes: ProcessRunner | None = None,
+    ) -> None:
+        self._chain = chain
+        self._provider = provider
+        self._threads = threads
+        self._processes = processes
+
+    def needs_no_loop(self, spec: HandlerSpec) -> bool:
+        """Whether a thread alone can run it: nothing around the handler has to be awaited."""
+        return (
+            spec.place is not Place.LOOP
+            and not self._chain
+            and not spec.needs_loop
+            and (spec.place is Place.PROCESS or self._provider.ready(spec.needs))
+        )
+
+    async def run(self, run: Run) -> Ending:
+        """A cancellation of the task passes through; everything else becomes an Ending."""
+        try:
+            return await self.call(run.spec, run.context, run.max_result_bytes)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            return ending_of(error)
+
+    def run_in_thread(self, run: Run) -> Ending:
+        """For what `needs_no_loop`."""
+        try:
+            return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            return ending_of(error)
+
+    async def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed:
+        """Raises what the handler or the middleware raises."""
+        if not self._chain:
+            return (await self._once(spec, context, max_bytes))[1]
+        return _completed(spec, await self._through(spec, context, max_bytes), max_bytes)
+
+    async def value(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> object:
+        """As `call`, but gives what the handler returned, once it is known to be storable."""
+        value = await self._through(spec, context, max_bytes)
+        _completed(spec, value, max_bytes)
+        return value
+
+    def complete_here(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed:
+        """As `call`, for a plain function with nothing around it that has to be awaited."""
+        return self._in_thread(spec, context, max_bytes)[1]
+
+    def value_here(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> object:
+        """As `value`, for a plain function with nothing around it that has to be awaited."""
+        return self._in_thread(spec, context, max_bytes)[0]
+
+    async def _through(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> object:
+        """What comes out of the middleware, which may be another value than the handler's."""
+
+        async def handler(ctx: JobContext) -> object:
+            return (await self._once(spec, ctx, max_bytes))[0]
+
+        return await around(handler, self._chain)(context)
+
+    async def _once(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> _Returned:
+        if spec.place is Place.LOOP and not spec.needs:
+            value = await spec.function(*spec.arguments(context))
+            return value, _completed(spec, value, max_bytes)
+        if spec.place is Place.LOOP or spec.needs_loop:
+            return await self._with_dependencies(spec, context, max_bytes)
+        if spec.place is Place.THREAD:
+            await self._provider.prepare(all_of(spec.needs))
+        return await self._finish_in_thread(lambda: self._in_thread(spec, context, max_bytes))
+
+    async def _with_dependencies(
+        self, spec: HandlerSpec, context: JobContext, max_bytes: int
+    ) -> _Returned:
+        async with AsyncExitStack() as stack:
+            try:
+                needed = await self._provider.provide(spec.needs, context, stack)
+                call = partial(spec.function, *spec.arguments(context), **needed)
+                on_loop = spec.place is Place.LOOP
+                value = await (call() if on_loop else self._finish_in_thread(call))
+                return value, _completed(spec, value, max_bytes)
+            except BaseException as error:
+                failed = error
+                raise
+        # A dependency that swallows the error must not turn it into a success.
+        raise failed
+
+    def _in_thread(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> _Returned:
+        if spec.place is Place.PROCESS and self._processes is not None:
+            completed = self._processes.call(spec, context, max_bytes)
+            value = decode_result(completed.body, completed.content_type) if self._chain else None
+            return value, completed
+        with ExitStack() as stack:
+            try:
+                needed = self._provider.provide_here(spec.needs, context, stack)
+                value = spec.function(*spec.arguments(context), **needed)
+                return value, _completed(spec, value, max_bytes)
+            except BaseException as error:
+                failed = error
+                raise
+        raise failed
+
+    async def _finish_in_thread(self, work: Callable[[], _T]) -> _T:
+        """A thread cannot be stopped, so a cancellation waits for it, and then has nothing
+        left to interrupt.
+        """
+        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        while not done.done():
+            try:
+                await asyncio.wait([done])
+            except asyncio.CancelledError:
+                if (task := asyncio.current_task()) is not None:
+                    task.uncancel()
+        return done.result()
+
+
+def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
+    return Completed(*encode_result(value, max_bytes, spec.write_result))
+
+
+class HandlerFailed(Exception):
+    """The handler raised something that can only be told, as its process is another one."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.error.message if isinstance(ending, Failed) else "stopped")
+        with_ending(self, ending)
+
+
+def with_ending(error: Exception, ending: Ending) -> Exception:
+    """An exception that was raised in another process, where its meaning was found."""
+    error.__dict__[_ENDING] = ending
+    return error
+
+
+def ending_of_task(task: "asyncio.Task[Ending]") -> Ending:
+    """How the task of a handler ended, whatever came out of it: a job must not wait for ever
+    because its handler raised what nobody expects.
+    """
+    if task.cancelled():
+        return Stopped()
+    error = task.exception()
+    return task.result() if error is None else ending_of(error)
 
 
 def ending_of(error: BaseException) -> Ending:
     """What an exception of a handler means to the queue."""
+    if (known := error.__dict__.get(_ENDING)) is not None:
+        return cast(Ending, known)
     match error:
         case Cancelled():
             return Stopped()
@@ -121,6 +277,12 @@ def _text(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    # The first frame is this module's own and would tell the reader nothing.
-    own = error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, own.tb_next if own else None))
+    theirs = _without_ours(error.__traceback__)
+    return "".join(traceback.format_exception(type(error), error, theirs))
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """The first frames are of this package and would tell the reader nothing."""
+    while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
+        frames = frames.tb_next
+    return frames

@@ -6,27 +6,41 @@ All methods are called on one thread. `wake` is called when there is something t
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final, Protocol
 
 from queue_operator import __version__
+from queue_operator.domain.errors import StaleLease
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import outcomes
+from queue_operator.worker.asks import CheckpointBuffer, SpawnBuffer
+from queue_operator.worker.content import cut, storable
 from queue_operator.worker.context import (
     MAX_PROGRESS_MESSAGE_BYTES,
     WorkerIdentity,
     context_of,
 )
+from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.handlers import HandlerSpec, Registry
+from queue_operator.worker.link import SendLimits
 from queue_operator.worker.outcomes import OutcomeBuffer
 from queue_operator.worker.runner import Ending, Fate, Run, Timer
 from queue_operator.worker.settings import WorkerSettings
+from queue_operator.worker.shipping import Line, LineCounter, LogBuffer
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_HEARTBEAT_S: Final = 5.0 / 3
 PROGRESS_PER_MESSAGE: Final = 512
+LOG_DELAY_S: Final = 0.25
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Launcher(Protocol):
@@ -48,19 +62,26 @@ class Session:
         launcher: Launcher,
         *,
         schedule: Callable[[float, Callable[[], None]], Timer],
-        report: Callable[[str, int, str], None],
+        post: Callable[[Callable[[], object]], object],
         wake: Callable[[], None],
         done: Callable[[], None],
+        now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._settings = settings
         self._identity = identity
         self._registry = registry
         self._launcher = launcher
         self._schedule = schedule
-        self._report = report
+        self._post = post
         self._wake = wake
+        self._now = now
         self._done = done
         self.outcomes = OutcomeBuffer()
+        self._checkpoints = CheckpointBuffer()
+        self._spawns = SpawnBuffer()
+        self.logs = LogBuffer(lambda: post(self._log_soon))
+        self._send_limits = SendLimits()
+        self._batch_bytes = outcomes.MAX_BATCH_BYTES
         self.heartbeat_interval_s = DEFAULT_HEARTBEAT_S
         self.goodbye: wire.Goodbye | None = None
         self.draining = False
@@ -72,6 +93,7 @@ class Session:
         self._receipts: dict[tuple[str, str], None] = {}
         self._progress: dict[str, wire.Progress] = {}
         self._drain_unsent = False
+        self._types_unsent = False
         self._heartbeat_due = False
 
     def hello(self) -> wire.Hello:
@@ -83,11 +105,19 @@ class Session:
             namespace=self._identity.namespace,
             tags=sorted(self._settings.tags),
             capacity=self._settings.capacity,
-            types=[_handler_type(spec) for spec in self._registry.specs()],
+            types=self._types(),
             version=__version__,
             held=self.held(),
             pod_uid=self._settings.pod_uid,
         )
+
+    def _types(self) -> list[wire.HandlerType]:
+        return [_handler_type(spec) for spec in self._registry.specs()]
+
+    def announce(self) -> None:
+        """A handler was registered: the server hears of it now, not with the next hello."""
+        self._types_unsent = True
+        self._wake()
 
     def held(self) -> list[wire.HeldJob]:
         """Jobs whose handler runs, or will, or whose outcome is not acknowledged."""
@@ -101,6 +131,8 @@ class Session:
         messages = []
         if self._drain_unsent:
             messages.append(wire.WorkerMessage(drain=wire.Drain()))
+        if self._types_unsent:
+            messages.append(wire.WorkerMessage(types=wire.TypesUpdate(types=self._types())))
         held = self.held() if self._heartbeat_due else []
         # That a draining worker holds nothing tells the server that what it has just assigned
         # will not be started.
@@ -114,8 +146,14 @@ class Session:
         for start in range(0, len(reports), PROGRESS_PER_MESSAGE):
             batch = wire.ProgressBatch(progress=reports[start : start + PROGRESS_PER_MESSAGE])
             messages.append(wire.WorkerMessage(progress=batch))
-        messages += [wire.WorkerMessage(outcomes=b) for b in self.outcomes.take_batches()]
-        self._drain_unsent = self._heartbeat_due = False
+        room = self._batch_bytes
+        messages += [
+            wire.WorkerMessage(checkpoints=b) for b in self._checkpoints.take_batches(room)
+        ]
+        messages += [wire.WorkerMessage(spawns=b) for b in self._spawns.take_batches(room)]
+        messages += [wire.WorkerMessage(logs=b) for b in self.logs.take_batches(room)]
+        messages += [wire.WorkerMessage(outcomes=b) for b in self.outcomes.take_batches(room)]
+        self._drain_unsent = self._types_unsent = self._heartbeat_due = False
         self._receipts.clear()
         self._progress.clear()
         return messages
@@ -125,6 +163,8 @@ class Session:
         outcomes that the server has not answered for some intervals.
         """
         self.outcomes.tick()
+        self._checkpoints.tick()
+        self._spawns.tick()
         if self._runs or self._waiting or self.outcomes:
             self._heartbeat_due = True
             self._wake()
@@ -132,7 +172,10 @@ class Session:
     def disconnected(self) -> None:
         """The stream was cut: whatever the server did not confirm is said again."""
         self.outcomes.requeue()
+        self._checkpoints.requeue()
+        self._spawns.requeue()
         self._drain_unsent = self.draining
+        self._types_unsent = False
         self._heartbeat_due = False
         for run in self._runs.values():
             run.receipted = False
@@ -144,10 +187,16 @@ class Session:
             self._cancel(request)
         for ack in message.outcome_acks.acks:
             self._acknowledge(ack)
+        for kept in message.checkpoint_acks.acks:
+            self._checkpointed(kept)
+        for spawned in message.spawn_answers.answers:
+            self._spawned(spawned)
         for answer in message.lease_answers.answers:
             self._lease_answer(answer)
         if message.HasField("welcome"):
             self._welcome(message.welcome)
+        if message.HasField("too_large"):
+            logger.error("the server did not take all: %s", message.too_large.error_message)
         if message.HasField("goodbye"):
             self.goodbye = message.goodbye
         self._changed()
@@ -157,14 +206,22 @@ class Session:
         self.heartbeat_interval_s = (
             welcome.heartbeat_interval.ToTimedelta().total_seconds() or DEFAULT_HEARTBEAT_S
         )
-        self._max_result_bytes = welcome.max_result_bytes or DEFAULT_LIMITS.result_bytes
+        result_bytes = welcome.max_result_bytes or DEFAULT_LIMITS.result_bytes
+        self._max_result_bytes = min(result_bytes, welcome.max_message_bytes or result_bytes)
+        self._send_limits = SendLimits(
+            checkpoint_bytes=welcome.max_checkpoint_bytes or DEFAULT_LIMITS.checkpoint_bytes,
+            payload_bytes=welcome.max_payload_bytes or DEFAULT_LIMITS.payload_bytes,
+        )
+        # A batch must not be refused for its size where none of its items would be.
+        message_bytes = welcome.max_message_bytes or outcomes.MAX_BATCH_BYTES * 4 // 3
+        self._batch_bytes = min(outcomes.MAX_BATCH_BYTES, message_bytes * 3 // 4)
         self.heartbeat()
 
     def _assign(self, assignment: wire.Assignment) -> None:
         job_id, token = assignment.job_id, assignment.token
-        run = self._runs.get(job_id)
-        known = {r.token for r in (run, self._waiting.get(job_id)) if r is not None}
-        if token in known or (job_id, token) in self.outcomes:
+        run, waiting = self._runs.get(job_id), self._waiting.get(job_id)
+        known = any(one is not None and one.token == token for one in (run, waiting))
+        if known or (job_id, token) in self.outcomes:
             return
         if run is not None and run.fate is Fate.OPEN:
             self._adopt(run, assignment)
@@ -177,7 +234,7 @@ class Session:
 
     def _adopt(self, run: Run, assignment: wire.Assignment) -> None:
         logger.info("job %s was claimed anew while it runs here: it goes on", run.job_id)
-        run.token = assignment.token
+        self._readdress(run, assignment.token)
         self._arm(run, assignment)
 
     def _accept(self, assignment: wire.Assignment) -> None:
@@ -186,10 +243,9 @@ class Session:
         if spec is None:
             self._say(outcomes.failed(job_id, assignment.token, _no_handler(assignment.type)))
             return
-        context = context_of(
-            assignment, self._identity, lambda percent, text: self._report(job_id, percent, text)
-        )
-        run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
+        link = _Link(self, assignment.attempt, self._post)
+        context = context_of(assignment, self._identity, link, self._send_limits, self._now())
+        link.run = run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
         self._arm(run, assignment)
         if job_id in self._runs:
             self._forget_waiting(job_id)
@@ -221,7 +277,8 @@ class Session:
         elif run is not None and run.fate is Fate.OPEN:
             # A job that is being cancelled is not claimed again, so if the token is not
             # ours it is newer than ours.
-            run.token = request.token
+            if run.token != request.token:
+                self._readdress(run, request.token)
             self._request_cancel(run, force=request.force)
         else:
             self._say(outcomes.bare(*key, wire.OUTCOME_KIND_ACK_UNKNOWN))
@@ -260,9 +317,13 @@ class Session:
             logger.warning("job %s was ended by the queue: stopping it", run.job_id)
             self._interrupt(run, Fate.ENDED)
         elif answer.cancel_requested:
-            if not run.receipted:
-                self._receipts[(run.job_id, run.token)] = None
-            self._request_cancel(run, force=answer.cancel_forced)
+            self._learn_of_cancel(run, force=answer.cancel_forced)
+
+    def _learn_of_cancel(self, run: Run, *, force: bool) -> None:
+        """From an answer to something else than a cancel request."""
+        if not run.receipted:
+            self._receipts[(run.job_id, run.token)] = None
+        self._request_cancel(run, force=force)
 
     def finished(self, run: Run, ending: Ending) -> None:
         """A handler has ended, whatever became of its job meanwhile."""
@@ -270,6 +331,8 @@ class Session:
             run.timer.cancel()
         if self._runs.get(run.job_id) is run:
             del self._runs[run.job_id]
+        if self._checkpoints or self._spawns:
+            self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
             self._say(outcome)
         successor = self._waiting.pop(run.job_id, None)
@@ -277,15 +340,61 @@ class Session:
             self._start(successor)
         self._changed()
 
-    def progress(self, job_id: str, percent: int, message: str) -> None:
+    def progress(self, run: Run, percent: int, message: str) -> None:
         """The latest report of a job replaces one that was not sent yet."""
-        run = self._runs.get(job_id)
-        if run is not None and run.fate is Fate.OPEN:
-            text = outcomes.cut(outcomes.storable(message), MAX_PROGRESS_MESSAGE_BYTES)
-            self._progress[job_id] = wire.Progress(
-                job_id=job_id, token=run.token, percent=percent, message=text
+        if self._is_open(run):
+            text = cut(storable(message), MAX_PROGRESS_MESSAGE_BYTES)
+            self._progress[run.job_id] = wire.Progress(
+                job_id=run.job_id, token=run.token, percent=percent, message=text
             )
             self._wake()
+
+    def _log_soon(self) -> None:
+        """Lines travel with what is sent anyway, and soon by themselves."""
+        self._schedule(LOG_DELAY_S, self._wake)
+
+    def checkpoint(self, run: Run, data: bytes, done: "Future[None]") -> None:
+        """Kept until the server has answered; who stores one more meanwhile replaces it."""
+        if self._is_open(run):
+            self._checkpoints.add(run, data, done)
+            self._wake()
+        else:
+            done.set_exception(_gone(run))
+
+    def spawn(self, run: Run, key: str, job: wire.ChildJob, done: "Future[str]") -> None:
+        """Asked for until the server has answered."""
+        if self._is_open(run):
+            self._spawns.add(run, key, job, done)
+            self._wake()
+        else:
+            done.set_exception(_gone(run))
+
+    def _readdress(self, run: Run, token: str) -> None:
+        """What was not answered under the old token is asked again under the new one."""
+        run.token = token
+        self._checkpoints.readdress(run)
+        self._spawns.readdress(run)
+
+    def _drop_asks(self, run: Run, error: Exception) -> None:
+        self._checkpoints.drop(run, error)
+        self._spawns.drop(run, error)
+
+    def _is_open(self, run: Run) -> bool:
+        return self._runs.get(run.job_id) is run and run.fate is Fate.OPEN
+
+    def _checkpointed(self, ack: wire.CheckpointAck) -> None:
+        run = self._runs.get(ack.job_id)
+        if run is None:
+            return
+        if ack.cancel_requested and ack.token == run.token and run.fate is Fate.OPEN:
+            # Before the handler goes on: this is where it looks.
+            self._learn_of_cancel(run, force=ack.cancel_forced)
+        self._checkpoints.acknowledge(run, ack)
+
+    def _spawned(self, answer: wire.SpawnAnswer) -> None:
+        run = self._runs.get(answer.parent_id)
+        if run is not None:
+            self._spawns.answer(run, answer)
 
     def drain(self) -> None:
         """Takes no more jobs; those that run may finish."""
@@ -354,6 +463,7 @@ class Session:
         if run.timer is not None:
             run.timer.cancel()
         run.context.cancelled.set()
+        self._drop_asks(run, _gone(run))
         self._launcher.interrupt(run)
 
     def _say(self, outcome: wire.Outcome) -> None:
@@ -366,6 +476,62 @@ class Session:
         if self.draining and self.idle:
             self._heartbeat_due = True
             self._done()
+
+
+class _Link:
+    """A run's way to the session, from any thread."""
+
+    __slots__ = ("_lines", "_places", "_post", "_progress", "_session", "_telling", "run")
+
+    def __init__(
+        self, session: Session, attempt: int, post: Callable[[Callable[[], object]], object]
+    ) -> None:
+        self._session = session
+        self._post = post
+        self._places = count(1)
+        self._lines = LineCounter(attempt)
+        self._progress = (0, "")
+        self._telling = False
+        self.run: Run
+
+    def report(self, percent: int, message: str) -> None:
+        # A handler may report faster than the session can hear: the newest is enough.
+        self._progress = (percent, message)
+        if not self._telling:
+            self._telling = True
+            self._post(self._tell_progress)
+
+    def _tell_progress(self) -> None:
+        # Before the look: what is reported from now on is seen, or told anew.
+        self._telling = False
+        self._session.progress(self.run, *self._progress)
+
+    def checkpoint(self, data: bytes) -> "Future[None]":
+        done = _asked()
+        self._post(lambda: self._session.checkpoint(self.run, data, done))
+        return done
+
+    def log(self, said: Line) -> None:
+        self._session.logs.add(self.run, self._lines, said)
+
+    def spawn(self, key: str | None, job: wire.ChildJob) -> "Future[str]":
+        # No key of the handler's own looks like a place.
+        told = f"#{next(self._places)}" if key is None else f"={key}"
+        done: Future[str] = _asked()
+        self._post(lambda: self._session.spawn(self.run, told, job, done))
+        return done
+
+
+def _asked() -> "Future[Any]":
+    done: Future[Any] = Future()
+    # Whoever stops waiting must not keep the answer from being set.
+    done.set_running_or_notify_cancel()
+    return done
+
+
+def _gone(run: Run) -> Exception:
+    """Why a run no longer speaks for its job."""
+    return Cancelled() if run.fate is Fate.SETTLED else StaleLease(run.job_id)
 
 
 _TIMED_OUT: Final = ErrorInfo(

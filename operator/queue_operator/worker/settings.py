@@ -24,13 +24,17 @@ class WorkerSettings:
     """Durations in seconds.
 
     `server` is host:port. `token_file` is read again on each connect; without one the
-    worker sends no credentials. With `ca_file` the connection is TLS. `tags` are demands:
-    this worker takes only jobs that carry all of them. `health_port` 0 serves no probes.
+    worker sends no credentials. With `ca_file` the connection is TLS; `cert_file` and `key_file`
+    are shown to a server that asks for a certificate. All of them are read again on each
+    connect. `tags` are demands: this worker takes only jobs that carry all of them.
+    `health_port` 0 serves no probes.
     """
 
     server: str = "localhost:50051"
     token_file: Path | None = None
     ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
     tags: frozenset[str] = frozenset()
     capacity: int = 10
     namespace: str = DEFAULT_NAMESPACE
@@ -42,6 +46,8 @@ class WorkerSettings:
     """After SIGTERM, how long jobs may go on before they are handed back."""
     ack_wait_s: float = 3.0
     """After the grace, how long to wait until the server has stored what was reported."""
+    close_s: float = 5.0
+    """After the last job, how long dependencies and the lifespan may take to close."""
     refused_s: float = 30.0
     """How long a refused worker tries again before it exits."""
     connect_timeout_s: float = 10.0
@@ -85,6 +91,8 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "server": ((PREFIX + "SERVER",), str),
     "token_file": ((PREFIX + "TOKEN_FILE",), Path),
     "ca_file": ((PREFIX + "CA_FILE",), Path),
+    "cert_file": ((PREFIX + "CERT_FILE",), Path),
+    "key_file": ((PREFIX + "KEY_FILE",), Path),
     "tags": ((PREFIX + "TAGS",), _tags),
     "capacity": ((PREFIX + "CAPACITY",), int),
     "namespace": ((PREFIX + "NAMESPACE", "POD_NAMESPACE"), str),
@@ -94,6 +102,7 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "health_port": ((PREFIX + "HEALTH_PORT",), int),
     "grace_s": ((PREFIX + "GRACE_S",), float),
     "ack_wait_s": ((PREFIX + "ACK_WAIT_S",), float),
+    "close_s": ((PREFIX + "CLOSE_S",), float),
     "refused_s": ((PREFIX + "REFUSED_S",), float),
     "connect_timeout_s": ((PREFIX + "CONNECT_TIMEOUT_S",), float),
     "reconnect_initial_s": ((PREFIX + "RECONNECT_INITIAL_S",), float),
@@ -103,7 +112,7 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 
 def _server_fault(settings: WorkerSettings) -> str:
     _, colon, port = settings.server.rpartition(":")
-    if colon and port.isdigit():
+    if colon and port.isdigit() and "/" not in settings.server:
         return ""
     return f"{PREFIX}SERVER: {settings.server!r} must be host:port, as in localhost:50051"
 
@@ -120,6 +129,13 @@ def _port_fault(settings: WorkerSettings) -> str:
     return f"{PREFIX}HEALTH_PORT: {settings.health_port} must be between 0 (off) and 65535"
 
 
+def _certificate_fault(settings: WorkerSettings) -> str:
+    pair = (settings.cert_file, settings.key_file)
+    if pair == (None, None) or (None not in pair and settings.ca_file is not None):
+        return ""
+    return f"{PREFIX}CERT_FILE, {PREFIX}KEY_FILE: give both, and {PREFIX}CA_FILE, or none"
+
+
 def _tags_fault(settings: WorkerSettings) -> str:
     try:
         check_tags(f"{PREFIX}TAGS", settings.tags)
@@ -134,6 +150,7 @@ def _duration_fault(settings: WorkerSettings) -> str:
         for name in (
             "grace_s",
             "ack_wait_s",
+            "close_s",
             "refused_s",
             "connect_timeout_s",
             "reconnect_initial_s",
@@ -144,4 +161,11 @@ def _duration_fault(settings: WorkerSettings) -> str:
     return f"{', '.join(wrong)}: must be 0 or more seconds" if wrong else ""
 
 
-_RULES = (_server_fault, _capacity_fault, _port_fault, _tags_fault, _duration_fault)
+_RULES = (
+    _server_fault,
+    _certificate_fault,
+    _capacity_fault,
+    _port_fault,
+    _tags_fault,
+    _duration_fault,
+)

@@ -2,6 +2,9 @@
 
 def test_greets() -> None:
     assert run_handler(worker, "hello", {"name": "Ada"}) == {"greeting": "Hello, Ada"}
+
+For a whole worker on a queue in memory, with a clock that the test moves, see
+`queue_operator.harness`.
 """
 
 import asyncio
@@ -11,7 +14,10 @@ from typing import Any
 
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.worker.context import JobContext, WorkerIdentity
-from queue_operator.worker.handlers import HandlerSpec, encode_result
+from queue_operator.worker.handlers import HandlerSpec, Place
+from queue_operator.worker.injection import Provider, has_coroutine
+from queue_operator.worker.runner import Runner
+from queue_operator.worker.values import encode_result
 from queue_operator.worker.worker import Worker
 
 
@@ -33,14 +39,21 @@ def run_handler(worker: Worker, type: str, payload: object = None, **fields: Any
     """Returns what the handler returns, after checking that it could be stored.
 
     `payload` is bytes, a pydantic model or a JSON value; `fields` are of the context, or
-    `context` is a whole one. Raises what the handler raises, PermanentError when the
-    payload or the result does not fit, KeyError when the type has no handler. In a
-    coroutine use `run_handler_async`.
+    `context` is a whole one. The handler runs in this process, through the worker's
+    middleware and with its dependencies (or `worker.overrides`), which are made for this call
+    alone; the lifespan is not entered, but `state=…` gives `ctx.state`.
+
+    Raises what the handler raises, PermanentError when the payload or the result does not fit,
+    KeyError when the type has no handler. In a coroutine use `run_handler_async`.
     """
     spec, context = _prepare(worker, type, payload, fields)
-    if spec.is_async:
+    if spec.place is Place.LOOP or worker.registry.middleware or has_coroutine(spec.needs):
         return asyncio.run(run_handler_async(worker, type, payload, context=context))
-    return _checked(spec.function(*spec.arguments(context)))
+    provider = Provider(worker.overrides)
+    try:
+        return Runner((), provider).value_here(spec, context, DEFAULT_LIMITS.result_bytes)
+    finally:
+        provider.close_here()
 
 
 async def run_handler_async(
@@ -48,9 +61,12 @@ async def run_handler_async(
 ) -> Any:
     """`run_handler` for tests that are coroutines."""
     spec, context = _prepare(worker, type, payload, fields)
-    if spec.is_async:
-        return _checked(await spec.function(*spec.arguments(context)))
-    return _checked(await asyncio.to_thread(spec.function, *spec.arguments(context)))
+    provider = Provider(worker.overrides)
+    runner = Runner(worker.registry.middleware, provider)
+    try:
+        return await runner.value(spec, context, DEFAULT_LIMITS.result_bytes)
+    finally:
+        await provider.close()
 
 
 def _prepare(
@@ -65,8 +81,3 @@ def _prepare(
     body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)
     sent = {"type": type_, "payload": body, "content_type": content_type}
     return spec, job_context(**(sent | fields))
-
-
-def _checked(result: object) -> object:
-    encode_result(result, DEFAULT_LIMITS.result_bytes)
-    return result

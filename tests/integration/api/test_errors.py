@@ -17,10 +17,12 @@ from queue_operator.auth.factory import build
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import Settings
+from queue_operator.testing.clauses import proves
 
 MIB = 1024 * 1024
 
 
+@proves("external-api.ErrorCodes.rule.5")
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Bearer", TOKEN, f"Basic {TOKEN}"])
 async def test_who_is_unknown_gets_401(door: Door, given: str | None) -> None:
     headers = {} if given is None else {"Authorization": given}
@@ -31,12 +33,14 @@ async def test_who_is_unknown_gets_401(door: Door, given: str | None) -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@proves("external-api.ErrorCodes.rule.1")
 async def test_a_missing_job_and_a_missing_route(door: Door) -> None:
     check_error(await door.call("GET", "/v1/jobs/nope"), 404, "NOT_FOUND")
     check_error(await door.call("GET", "/v1/nope"), 404, "NOT_FOUND")
     check_error(await door.call("GET", "/"), 404, "NOT_FOUND")
 
 
+@proves("external-api.ErrorCodes.expect.1")
 @pytest.mark.parametrize(
     ("method", "path"), [("PUT", "/v1/jobs"), ("DELETE", "/v1/jobs/x"), ("POST", "/v1/stats")]
 )
@@ -46,12 +50,14 @@ async def test_other_methods_get_405(door: Door, method: str, path: str) -> None
     assert answer.headers["allow"]
 
 
+@proves("external-api.ErrorCodes.expect.1")
 @pytest.mark.parametrize("headers", [{"content_type": "text/plain"}, {"content_encoding": "gzip"}])
 async def test_other_content_gets_415(door: Door, headers: dict[str, str]) -> None:
     answer = await door.send("/v1/jobs", b'{"type":"t","payload":1}', **headers)
     check_error(answer, 415, "INVALID_REQUEST")
 
 
+@proves("external-api.ErrorCodes.rule.2")
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"nonsense", b'{"type":"\xff"}', b'\xef\xbb\xbf{"type":"t"}']
 )
@@ -60,6 +66,7 @@ async def test_what_is_no_json_object_gets_400(door: Door, path: str, body: byte
     check_error(await door.send(path, body), 400, "INVALID_REQUEST")
 
 
+@proves("external-api.APIError.rule.2", "external-api.APIError.rule.6")
 @pytest.mark.parametrize("field", ["idempotency_key", "depends_on", "callback_url", "typo"])
 async def test_an_unknown_field_is_named(door: Door, field: str) -> None:
     answer = await door.call("POST", "/v1/jobs", {"type": "t", "payload": 1, field: None})
@@ -90,6 +97,7 @@ async def test_a_faulty_tag_is_named(door: Door, tag: str) -> None:
     assert [detail["field"] for detail in error["details"]] == ["tag"]
 
 
+@proves("external-api.APIError.rule.7")
 async def test_faults_do_not_repeat_the_payload(door: Door) -> None:
     answer = await door.call("POST", "/v1/jobs", {"type": 1, "payload": "a-secret"})
     assert "a-secret" not in answer.text
@@ -103,6 +111,7 @@ async def test_depth_bombs_get_400(door: Door, path: str, depth: int) -> None:
     check_error(await door.send(path, body), 400, "INVALID_REQUEST")
 
 
+@proves("external-api.ErrorCodes.expect.1")
 async def test_a_payload_over_its_limit_gets_413(door: Door) -> None:
     given = {"type": "t", "payload": "x" * (MIB - 1)}
     error = check_error(await door.call("POST", "/v1/jobs", given), 413, "INVALID_REQUEST")
@@ -143,6 +152,7 @@ async def test_a_caller_that_leaves_does_no_harm(door: Door) -> None:
     assert (await door.call("GET", "/v1/stats")).json()["total"] == 0
 
 
+@proves("external-api.APIError.rule.4")
 async def test_the_callers_request_id_is_kept(door: Door) -> None:
     answer = await door.http.get("/v1/jobs/nope", headers={"x-request-id": "trace-1"})
     assert check_error(answer, 404, "NOT_FOUND")["request_id"] == "trace-1"
@@ -155,6 +165,7 @@ async def test_an_unusable_request_id_is_replaced(door: Door, given: str) -> Non
     assert check_error(answer, 404, "NOT_FOUND")["request_id"] not in ("", given)
 
 
+@proves("external-api.ErrorCodes.rule.7")
 async def test_a_store_that_is_down_gets_503_and_recovers(door: Door) -> None:
     job_id = await door.submitted()
     with door.outage():
@@ -194,6 +205,7 @@ class _Faulty(QueueService):
         raise KeyError("secret detail")
 
 
+@proves("external-api.ErrorCodes.rule.7")
 async def test_a_fault_of_ours_gets_500_without_its_story(
     door: Door, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,7 @@ from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
+from queue_operator.testing.clauses import proves
 
 
 def submission(**fields: Any) -> dict[str, Any]:
@@ -77,6 +78,7 @@ async def test_a_job_can_wait_for_a_time(door: Door) -> None:
     assert datetime.fromisoformat(answer.json()["scheduled_for"]) == due
 
 
+@proves("external-api.ErrorCodes.rule.3")
 async def test_an_id_that_is_taken_is_a_duplicate(door: Door) -> None:
     await door.submitted(job_id="mine", payload="first")
     answer = await door.call("POST", "/v1/jobs", submission(job_id="mine"))

@@ -15,6 +15,7 @@ from queue_operator.auth.factory import build
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import AuthMode, AuthSettings, RestSettings, Settings
+from queue_operator.testing.clauses import proves
 
 JOB = {"type": "t", "payload": 1}
 
@@ -53,6 +54,7 @@ async def test_a_service_account_works_in_its_own_namespace(
     assert shown.json()["namespace"] == tenant.namespace
 
 
+@proves("external-api.ErrorCodes.rule.6")
 async def test_rights_end_where_the_role_ends(http: httpx.AsyncClient, tenant: Tenant) -> None:
     http.headers["Authorization"] = f"Bearer {tenant.token()}"
     job_id = (await http.post("/v1/jobs", json=JOB)).json()["job_id"]

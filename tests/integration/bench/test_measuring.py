@@ -11,7 +11,7 @@ from rich.console import Console
 from bench.__main__ import report
 from bench.board import Board
 from bench.cells import CELLS, GROUPS, Measuring, Scale
-from bench.contenders import COPY, OURS, Contender, Settings, ours, wide_row
+from bench.contenders import COPY, OURS, Contender, ours, wide_row
 from bench.result import Result, read, write
 from bench.runner import ProgramFailed, System, run_once
 from bench.server import Server
@@ -26,6 +26,11 @@ LITTLE = Scale(
     lane_jobs=2_000,
     lane_seconds=0.5,
     stats_jobs=10_000,
+    whole_jobs=600,
+    pickup_rate=200,
+    pickup_seconds=1.0,
+    sessions=20,
+    idle_seconds=1.0,
     batch=100,
     tries_settings=False,
 )
@@ -90,11 +95,30 @@ def test_every_scenario_of_the_group_gives_figures(measuring: Measuring, tmp_pat
     assert read(tmp_path / "run.json") == measuring.results
 
 
-def test_the_plain_alternative_does_the_same_work(server: Server) -> None:
-    settings: Settings = {"jobs": 600, "payload": 32, "submit_batch": 200, "submitters": 1}
-    shape: Settings = {"mode": "burn_down", "store": "wide_row", "batch": 100, "pipelines": 2}
-    run = run_once(server, wide_row().system, {**settings, **shape})
-    assert dict(run.ledger) == LEDGER
+def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
+    results = measured(measuring, *GROUPS["whole"])
+    assert set(results) == {(scenario, OURS) for scenario in GROUPS["whole"]}
+    assert measuring.wrong_ledgers == []
+    whole = results["end_to_end", OURS].metrics
+    assert whole["completed"] == LITTLE.whole_jobs
+    assert min(whole["operator_cpu_s_per_1000"], whole["worker_cpu_s_per_1000"]) > 0
+    pickup = results["pickup", OURS].metrics
+    assert pickup["completed"] == pickup["submitted"] > 100
+    assert 0 < pickup["pickup_p50_ms"] <= pickup["pickup_p99_ms"] <= pickup["pickup_max_ms"]
+    idle = results["idle_sessions", OURS].metrics
+    assert idle["idle_statements_per_s"] > 0
+    assert idle["idle_rss_mb"] > 0
+
+
+def test_the_designs_are_measured_beside_each_other(measuring: Measuring) -> None:
+    results = measured(measuring, "designs")
+    parts = ("submit", "burn_down", "continuous", "continuous_pinned")
+    both = (OURS, wide_row().name)
+    assert set(results) == {(f"designs_{part}", name) for part in parts for name in both}
+    assert measuring.wrong_ledgers == []
+    for name in both:
+        assert results["designs_burn_down", name].metrics["completed"] == LITTLE.jobs
+        assert results["designs_continuous_pinned", name].metrics["share_of_unpinned"] > 0
 
 
 @pytest.mark.parametrize("wrong", [{"lost": 1}, {"duplicates": 1}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.programs import line, started
 
 from queue_operator.devcluster import (
     ClusterInfo,
@@ -46,8 +48,17 @@ def test_node_is_ready_and_has_the_pinned_version(kubectl: Kubectl, cluster: Clu
     assert {"type": "InternalIP", "address": cluster.node_address} in node["status"]["addresses"]
 
 
-def test_restricted_pod_runs_and_logs(kubectl: Kubectl, pod: str) -> None:
-    assert kubectl("-n", NAMESPACE, "logs", pod) == "probe started\n"
+async def test_restricted_pod_runs_and_logs(cluster: ClusterInfo, pod: str) -> None:
+    # A pod is ready once its process runs, which may be before that has said anything.
+    command: list[str | Path] = [
+        cluster.kubectl,
+        f"--kubeconfig={cluster.kubeconfig}",
+        "-n",
+        NAMESPACE,
+        "logs",
+    ]
+    async with asyncio.timeout(60), started(*command, "--follow", pod) as logs:
+        assert await line(logs) == "probe started"
 
 
 def test_pod_is_confined(execute: Callable[[str], str]) -> None:

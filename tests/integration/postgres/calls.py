@@ -12,7 +12,13 @@ import psycopg
 from tests.integration.postgres import million
 
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.backends.protocol import ProgressReport
+from queue_operator.backends.protocol import (
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    ProgressReport,
+    SpawnRequest,
+)
 from queue_operator.backends.sql import render
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
@@ -93,6 +99,15 @@ async def submit_with_key(backend: PostgresBackend) -> None:
     await backend.enqueue_jobs([replace(job, id=uuid.uuid4().hex) for job in jobs])
 
 
+async def claim_for_several(backend: PostgresBackend) -> None:
+    """For three groups at once, no lane of which is another's."""
+    demands = [
+        Demand(assignee_id=f"w{n}", limit=20, namespace=million.BIG, types=frozenset({f"type-{n}"}))
+        for n in range(1, 4)
+    ]
+    await backend.claim(demands, lease_ttl_s=600)
+
+
 async def run_a_chain(backend: PostgresBackend) -> None:
     """Ten parents with two children each; the parents complete, then the children run."""
     parents = new_jobs(10, tags=frozenset({"chain"}))
@@ -130,6 +145,11 @@ async def cancel_running(backend: PostgresBackend) -> None:
     await backend.settle([outcome(h, Event.ACK_EXECUTING) for h in held])
 
 
+async def what_assignees_have(backend: PostgresBackend) -> None:
+    held = await take(backend, million.SOLO, 10)
+    assert len(await backend.leased([WORKER])) >= len(held)
+
+
 async def complete_late(backend: PostgresBackend) -> None:
     """Their worker is given up, half of them while being cancelled; then its outcomes come."""
     worker = uuid.uuid4().hex
@@ -153,6 +173,48 @@ async def retry_more_urgently(backend: PostgresBackend) -> None:
             for job_id in dead
         ]
     )
+
+
+async def checkpoint_and_claim_again(backend: PostgresBackend) -> None:
+    held = await take(backend, million.BIG, 20)
+    for number in (1, 2):
+        await backend.store_checkpoints(
+            [
+                CheckpointReport(
+                    job_id=h.job_id, token=h.token, namespace=h.namespace, number=number, data=b"x"
+                )
+                for h in held
+            ]
+        )
+    # A lost job keeps its place, so these are the next to be claimed.
+    await backend.settle([outcome(h, Event.LOSE) for h in held])
+    again = await take(backend, million.BIG, 20)
+    await backend.settle([outcome(h, Event.COMPLETE) for h in again])
+
+
+async def spawn_twice(backend: PostgresBackend) -> None:
+    held = await take(backend, million.BIG, 20)
+    children = [
+        SpawnRequest(parent_id=h.job_id, token=h.token, namespace=h.namespace, key="1", job=job)
+        for h, job in zip(held, new_jobs(len(held)), strict=True)
+    ]
+    for _ in range(2):
+        await backend.spawn(children)
+    await backend.settle([outcome(h, Event.COMPLETE) for h in held])
+
+
+async def log(backend: PostgresBackend) -> None:
+    held = await take(backend, million.BIG, 20)
+    for number in (1, 2):
+        line = LogLine(number=number, at=datetime.now(UTC), level="INFO", message="hello")
+        reports = [
+            LogReport(job_id=h.job_id, token=h.token, namespace=h.namespace, lines=(line,))
+            for h in held
+        ]
+        await backend.append_logs(reports)
+        await backend.settle([outcome(h, Event.COMPLETE) for h in held])
+    for h in held:
+        assert len(await backend.job_log(h.job_id, namespace=h.namespace)) == 1
 
 
 async def report_progress(backend: PostgresBackend) -> None:
@@ -228,18 +290,53 @@ CASES = {
         # Given up by hand, which is rare: the leases are read.
         also_whole=frozenset({"lease"}),
     ),
+    "what assignees have": Case(
+        what_assignees_have,
+        {"job_pkey", "lane_pkey"},
+        14000,
+        4000,
+        # As often as leases are swept, and for all streams of a process at once.
+        also_whole=frozenset({"lease"}),
+    ),
     "retry now": Case(
         retry_more_urgently, {"job_namespace_id_id_key", "final_pkey", "job_pkey"}, 1000, 4000
     ),
-    "next due": Case(
-        lambda backend: backend._leases.next_due_s(),
-        {"ready_stage"},
-        50,
-        200,
+    "pulse": Case(
+        lambda backend: backend._pulse._beat(),
+        {"ready_stage", "ready_pkey", "lane_pkey"},
+        2200,
+        20000,
         # The first in the index's order is the answer.
-        also_whole=frozenset({"ready"}),
+        also_whole=frozenset({"ready", "lane"}),
     ),
+    "glance": Case(
+        lambda backend: backend.eligible_for(
+            [Demand(assignee_id="w", limit=1, namespace=million.BIG)]
+        ),
+        {"ready_claim"},
+        3000,
+        6000,
+    ),
+    "claim for several filters": Case(claim_for_several, {"ready_claim", "job_pkey"}, 4000, 12000),
     "progress": Case(report_progress, {"lease_pkey", "job_namespace_id_id_key"}, 400, 2000),
+    "checkpoint": Case(
+        checkpoint_and_claim_again,
+        {"lease_pkey", "job_namespace_id_id_key", "checkpoint_pkey"},
+        5000,
+        12000,
+    ),
+    "spawn": Case(
+        spawn_twice,
+        {"lease_pkey", "job_namespace_id_id_key", "spawned_pkey"},
+        4000,
+        8000,
+    ),
+    "log": Case(
+        log,
+        {"lease_pkey", "final_pkey", "job_namespace_id_id_key", "log_chunk_pkey"},
+        4000,
+        8000,
+    ),
     "get_job": Case(
         get_ended_and_waiting,
         {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "final_pkey"},

@@ -1,4 +1,4 @@
-"""A line to the server that can be cut at any point."""
+"""A line to the server that can be cut, or fall silent, at any point."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,6 +21,9 @@ class Proxy:
         self._stopped = asyncio.Event()
         self._going = asyncio.Event()
         self._going.set()
+        self._silent_next = False
+        self._speaking = asyncio.Event()
+        self._speaking.set()
 
     def stop_after(self, statement: bytes) -> None:
         """Holds back the answer to the next request with these words, until `go_on`."""
@@ -36,10 +39,22 @@ class Proxy:
 
     def cut_at(self, exchange: int) -> None:
         """Hangs up instead of passing on the answer of the n-th exchange from now on."""
-        self._left = exchange
+        self._left, self._silent_next = exchange, False
+
+    def fall_silent(self) -> None:
+        """From now on takes calls and requests, and passes nothing on, in either direction."""
+        self._speaking.clear()
+
+    def fall_silent_at(self, exchange: int) -> None:
+        """Falls silent instead of passing on the answer of the n-th exchange from now on."""
+        self._left, self._silent_next = exchange, True
+
+    def speak(self) -> None:
+        """Passes on what was held back, where somebody still listens, and all that comes."""
+        self._speaking.set()
 
     def is_armed(self) -> bool:
-        """True until the cut has happened."""
+        """True until the cut, or the silence, has happened."""
         return self._left is not None
 
     def disarm(self) -> None:
@@ -91,6 +106,7 @@ class Proxy:
     ) -> None:
         while data := await reader.read(_CHUNK):
             asked.append(data)
+            await self._speaking.wait()
             upstream.write(data)
             await upstream.drain()
 
@@ -102,12 +118,15 @@ class Proxy:
                 self._left -= 1
                 if self._left == 0:
                     self._left = None
-                    return
+                    if not self._silent_next:
+                        return
+                    self.fall_silent()
             if self._stop and any(self._stop in request for request in asked):
                 self._stop = b""
                 self._stopped.set()
                 await self._going.wait()
             asked.clear()
+            await self._speaking.wait()
             writer.write(data)
             await writer.drain()
 

@@ -19,6 +19,15 @@ CREATE TABLE attempt (
 );
 ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
+CREATE TABLE checkpoint (
+    job_no bigint NOT NULL,
+    version integer NOT NULL,
+    number bigint NOT NULL,
+    data bytea NOT NULL,
+    at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job_no);
+
 CREATE TABLE count_delta (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     lane_id integer NOT NULL,
@@ -78,6 +87,9 @@ CREATE TABLE final (
     reason text NOT NULL,
     cancel_reason text NOT NULL DEFAULT ''::text
 );
+ALTER TABLE final ADD CONSTRAINT final_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE final ADD CONSTRAINT final_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE final ADD CONSTRAINT final_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
 CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
@@ -108,6 +120,7 @@ CREATE TABLE job (
     resource_name text,
     generation bigint
 );
+ALTER TABLE job ADD CONSTRAINT job_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE job ADD CONSTRAINT job_pkey PRIMARY KEY (job_no);
 ALTER TABLE job ADD CONSTRAINT job_namespace_id_id_key UNIQUE (namespace_id, id);
 CREATE INDEX job_by_lane ON queue_operator.job USING btree (lane_id, created_at, job_no) WHERE (lane_id > 0);
@@ -187,6 +200,7 @@ CREATE TABLE lease (
     changed_at timestamp with time zone NOT NULL,
     mirrored boolean NOT NULL,
     has_children boolean NOT NULL,
+    checkpointed boolean NOT NULL DEFAULT false,
     result bytea,
     result_content_type text,
     expires_at timestamp with time zone,
@@ -199,9 +213,24 @@ CREATE TABLE lease (
     progress_message text,
     progress_at timestamp with time zone
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+ALTER TABLE lease ADD CONSTRAINT lease_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE lease ADD CONSTRAINT lease_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE lease ADD CONSTRAINT lease_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
+ALTER TABLE lease ADD CONSTRAINT lease_progress_at_check CHECK (((progress_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (progress_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'CANCELLING'::text])));
 ALTER TABLE lease ADD CONSTRAINT lease_pkey PRIMARY KEY (job_no);
 CREATE INDEX lease_cancelling ON queue_operator.lease USING btree (assignee_id) WHERE (state = 'CANCELLING'::text);
+
+CREATE TABLE log_chunk (
+    job_no bigint NOT NULL,
+    version integer NOT NULL,
+    last bigint NOT NULL,
+    attempt integer NOT NULL,
+    lines integer NOT NULL,
+    bytes integer NOT NULL,
+    body text NOT NULL
+);
+ALTER TABLE log_chunk ADD CONSTRAINT log_chunk_pkey PRIMARY KEY (job_no, version, last);
 
 CREATE TABLE mirror_outbox (
     sequence bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -261,10 +290,14 @@ CREATE TABLE ready (
     changed_at timestamp with time zone NOT NULL DEFAULT now(),
     mirrored boolean NOT NULL DEFAULT false,
     has_children boolean NOT NULL DEFAULT false,
+    checkpointed boolean NOT NULL DEFAULT false,
     result bytea,
     result_content_type text,
     blocked boolean NOT NULL DEFAULT false
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
+ALTER TABLE ready ADD CONSTRAINT ready_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE ready ADD CONSTRAINT ready_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE ready ADD CONSTRAINT ready_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
 ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
 CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) INCLUDE (state, error_category, error_code) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
@@ -297,6 +330,7 @@ ALTER TABLE rollup_hour ADD CONSTRAINT rollup_hour_pkey PRIMARY KEY (hour, names
 CREATE TABLE schema_migration (
     name text NOT NULL,
     checksum text NOT NULL,
+    needs text,
     applied_at timestamp with time zone NOT NULL DEFAULT now()
 );
 ALTER TABLE schema_migration ADD CONSTRAINT schema_migration_pkey PRIMARY KEY (name);
@@ -306,6 +340,12 @@ CREATE TABLE signal (
     version bigint NOT NULL
 ) WITH (fillfactor=50);
 ALTER TABLE signal ADD CONSTRAINT signal_pkey PRIMARY KEY (topic);
+
+CREATE TABLE spawned (
+    child_no bigint NOT NULL,
+    parent_id text NOT NULL
+);
+ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
 
 CREATE TABLE sweep (
     only_row boolean NOT NULL DEFAULT true,
@@ -339,6 +379,14 @@ CREATE TABLE worker_session (
     busy integer NOT NULL,
     draining boolean NOT NULL,
     version text NOT NULL,
+    connection text NOT NULL,
+    wanted_capacity integer,
+    wanted_tags text[],
+    wanted_drain boolean,
+    ended boolean NOT NULL DEFAULT false,
+    order_number integer NOT NULL DEFAULT 0,
+    followed integer NOT NULL DEFAULT 0,
+    shown boolean NOT NULL DEFAULT false,
     connected_at timestamp with time zone NOT NULL DEFAULT now(),
     heartbeat_at timestamp with time zone NOT NULL DEFAULT now()
 ) WITH (fillfactor=50);

@@ -1,32 +1,73 @@
-"""The schema: brought up to date once, whoever tries."""
+"""The schema: brought up to date once, whoever tries, and out of the way of those who work."""
 
 import asyncio
-import os
-import subprocess
-import sys
-import uuid
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import LiteralString
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.integration.postgres.locking import until_waiting
+from tests.integration.postgres.processes import PROGRAM, running
+from tests.integration.postgres.test_schema import SNAPSHOT, dumped
+from tests.programs import finish
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
-from queue_operator.backends.postgres.migrate import migrations
-from queue_operator.domain.errors import Unavailable
+from queue_operator.backends.postgres.migrate import Migration, migrations
+from queue_operator.domain.errors import SchemaMismatch, Unavailable
+from queue_operator.domain.job import Job
 
-NAMES = [migration.name for migration in migrations()]
+SHIPPED = migrations()
+NAMES = [migration.name for migration in SHIPPED]
+WIDER = Migration("9001_wider", "ALTER TABLE ready ADD COLUMN extra text;")
+WIDEST = Migration("9002_widest", "ALTER TABLE ready ADD COLUMN another text;")
+BREAKING = Migration("9003_breaking", "-- needs: 9003_breaking\nDROP TABLE sweep;")
+PATIENT_S = 60.0
 
 
 @pytest.fixture
-def empty_dsn(postgres_admin_dsn: str) -> Iterator[str]:
+def empty_dsn(new_database: Callable[[], str]) -> str:
     """A database without the schema."""
-    name = sql.Identifier(f"empty_{uuid.uuid4().hex[:12]}")
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
-        yield make_conninfo(postgres_admin_dsn, dbname=name.as_string().strip('"'))
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+    return new_database()
+
+
+@asynccontextmanager
+async def holding(dsn: str, *statements: LiteralString) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A transaction that has run the statements and stays open."""
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        for statement in statements:
+            await connection.execute(statement)
+        yield connection
+        await connection.rollback()
+
+
+async def run(dsn: str, statement: LiteralString, *parameters: object) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(statement, parameters)
+
+
+async def set_for_all(dsn: str, name: str, value: str) -> None:
+    """For every session of the database that starts from now on."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            sql.SQL("ALTER DATABASE {} SET {} = {}").format(
+                sql.Identifier(connection.info.dbname), sql.Identifier(name), sql.Literal(value)
+            )
+        )
+
+
+async def columns(dsn: str, table: str) -> set[str]:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        cursor = await connection.execute(
+            "SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,)
+        )
+        return {name for (name,) in await cursor.fetchall()}
+
+
+# One migrates, the others wait
 
 
 async def test_a_second_run_finds_nothing_to_do(empty_dsn: str) -> None:
@@ -34,48 +75,184 @@ async def test_a_second_run_finds_nothing_to_do(empty_dsn: str) -> None:
     assert await migrate(empty_dsn) == []
 
 
-async def test_two_runs_at_once_apply_everything_once(empty_dsn: str) -> None:
+async def test_three_runs_at_once_apply_everything_once(empty_dsn: str) -> None:
     applied = await asyncio.gather(*(migrate(empty_dsn) for _ in range(3)))
     assert sorted(name for names in applied for name in names) == NAMES
 
 
-def test_two_processes_at_once_both_succeed(empty_dsn: str) -> None:
-    script = (
-        "import asyncio, os; from queue_operator.backends.postgres import migrate; "
-        "print(*asyncio.run(migrate(os.environ['DSN'])))"
-    )
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            env={**os.environ, "DSN": empty_dsn},
-            stdout=subprocess.PIPE,
-            text=True,
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+async def test_who_waited_sees_what_was_done_meanwhile(empty_dsn: str, isolation: str) -> None:
+    """Whatever isolation the role or the database is set to."""
+    await set_for_all(empty_dsn, "default_transaction_isolation", isolation)
+    said: list[str] = []
+    async with holding(empty_dsn, "CREATE SCHEMA queue_operator"):
+        first = asyncio.create_task(migrate(empty_dsn, lock_timeout_s=PATIENT_S))
+        await until_waiting(empty_dsn, 1)
+        second = asyncio.create_task(migrate(empty_dsn, say=said.append))
+        await until_waiting(empty_dsn, 2)
+    assert await first == NAMES
+    assert await second == []
+    assert said == ["another process migrates this database: waiting for it"]
+
+
+async def who_waits(dsn: str, kind: str) -> list[str]:
+    """The names of those who wait for such a lock."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin:
+        cursor = await admin.execute(
+            "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock' AND wait_event = %s",
+            (kind,),
         )
-        for _ in range(2)
-    ]
-    outputs = [process.communicate(timeout=60)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0]
-    assert sorted(" ".join(outputs).split()) == NAMES
+        return [name for (name,) in await cursor.fetchall()]
+
+
+async def test_of_five_processes_one_is_killed_in_the_middle(empty_dsn: str) -> None:
+    """On an empty database: the others bring the schema about, and nothing is half applied."""
+    await run(empty_dsn, "CREATE SCHEMA queue_operator")
+    async with AsyncExitStack() as stack:
+        # What the migration makes after many other tables, so it stands still in its middle.
+        in_the_way = holding(empty_dsn, "CREATE TABLE queue_operator.lane_count (id integer)")
+        await in_the_way.__aenter__()
+        processes = {
+            name: await stack.enter_async_context(
+                running(
+                    *(PROGRAM, "migrate", "--output", "json", "--lock-timeout", str(PATIENT_S)),
+                    *("--dsn", make_conninfo(empty_dsn, application_name=name)),
+                )
+            )
+            for name in (f"migrate-{n}" for n in range(5))
+        }
+        await until_waiting(empty_dsn, len(processes))
+        [within] = await who_waits(empty_dsn, "transactionid")
+        killed = processes.pop(within)
+        killed.kill()
+        await killed.wait()
+        await in_the_way.__aexit__(None, None, None)
+        said = await asyncio.gather(*(finish(process) for process in processes.values()))
+    applied = [name for text in said for name in json.loads(text)["applied"]]
+    # Which of them came first, the dead one did not.
+    assert applied == NAMES
+    assert dumped(empty_dsn) == SNAPSHOT.read_text()
+    backend = await PostgresBackend.open(empty_dsn)
+    await backend.close()
+
+
+# Out of the way of those who work
+
+
+async def test_a_migration_gives_way_to_what_works(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    backend = await PostgresBackend.open(empty_dsn)
+    said: list[str] = []
+    given_way = asyncio.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "trying again" in text:
+            given_way.set()
+
+    async with holding(empty_dsn, "SELECT FROM queue_operator.ready") as reader:
+        upgrade = asyncio.create_task(
+            migrate(empty_dsn, shipped=[*SHIPPED, WIDER], lock_timeout_s=0.05, say=say)
+        )
+        await asyncio.wait_for(given_way.wait(), PATIENT_S)
+        # It has let go of everything: who reads and writes goes on, although the old
+        # transaction that was in its way is still there.
+        assert await who_waits(empty_dsn, "relation") == []
+        assert "extra" not in await columns(empty_dsn, "ready")
+        await backend.enqueue_job(Job(id="meanwhile", type="t"))
+        [job] = await backend.dequeue_jobs("w", [], 1)
+        assert job.id == "meanwhile"
+        await reader.rollback()
+    assert await upgrade == [WIDER.name]
+    assert "extra" in await columns(empty_dsn, "ready")
+    assert said[0] == f"applying {WIDER.name}"
+    assert said[1] == "a lock was not to be had within 0.05 s: undone, trying again in 1 s"
+    await backend.close()
+
+
+async def test_a_lock_that_never_comes_free_ends_it_with_nothing_changed(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    shipped = [*SHIPPED, WIDER, WIDEST]
+    async with holding(empty_dsn, "SELECT FROM queue_operator.ready"):
+        with pytest.raises(Unavailable, match=r"others held a lock for 0\.5 s"):
+            await migrate(empty_dsn, shipped=shipped, lock_timeout_s=0.05, patience_s=0.5)
+    assert not {"extra", "another"} & await columns(empty_dsn, "ready")
+
+
+async def test_another_that_migrates_for_ever_is_not_waited_for_for_ever(empty_dsn: str) -> None:
+    async with holding(empty_dsn, "CREATE SCHEMA queue_operator"):
+        first = asyncio.create_task(migrate(empty_dsn, lock_timeout_s=PATIENT_S))
+        await until_waiting(empty_dsn, 1)
+        with pytest.raises(Unavailable, match="others held a lock for 0\\.2 s"):
+            await migrate(empty_dsn, lock_timeout_s=0.05, patience_s=0.2)
+    assert await first == NAMES
+
+
+async def test_a_migration_that_fails_is_undone_whole(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    bad = Migration("9002_bad", "CREATE TABLE fresh (id integer); SELECT 1 / 0;")
+    with pytest.raises(Unavailable, match="failed and was undone: division by zero"):
+        await migrate(empty_dsn, shipped=[*SHIPPED, WIDER, bad])
+    assert "extra" not in await columns(empty_dsn, "ready")
+    assert await columns(empty_dsn, "fresh") == set()
+    assert dumped(empty_dsn) == SNAPSHOT.read_text()
+
+
+async def test_a_server_that_takes_no_writes_is_not_migrated(empty_dsn: str) -> None:
+    await set_for_all(empty_dsn, "default_transaction_read_only", "on")
+    with pytest.raises(Unavailable, match="session is read-only"):
+        await migrate(empty_dsn)
+
+
+# Which schema goes with which release
 
 
 async def test_without_the_schema_opening_says_what_to_run(empty_dsn: str) -> None:
-    with pytest.raises(Unavailable, match="run `queue-operator migrate`"):
+    with pytest.raises(SchemaMismatch, match="run `queue-operator migrate`"):
         await PostgresBackend.open(empty_dsn)
 
 
 async def test_with_half_of_the_schema_opening_names_what_is_missing(empty_dsn: str) -> None:
     await migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute(
-            "DELETE FROM queue_operator.schema_migration WHERE name = %s", (NAMES[-1],)
-        )
-    with pytest.raises(Unavailable, match=NAMES[-1]):
+    await run(empty_dsn, "DELETE FROM queue_operator.schema_migration WHERE name = %s", NAMES[-1])
+    with pytest.raises(SchemaMismatch, match=NAMES[-1]):
         await PostgresBackend.open(empty_dsn)
 
 
-async def test_a_migration_that_was_applied_with_other_content_is_refused(empty_dsn: str) -> None:
+Try = Callable[[str], Awaitable[object]]
+
+
+@pytest.mark.parametrize("attempt", [migrate, PostgresBackend.open], ids=["migrate", "open"])
+async def test_a_migration_that_was_applied_with_other_content_is_refused(
+    empty_dsn: str, attempt: Try
+) -> None:
     await migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("UPDATE queue_operator.schema_migration SET checksum = 'other'")
-    with pytest.raises(Unavailable, match="applied with other content"):
-        await migrate(empty_dsn)
+    await run(empty_dsn, "UPDATE queue_operator.schema_migration SET checksum = 'other'")
+    with pytest.raises(SchemaMismatch, match="applied with other content"):
+        await attempt(empty_dsn)
+
+
+async def test_an_older_release_goes_on_with_a_newer_schema(empty_dsn: str) -> None:
+    await migrate(empty_dsn, shipped=[*SHIPPED, WIDER, WIDEST])
+    assert await migrate(empty_dsn) == []
+    backend = await PostgresBackend.open(empty_dsn)
+    await backend.close()
+
+
+@pytest.mark.parametrize("attempt", [migrate, PostgresBackend.open], ids=["migrate", "open"])
+async def test_an_older_release_refuses_a_schema_that_it_cannot_live_with(
+    empty_dsn: str, attempt: Try
+) -> None:
+    newer = [*SHIPPED, WIDER, BREAKING]
+    await migrate(empty_dsn, shipped=newer)
+    with pytest.raises(SchemaMismatch, match="needs a release that knows 9003_breaking"):
+        await attempt(empty_dsn)
+    assert await migrate(empty_dsn, shipped=newer) == []
+
+
+async def test_a_migration_that_was_passed_over_is_not_made_up_for(empty_dsn: str) -> None:
+    """In the wrong order it could fail half way, or make another schema than everywhere else."""
+    await migrate(empty_dsn, shipped=[*SHIPPED, WIDEST])
+    with pytest.raises(SchemaMismatch, match="9001_wider was never applied, but 9002_widest was"):
+        await migrate(empty_dsn, shipped=[*SHIPPED, WIDER, WIDEST])

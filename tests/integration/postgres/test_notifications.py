@@ -14,6 +14,7 @@ import pytest
 from psycopg import AsyncConnection, Notify
 from tests.integration.postgres.conftest import Ask
 
+from queue_operator.backends.news import MOST_KINDS
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import JobSearch, Topic
 from queue_operator.domain.errors import InvalidArgument
@@ -58,7 +59,7 @@ async def line(dsn: str) -> AsyncIterator[AsyncConnection]:
 async def heard(line: AsyncConnection, topic: Topic) -> Notify:
     """The next notification that tells of the topic; that none comes fails the test."""
     async for notice in line.notifies(timeout=20):
-        if topic in json.loads(notice.payload):
+        if topic in json.loads(notice.payload)["versions"]:
             return notice
     raise AssertionError(f"no notification of {topic}")
 
@@ -76,12 +77,12 @@ async def all_heard(line: AsyncConnection, backend: PostgresBackend, ask: Ask) -
 
 
 def is_small(notice: Notify) -> bool:
-    """True when it names topics and versions alone, far below the limit."""
+    """True when what it tells, names of jobs among it, is far below the limit."""
     told = json.loads(notice.payload)
     return (
-        len(notice.payload.encode()) < MESSAGE_BYTES / 40
-        and set(told) <= set(Topic)
-        and all(isinstance(version, int) for version in told.values())
+        len(notice.payload.encode()) < MESSAGE_BYTES * 0.6
+        and set(told) <= {"origin", "versions", "kinds", "back"}
+        and all(isinstance(version, int) for version in told["versions"].values())
     )
 
 
@@ -125,6 +126,26 @@ async def test_a_listener_is_woken_for_a_job_of_a_long_name(
         assert is_small(await heard(line, Topic.READY))
 
 
+async def test_of_many_kinds_none_is_named(
+    backend: PostgresBackend, line: AsyncConnection, namespace: str
+) -> None:
+    """One more than may be told apart, and few that are too long to be told."""
+    few = [Job(id=f"f{n}", type=f"type-{n}", namespace=namespace) for n in range(3)]
+    many = [Job(id=f"m{n}", type=f"type-{n}", namespace=namespace) for n in range(MOST_KINDS + 1)]
+    tags = [frozenset({f"{n}-{place}-".ljust(120, "x") for n in range(30)}) for place in range(2)]
+    long = [
+        Job(id=f"l{n}", type="t", namespace=namespace, tags=carried)
+        for n, carried in enumerate(tags)
+    ]
+    named = []
+    for jobs in (few, many, long):
+        await backend.enqueue_jobs(jobs)
+        notice = await heard(line, Topic.READY)
+        assert is_small(notice)
+        named.append(len(json.loads(notice.payload).get("kinds", ())))
+    assert named == [3, 0, 0]
+
+
 async def test_names_that_differ_only_beyond_the_bytes_of_a_channel_are_two(
     backend: PostgresBackend, namespace: str
 ) -> None:
@@ -160,7 +181,7 @@ async def test_five_thousand_jobs_of_10_kb_in_one_transaction_are_told_of_in_sho
     ]
     await backend.enqueue_jobs(jobs)
     notices = await all_heard(line, backend, ask)
-    assert any(Topic.READY in json.loads(notice.payload) for notice in notices)
+    assert any(Topic.READY in json.loads(notice.payload)["versions"] for notice in notices)
     assert all(is_small(notice) for notice in notices)
     assert len(notices) == 1
 
@@ -198,7 +219,7 @@ async def test_two_thousand_cancels_in_one_call_are_told_of_in_short(
     pending = await backend.pending_cancels([namespace])
     assert {request.job_id for request in pending.requests} == running
     notices = await all_heard(line, backend, ask)
-    assert any(Topic.CANCEL in json.loads(notice.payload) for notice in notices)
+    assert any(Topic.CANCEL in json.loads(notice.payload)["versions"] for notice in notices)
     assert all(is_small(notice) for notice in notices)
 
 

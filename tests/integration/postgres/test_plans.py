@@ -8,6 +8,8 @@ from tests.integration.postgres.calls import CASES
 from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds
 from tests.integration.postgres.watching import at_most, watched
 
+from queue_operator.testing.clauses import proves
+
 
 @pytest.fixture(scope="module", params=[0, 200], ids=["no-jobs", "few-jobs"])
 def filled_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> Iterator[str]:
@@ -15,6 +17,7 @@ def filled_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> Itera
         yield address
 
 
+@proves("queue-api.GetJobStats.expect.4")
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", CASES)
 async def test_a_call_plans_index_look_ups_however_few_the_jobs(

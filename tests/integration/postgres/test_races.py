@@ -10,9 +10,9 @@ from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.lengths import rounds
 from tests.integration.postgres.locking import until_waiting
 
-from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres import PostgresBackend, rows
 from queue_operator.backends.protocol import Freed
-from queue_operator.domain.errors import DuplicateJob, InvalidTransition, StaleLease
+from queue_operator.domain.errors import DuplicateJob, InvalidTransition, StaleLease, Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import ErrorInfo, Outcome
@@ -163,3 +163,29 @@ async def test_two_cancels_of_the_same_jobs_in_opposite_order_do_not_deadlock(
             known = len(cancelled.cancelled_job_ids) + len(cancelled.unknown_job_ids)
             assert known == JOBS
         await _end_all(replicas[0], ids, namespace)
+
+
+@pytest.mark.parametrize("tries", [1, 20])
+async def test_a_job_that_moves_while_we_wait_for_it_is_not_missing(
+    replicas: list[PostgresBackend],
+    namespace: str,
+    ask: Ask,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tries: int,
+) -> None:
+    monkeypatch.setattr(rows, "_LOCK_ATTEMPTS", tries)
+    await replicas[0].enqueue_job(Job(id="a", type="t", namespace=namespace))
+    await ask("BEGIN")
+    await ask(
+        "WITH gone AS (DELETE FROM ready WHERE job_no = (SELECT max(job_no) FROM job) RETURNING *)"
+        " INSERT INTO ready SELECT * FROM gone"
+    )
+    cancel = asyncio.create_task(replicas[1].cancel_jobs([], ["a"], namespace=namespace))
+    await until_waiting(dsn, 1)
+    await ask("COMMIT")
+    if tries == 1:
+        with pytest.raises(Unavailable, match="1 jobs are being moved"):
+            await cancel
+    else:
+        assert (await cancel).cancelled_job_ids == ("a",)

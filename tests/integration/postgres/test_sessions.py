@@ -8,7 +8,7 @@ import pytest
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.signals import Announcer
-from queue_operator.backends.protocol import Topic, WorkerSession
+from queue_operator.backends.protocol import SessionOrder, Topic, WorkerSession
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
@@ -104,8 +104,24 @@ async def test_others_hear_of_changes_and_of_nothing_else(pool: Pool, ask: Ask) 
     assert await heard(lambda store: store.touch_sessions([session(busy=2)]))
     assert await heard(lambda store: store.touch_sessions([session(busy=2, draining=True)]))
     assert not await heard(lambda store: store.touch_sessions([]))
+    assert not await heard(lambda store: store.touch_sessions([session(busy=9, connection="old")]))
+    assert not await heard(lambda store: store.session_news([session()]))
+    assert await heard(lambda store: store.order_session("s-1", SessionOrder(capacity=1)))
+    assert not await heard(lambda store: store.order_session("s-1", SessionOrder(capacity=1)))
     assert not await heard(lambda store: store.close_sessions(["missing"]))
     assert await heard(lambda store: store.close_sessions(["s-1"]))
+
+
+async def test_a_session_that_moved_is_not_closed_by_the_replica_that_it_left(
+    store: SessionStore,
+) -> None:
+    await store.open_session(session("s-1", replica="operator-0"))
+    await store.open_session(session("s-1", replica="operator-1"))
+    await store.close_sessions(["s-1"], replica="operator-0")
+    [listed] = await store.list_sessions()
+    assert listed.replica == "operator-1"
+    await store.close_sessions(["s-1"], replica="operator-1")
+    assert await store.list_sessions() == []
 
 
 async def test_closed_sessions_are_gone(store: SessionStore) -> None:
@@ -133,8 +149,19 @@ async def test_plan_made_with_one_session_does_not_read_all_sessions(
         "session_touch",
         "worker_session_pkey",
         session_ids=["s-1"] * 500,
+        connections=[""] * 500,
         busy=[1] * 500,
         draining=[False] * 500,
+        followed=[0] * 500,
     )
     assert len(scans) == 2
     assert all("session_id" in scan["Index Cond"] for scan in scans)
+    scans = await steps(
+        "session_news",
+        "worker_session_pkey",
+        session_ids=["s-1"] * 500,
+        connections=[""] * 500,
+        followed=[0] * 500,
+    )
+    assert len(scans) == 1
+    assert "session_id" in scans[0]["Index Cond"]

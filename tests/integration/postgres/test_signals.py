@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -6,9 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, open_pool
-from queue_operator.backends.postgres.signals import Announcer, Listener
-from queue_operator.backends.protocol import Topic
+from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.pulse import Pulse
+from queue_operator.backends.postgres.signals import Announcer, Seen
+from queue_operator.backends.protocol import Kind, News, Topic
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 EVERYTHING = frozenset(Topic)
@@ -26,10 +30,15 @@ async def announcer(pool: Pool) -> AsyncIterator[Announcer]:
     await announcer.aclose()
 
 
-async def heard(topics: AsyncIterator[frozenset[Topic]]) -> frozenset[Topic]:
-    """The next news; a signal that never comes fails instead of hanging the run."""
+def listener(dsn: str | None, pool: Pool) -> Pulse:
+    """As in a process of its own: what the test announces is another's for it."""
+    return Pulse(dsn, pool, Lanes(pool), Marks(), Announcer(pool))
+
+
+async def heard(news: AsyncIterator[News]) -> frozenset[Topic]:
+    """The next topics; a signal that never comes fails instead of hanging the run."""
     async with asyncio.timeout(20):
-        return await anext(topics)
+        return frozenset(await anext(news))
 
 
 async def version(ask: Ask, topic: Topic) -> int:
@@ -40,7 +49,7 @@ async def version(ask: Ask, topic: Topic) -> int:
 async def test_first_news_is_everything_then_what_was_announced(
     dsn: str, pool: Pool, announcer: Announcer
 ) -> None:
-    async with aclosing(Listener(dsn, pool).listen()) as topics:
+    async with aclosing(listener(dsn, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
         announcer.announce(Topic.READY)
         assert await heard(topics) == {Topic.READY}
@@ -52,12 +61,27 @@ async def test_every_listener_hears_of_it(dsn: str, pool: Pool, announcer: Annou
     other_pool = await open_pool(dsn, size=1, connect_timeout_s=5.0, statement_timeout_s=30.0)
     async with (
         other_pool,
-        aclosing(Listener(dsn, pool).listen()) as here,
-        aclosing(Listener(dsn, other_pool).listen()) as there,
+        aclosing(listener(dsn, pool).listen()) as here,
+        aclosing(listener(dsn, other_pool).listen()) as there,
     ):
         assert [await heard(here), await heard(there)] == [EVERYTHING, EVERYTHING]
         announcer.announce(Topic.SESSION)
         assert [await heard(here), await heard(there)] == [{Topic.SESSION}, {Topic.SESSION}]
+
+
+async def test_what_others_say_that_nobody_here_understands_is_passed_over(
+    dsn: str, pool: Pool, announcer: Announcer, ask: Ask
+) -> None:
+    await ask("INSERT INTO signal (topic, version) VALUES ('of-tomorrow', 7) RETURNING 1")
+    async with aclosing(listener(dsn, pool).listen()) as topics:
+        assert await heard(topics) == EVERYTHING
+        for payload in ("x", "[]", "{}", '{"versions": {"of-tomorrow": 8}, "origin": "o"}'):
+            await ask("SELECT pg_notify('queue_operator', %s)", payload)
+        announcer.announce(Topic.SESSION)
+        assert await heard(topics) == {Topic.SESSION}
+        announcer.announce(Topic.READY)
+        assert await heard(topics) == {Topic.READY}
+    await ask("DELETE FROM signal WHERE topic = 'of-tomorrow' RETURNING 1")
 
 
 async def test_announcements_close_together_share_one_commit(
@@ -88,11 +112,12 @@ async def test_notification_carries_the_versions(dsn: str, announcer: Announcer,
         await connection.execute("LISTEN queue_operator")
         announcer.announce(Topic.CANCEL)
         notices = [n async for n in connection.notifies(timeout=20, stop_after=1)]
-    assert [n.payload.replace(" ", "") for n in notices] == [f'{{"cancel":{before + 1}}}']
+    [told] = [json.loads(notice.payload) for notice in notices]
+    assert told == {"origin": announcer.seen.origin, "versions": {"cancel": before + 1}}
 
 
 async def test_polling_alone_is_enough(pool: Pool, announcer: Announcer) -> None:
-    async with aclosing(Listener(NOBODY_LISTENS_THERE, pool).listen()) as topics:
+    async with aclosing(listener(NOBODY_LISTENS_THERE, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
         announcer.announce(Topic.READY)
         assert await heard(topics) == {Topic.READY}
@@ -101,7 +126,7 @@ async def test_polling_alone_is_enough(pool: Pool, announcer: Announcer) -> None
 async def test_everything_is_news_after_the_connection_was_lost(
     dsn: str, pool: Pool, announcer: Announcer, ask: Ask
 ) -> None:
-    async with aclosing(Listener(dsn, pool).listen()) as topics:
+    async with aclosing(listener(dsn, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
         assert await ask(END_LISTENING) == [(True,)]
         assert await heard(topics) == EVERYTHING
@@ -115,7 +140,7 @@ async def test_versions_that_a_crash_set_back_are_followed(
     await ask(
         "INSERT INTO signal VALUES ('ready', 1000) ON CONFLICT (topic) DO UPDATE SET version = 1000"
     )
-    async with aclosing(Listener(dsn, pool).listen()) as topics:
+    async with aclosing(listener(dsn, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
         await ask("UPDATE signal SET version = 1 WHERE topic = 'ready'")
         await ask(END_LISTENING)
@@ -125,7 +150,7 @@ async def test_versions_that_a_crash_set_back_are_followed(
 
 
 async def test_listening_ends_with_its_connection(dsn: str, pool: Pool, ask: Ask) -> None:
-    async with aclosing(Listener(dsn, pool).listen()) as topics:
+    async with aclosing(listener(dsn, pool).listen()) as topics:
         await heard(topics)
     async with asyncio.timeout(20):
         while await ask(END_LISTENING.replace("pg_terminate_backend(pid, 10000)", "pid")):
@@ -147,7 +172,7 @@ async def test_failed_announcement_is_sent_when_the_store_works_again(
 
     before = await version(ask, Topic.READY)
     announcer = Announcer(pool, rng=drawn_after_each_failure)
-    async with aclosing(Listener(dsn, pool).listen()) as topics:
+    async with aclosing(listener(dsn, pool).listen()) as topics:
         await heard(topics)
         await ask("ALTER TABLE signal RENAME TO signal_away")
         try:
@@ -181,3 +206,49 @@ async def test_nothing_is_announced_after_closing(pool: Pool, ask: Ask) -> None:
     announcer.announce(Topic.READY)
     await announcer.aclose()
     assert await version(ask, Topic.READY) == before
+
+
+MAIL = Kind("team", "mail", frozenset({"eu"}))
+BILL = Kind("team", "bill", frozenset())
+
+
+def told(version: int, origin: str = "other", **more: object) -> dict[str, object]:
+    return {"origin": origin, "versions": {"ready": version}, **more}
+
+
+async def test_others_say_of_which_kinds_and_own_news_come_once(dsn: str, pool: Pool) -> None:
+    here = Announcer(pool, hear=lambda news: pulse.hear(news))
+    pulse = Pulse(dsn, pool, Lanes(pool), Marks(), here)
+    there = Announcer(pool)
+    async with aclosing(pulse.listen()) as news, asyncio.timeout(20):
+        assert frozenset(await anext(news)) == EVERYTHING
+        here.announce_ready(frozenset({MAIL}), anew=True)
+        assert await anext(news) == {Topic.READY: frozenset({MAIL})}
+        there.announce_ready(frozenset({BILL}), anew=True)
+        # The one before would have come back first.
+        assert await anext(news) == {Topic.READY: frozenset({BILL})}
+    await here.aclose()
+    await there.aclose()
+
+
+def test_what_was_missed_is_of_any_kind() -> None:
+    kinds = [["team", "mail", ["eu"]]]
+    seen = Seen("me")
+    seen.rebase({Topic.READY: 10})
+    assert seen.notice(told(11, kinds=kinds)) == {Topic.READY: frozenset({MAIL})}
+    assert seen.notice(told(13, kinds=kinds)) == {Topic.READY: None}
+    assert seen.notice(told(13, kinds=kinds)) == {}
+    assert seen.note({Topic.READY: 14}) == {Topic.READY: None}
+    assert seen.note({Topic.READY: 14}) == {}
+
+
+def test_own_rises_are_no_news_and_hide_no_others() -> None:
+    seen = Seen("me")
+    seen.rebase({Topic.READY: 10})
+    seen.raise_own({Topic.READY: 12})
+    assert seen.note({Topic.READY: 12}) == {Topic.READY: None}
+    seen.raise_own({Topic.READY: 13})
+    assert seen.note({Topic.READY: 13}) == {}
+    assert seen.notice(told(14, origin="me")) == {}
+    seen.raise_own({Topic.READY: 15})
+    assert seen.notice(told(16, kinds=[["team", "bill", []]])) == {Topic.READY: frozenset({BILL})}

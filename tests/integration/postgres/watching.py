@@ -116,7 +116,16 @@ async def watched(dsn: str, *, plans: str) -> AsyncIterator[tuple[PostgresBacken
 
 
 SHORT: Final = frozenset(
-    {"namespace", "job_type", "lane", "lane_count", "count_delta", "sweep", "worker_session"}
+    {
+        "signal",
+        "namespace",
+        "job_type",
+        "lane",
+        "lane_count",
+        "count_delta",
+        "sweep",
+        "worker_session",
+    }
 )
 """Tables that are short whatever happens."""
 

@@ -11,6 +11,7 @@ from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import JobState
 from queue_operator.queue.protocol import Stream, StreamSpec
 from queue_operator.queue.service import QueueService
+from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
@@ -67,6 +68,7 @@ async def late_queue(overtaking: Overtaking) -> AsyncIterator[QueueService]:
     await queue.stop()
 
 
+@proves("queue-api.Cancellation.rule.7")
 async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
     overtaking: Overtaking,
     late_queue: QueueService,

@@ -14,6 +14,7 @@ from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
+from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 OpenQueue = Callable[..., Awaitable[QueueService]]
@@ -66,6 +67,7 @@ async def test_a_stream_here_is_woken_by_a_submission_there(
         assert [job.job_id for job in push.assignments] == [second.id]
 
 
+@proves("queue-api.Replicas.rule.1")
 async def test_every_job_runs_exactly_once_through_many_streams(
     open_queue: OpenQueue, namespace: str, new_jobs: NewJobs
 ) -> None:
@@ -85,7 +87,7 @@ async def test_every_job_runs_exactly_once_through_many_streams(
     await asyncio.gather(*workers, return_exceptions=True)
     assert len(seen) == total
     assert set(seen.values()) == {1}
-    stats = await queues[0].get_job_stats([], namespace=namespace)
+    stats = await queues[0].backend.get_job_stats([], namespace=namespace)
     assert (stats.completed_jobs, stats.total_retries) == (total, 0)
 
 
@@ -119,6 +121,7 @@ class HurriedClock(SystemClock):
         await super().sleep(0.001)
 
 
+@proves("queue-api.Dispatch.rule.7")
 async def test_idle_workers_do_not_poll(dsn: str, namespace: str, new_jobs: NewJobs) -> None:
     backend = await CountingBackend.open(dsn)
     backend.calls = Counter()
@@ -137,6 +140,7 @@ async def test_idle_workers_do_not_poll(dsn: str, namespace: str, new_jobs: NewJ
     assert backend.calls["claim"] <= polls + 2
 
 
+@proves("queue-api.Dispatch.rule.6")
 async def test_full_workers_do_not_poll_at_all(dsn: str, namespace: str, new_jobs: NewJobs) -> None:
     backend = await CountingBackend.open(dsn)
     backend.calls = Counter()

@@ -16,12 +16,13 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.queue.protocol import Stream, StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
+from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 OpenQueue = Callable[..., Awaitable[QueueService]]
 DEADLINE_S = 60.0
 KILL_OTHERS = (
-    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
@@ -76,6 +77,7 @@ async def test_every_connection_may_be_killed_at_any_time(
     assert (stats.completed_jobs, stats.total_jobs) == (600, 600)
 
 
+@proves("queue-api.Replicas.rule.7")
 async def test_signals_and_claims_come_back_after_the_connections_were_killed(
     open_queue: OpenQueue, dsn: str, namespace: str, new_jobs: NewJobs
 ) -> None:
@@ -96,6 +98,7 @@ async def test_signals_and_claims_come_back_after_the_connections_were_killed(
     assert push.cancels[0].job_id == job.id
 
 
+@proves("queue-api.Close.expect.3", "queue-api.StreamJobsTermination.then.4")
 async def test_a_queue_can_be_stopped_while_the_store_is_away(
     dsn: str, postgres_admin_dsn: str, namespace: str, new_jobs: NewJobs
 ) -> None:

@@ -1,7 +1,7 @@
 """Every promise of StreamJobs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +10,7 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
+from queue_operator.queue.protocol import JobBatches
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 
@@ -18,7 +19,7 @@ Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 DEADLINE_S = 20.0
 
 
-async def take(stream: AsyncGenerator[list[Job], None], count: int) -> list[Job]:
+async def take(stream: JobBatches, count: int) -> list[Job]:
     """The next jobs, however they are cut into batches."""
     jobs: list[Job] = []
     async with asyncio.timeout(DEADLINE_S):
@@ -300,11 +301,11 @@ async def test_mark_worker_unresponsive_and_reset_hand_jobs_to_others(
     ("arguments", "field"),
     [(("", [], 1), "assignee_id"), (("w", [], 0), "max_assigned_jobs"), (("w", [""], 1), "tags")],
 )
-async def test_wrong_arguments_name_the_field(
+async def test_wrong_arguments_are_refused_by_the_call_and_name_the_field(
     queue: QueueService, arguments: tuple[str, list[str], int], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        await anext(queue.stream_jobs(*arguments))
+        queue.stream_jobs(*arguments)
     assert caught.value.field == field
 
 

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import psycopg
@@ -13,12 +14,14 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.auth.static import StaticAuthenticator
 from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import GrpcSettings, LimitSettings, QueueSettings, Settings
+from queue_operator.settings import GrpcSettings, LimitSettings, Settings
 from queue_operator.wire.v1 import worker_pb2 as pb
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
 
@@ -50,23 +53,30 @@ class Plane:
     queue: QueueService
     server: WorkerPlaneServer
     port: int
+    token: str = TOKEN
+
+
+StartPlane = Callable[..., Awaitable[Plane]]
 
 
 @pytest.fixture
-async def start_plane(dsn: str) -> AsyncIterator[Callable[[], Awaitable[Plane]]]:
-    settings = Settings(
-        grpc=GrpcSettings(host="127.0.0.1", port=0, message_bytes=MESSAGE_BYTES),
-        limits=LimitSettings(result_bytes=1024),
-        queue=QueueSettings(),
-    )
+async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
     async with AsyncExitStack() as stack:
 
-        async def start() -> Plane:
+        async def start(
+            authenticator: Authenticator | None = None,
+            authorizer: Authorizer | None = None,
+            **grpc_settings: Any,
+        ) -> Plane:
+            settings = Settings(
+                grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
+                limits=LimitSettings(result_bytes=1024),
+            )
             queue = QueueService(await PostgresBackend.open(dsn), settings.queue, replica="r1")
             await queue.start()
             stack.push_async_callback(queue.close)
-            authenticator = StaticAuthenticator({"test": SecretStr(TOKEN)})
-            server = WorkerPlaneServer(queue, authenticator, settings)
+            authenticator = authenticator or StaticAuthenticator({"test": SecretStr(TOKEN)})
+            server = WorkerPlaneServer(queue, authenticator, settings, authorizer)
             port = await server.start()
             stack.push_async_callback(server.stop, 0.5)
             return Plane(queue, server, port)
@@ -75,13 +85,31 @@ async def start_plane(dsn: str) -> AsyncIterator[Callable[[], Awaitable[Plane]]]
 
 
 @pytest.fixture
-async def plane(start_plane: Callable[[], Awaitable[Plane]]) -> Plane:
+async def plane(start_plane: StartPlane) -> Plane:
+    return await start_plane(message_bytes=MESSAGE_BYTES)
+
+
+@pytest.fixture
+async def roomy_plane(start_plane: StartPlane) -> Plane:
+    """With the message size of the defaults."""
     return await start_plane()
 
 
 @pytest.fixture
 def queue(plane: Plane) -> QueueService:
     return plane.queue
+
+
+@pytest.fixture
+async def client(plane: Plane) -> AsyncIterator[GrpcQueue]:
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", TOKEN, timeout_s=DEADLINE_S) as client:
+        yield client
+
+
+@pytest.fixture
+def metadata() -> Callable[[str], tuple[tuple[str, str], ...]]:
+    """Of a call that is made by hand."""
+    return lambda namespace: (("authorization", f"Bearer {TOKEN}"), ("namespace", namespace))
 
 
 @dataclass

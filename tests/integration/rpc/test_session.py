@@ -1,17 +1,23 @@
 """The life of a worker's session, message by message."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLease
 from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
+from queue_operator.queue.stream import JobStream
+from queue_operator.rpc.session import JOBS_PER_MESSAGE, OUTCOME_MESSAGES_IN_FLIGHT
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.convert import RESULT_NOT_STORABLE
 from queue_operator.wire.status import ERROR_CODE_KEY
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -38,6 +44,7 @@ def sessions_open(queue: QueueService) -> int:
     return len(queue.usage())
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_hello_assignment_outcome_ack(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
@@ -59,6 +66,7 @@ async def test_hello_assignment_outcome_ack(
     assert (after.state, after.result, after.worker_name) == (JobState.COMPLETED, b"42", "w")
 
 
+@proves("queue-api.WorkerPlane.rule.7", "queue-api.WorkerPlane.rule.8")
 async def test_each_outcome_of_a_batch_gets_its_own_answer(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
@@ -91,20 +99,38 @@ async def test_each_outcome_of_a_batch_gets_its_own_answer(
     assert (await stored(queue, stale, namespace)).state is JobState.RUNNING
 
 
+async def test_a_chained_job_comes_with_what_its_parent_gave(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs
+) -> None:
+    worker = connect()
+    await worker.hello()
+    first, second = new_jobs(2)
+    second = replace(second, depends_on=(first.id,), dependency_mode=DependencyMode.CHAIN)
+    await queue.enqueue_jobs([first, second])
+    [parent] = await worker.assignments(1)
+    assert not parent.HasField("parent_result")
+    await worker.settle(complete(parent, result=b"[1]", result_content_type="application/json"))
+    [child] = await worker.assignments(1)
+    assert (child.job_id, child.parent_result) == (second.id, b"[1]")
+    assert child.parent_content_type == "application/json"
+
+
+@proves("queue-api.WorkerPlane.rule.10")
 async def test_assignments_come_in_messages_that_fit(
     queue: QueueService, connect: Connect, new_jobs: NewJobs
 ) -> None:
     worker = connect()
-    await queue.enqueue_jobs([*new_jobs(150), *new_jobs(6, payload=b"x" * 30_000)])
+    await queue.enqueue_jobs([*new_jobs(450), *new_jobs(6, payload=b"x" * 30_000)])
     await worker.hello(500)
     received = 0
-    while received < 156:
+    while received < 456:
         message = await worker.hear_of("assignments")
-        assert len(message.assignments.assignments) <= 64
+        assert len(message.assignments.assignments) <= JOBS_PER_MESSAGE
         assert message.ByteSize() <= 64 * 1024
         received += len(message.assignments.assignments)
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_heartbeats_are_answered_per_job(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
@@ -121,6 +147,7 @@ async def test_heartbeats_are_answered_per_job(
     }
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_a_cancel_is_pushed_and_acknowledged(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
@@ -137,6 +164,7 @@ async def test_a_cancel_is_pushed_and_acknowledged(
     assert ack.state == JobState.STOPPED
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_progress_is_stored(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
 ) -> None:
@@ -154,6 +182,7 @@ async def test_progress_is_stored(
     await until(seen)
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_a_draining_worker_gets_no_more(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
 ) -> None:
@@ -208,6 +237,7 @@ async def test_the_older_of_two_connections_is_ended(connect: Connect) -> None:
     assert "newer connection" in (failure.details() or "")
 
 
+@proves("queue-api.WorkerPlane.rule.17")
 async def test_a_leaving_server_says_goodbye_and_gives_jobs_back(
     start_plane: Callable[[], Awaitable[Any]],
     queue: QueueService,
@@ -305,24 +335,6 @@ async def test_only_known_workers_are_let_in(connect: Connect, token: str) -> No
     assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-@pytest.mark.parametrize("size", [64 * 1024 + 1, 3 * 1024 * 1024])
-async def test_an_oversized_message_is_refused_by_name(
-    connect: Connect, queue: QueueService, new_jobs: NewJobs, size: int
-) -> None:
-    worker = connect()
-    await worker.hello()
-    outcome = pb.Outcome(job_id="j", token="t", result=b"x" * size)
-    await worker.say(outcomes=pb.OutcomeBatch(outcomes=[outcome]))
-    failure = await worker.failure()
-    assert failure.code() in {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    }
-    assert str(64 * 1024) in (failure.details() or "") or "larger than max" in (
-        failure.details() or ""
-    )
-
-
 async def test_bytes_that_are_no_message_are_refused(connect: Connect) -> None:
     worker = connect()
     raw = worker.channel.stream_stream("/queueoperator.v1.WorkerPlane/Session")
@@ -344,3 +356,46 @@ async def test_an_outcome_for_a_job_that_ended_is_refused_for_good(
     await queue.stop_job(job.job_id, "", namespace=namespace)
     ack = (await worker.settle(complete(job)))[0]
     assert (ack.state, ack.error_code) == ("", InvalidTransition.code)
+
+
+@proves("queue-api.WorkerPlane.rule.9")
+async def test_a_worker_that_is_faster_than_the_store_is_slowed_down_and_loses_nothing(
+    queue: QueueService,
+    connect: Connect,
+    new_jobs: NewJobs,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, other = connect(), connect()
+    await worker.hello(100, types=[pb.HandlerType(type="mail")])
+    await other.hello(types=[pb.HandlerType(type="other")])
+    await queue.enqueue_jobs(new_jobs(100))
+    jobs = await worker.assignments(100)
+    gate, begun, settle = asyncio.Event(), list[int](), JobStream.settle
+
+    async def slow(stream: JobStream, outcomes: Sequence[Outcome]) -> list[Settled]:
+        if stream.spec.assignee_id == worker.session_id:
+            begun.append(len(outcomes))
+            await gate.wait()
+        return await settle(stream, outcomes)
+
+    monkeypatch.setattr(JobStream, "settle", slow)
+    for job in jobs:
+        await worker.say(outcomes=pb.OutcomeBatch(outcomes=[complete(job, result=b"x" * 1000)]))
+
+    async def full() -> bool:
+        await queue.ping()
+        return len(begun) >= OUTCOME_MESSAGES_IN_FLIGHT
+
+    await until(full)
+    # The session beside is served meanwhile, and this one is not read any further.
+    await queue.enqueue_jobs(new_jobs(3, type="other"))
+    for job in await other.assignments(3):
+        assert (await other.settle(complete(job)))[0].state == JobState.COMPLETED
+    assert len(begun) == OUTCOME_MESSAGES_IN_FLIGHT
+    gate.set()
+    acks: list[pb.OutcomeAck] = []
+    while len(acks) < 100:
+        acks += (await worker.hear_of("outcome_acks")).outcome_acks.acks
+    assert {ack.job_id for ack in acks} == {job.job_id for job in jobs}
+    assert {ack.state for ack in acks} == {JobState.COMPLETED}

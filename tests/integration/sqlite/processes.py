@@ -1,10 +1,10 @@
 """Scripts that use a file from processes of their own."""
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+
+from tests.programs import Process, started
 
 _PRELUDE = """
 import asyncio, os, sys
@@ -24,44 +24,9 @@ def wait():
     sys.stdin.readline()
 """
 
-Process = asyncio.subprocess.Process
 
-
-@asynccontextmanager
-async def running(path: Path, script: str, *arguments: str, **env: str) -> AsyncIterator[Process]:
+def running(
+    path: Path, script: str, *arguments: str, **env: str
+) -> AbstractAsyncContextManager[Process]:
     """The script with the path and the arguments; killed in the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        _PRELUDE + script,
-        str(path),
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env=env or None,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def line(process: Process) -> str:
-    """What it says next."""
-    assert process.stdout is not None
-    return (await process.stdout.readline()).decode().strip()
-
-
-async def finish(process: Process) -> list[str]:
-    """Lets it go on, and gives what it says until its good end."""
-    said, _ = await process.communicate(b"\n")
-    assert process.returncode == 0
-    return said.decode().split()
-
-
-async def kill(process: Process) -> None:
-    """SIGKILL: it gets to do nothing more."""
-    process.kill()
-    await process.wait()
+    return started(sys.executable, "-c", _PRELUDE + script, path, *arguments, **env)

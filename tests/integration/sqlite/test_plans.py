@@ -25,6 +25,7 @@ PLANS = {
         "SEARCH job USING INDEX job_claim (namespace=?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
+    "close_sessions": ["SEARCH session USING PRIMARY KEY (session_id=?)"],
     "completed": ["SEARCH job USING INDEX job_completed (finalized_at<?)"],
     "counts": ["SEARCH job USING COVERING INDEX job_count (namespace=?)"],
     "counts_tagged": [
@@ -44,6 +45,15 @@ PLANS = {
     "get": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "leased": ["SCAN job USING INDEX job_leased"],
     "list_sessions": ["SCAN session"],
+    "log_forget": [
+        "SEARCH log_line USING PRIMARY KEY (number=?)",
+        "SEARCH log_line USING PRIMARY KEY (number=?)",
+    ],
+    "log_prune": [
+        "SEARCH log_line USING PRIMARY KEY (number=? AND version=? AND line<?)",
+        "SEARCH log_line USING PRIMARY KEY (number=? AND version=?)",
+    ],
+    "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "prune_sessions": ["SCAN session"],
     "search_count": [
@@ -112,4 +122,4 @@ def _plan(store: SqliteStore, name: str) -> list[str]:
 def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
-    return [step for step in looks if re.match(r"\w+ (job|edge|session)", step)]
+    return [step for step in looks if re.match(r"\w+ (job|edge|session|log_line)", step)]

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.integration.sqlite.conftest import Ask
-from tests.integration.sqlite.processes import finish, kill, line, running
+from tests.integration.sqlite.processes import running
+from tests.programs import finish, kill, line
 
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.job import Demand, Job
@@ -97,7 +98,7 @@ async def test_claimers_never_share_a_job(
     async with AsyncExitStack() as stack:
         claimers = [await stack.enter_async_context(running(path, DRAIN)) for _ in range(4)]
         assert {await line(claimer) for claimer in claimers} == {"ready"}
-        shares = await asyncio.gather(*map(finish, claimers))
+        shares = [said.split() for said in await asyncio.gather(*map(finish, claimers))]
     assert Counter(name for share in shares for name in share) == Counter(names)
     assert all(shares)
     jobs = await backend._get("default", names)
@@ -113,7 +114,7 @@ async def test_processes_submit_at_once_to_a_file_that_none_has_made(
             await stack.enter_async_context(running(path, SUBMIT, f"by-{n}")) for n in range(4)
         ]
         assert {await line(submitter) for submitter in submitters} == {"ready"}
-        answers = await asyncio.gather(*map(finish, submitters))
+        answers = [said.split() for said in await asyncio.gather(*map(finish, submitters))]
     # Each key made one job, whoever came first with it.
     assert Counter(one for said in answers for one in said) == {"first": 20, "repeat": 60}
     backend = await store.open()
@@ -160,7 +161,7 @@ async def test_reading_writes_nothing_whatever_order_a_process_gives_to_sets(
     before = ask("SELECT record FROM job")
     for seed in ("1", "2", "3"):
         async with running(path, READ, PYTHONHASHSEED=seed) as process:
-            assert await finish(process) == []
+            assert await finish(process) == ""
     assert ask("SELECT record FROM job") == before
 
 

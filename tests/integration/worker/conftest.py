@@ -81,6 +81,14 @@ class Operator:
                 if job.state in states and job.attempt >= attempt:
                     return job
 
+    async def progressed(self, job_id: str, message: str) -> None:
+        """Returns once the job's handler has reported this."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                job = await self.queue.get_job(job_id, namespace=self.namespace)
+                if job.progress is not None and job.progress.message == message:
+                    return
+
 
 @pytest.fixture
 async def operator(dsn: str) -> AsyncIterator[Operator]:
@@ -94,15 +102,23 @@ Process = subprocess.Popen[bytes]
 
 
 class StartWorker(Protocol):
-    def __call__(self, name: str = ..., **environment: str) -> Process: ...
+    def __call__(
+        self, name: str = ..., *, program: str = ..., folder: Path = ..., **environment: str
+    ) -> Process: ...
 
 
 @pytest.fixture
 def start_worker(operator: Operator) -> Iterator[StartWorker]:
-    """Starts `queue-worker` with the handlers of the example."""
+    """Starts `queue-worker`, with the handlers of the example unless told otherwise."""
     processes: list[Process] = []
 
-    def start(name: str = "worker-1", **environment: str) -> Process:
+    def start(
+        name: str = "worker-1",
+        *,
+        program: str = "handlers:worker",
+        folder: Path = EXAMPLE,
+        **environment: str,
+    ) -> Process:
         settings = {
             "SERVER": f"127.0.0.1:{operator.port}",
             "NAMESPACE": operator.namespace,
@@ -110,8 +126,8 @@ def start_worker(operator: Operator) -> Iterator[StartWorker]:
             "HEALTH_PORT": "0",
         } | environment
         process = subprocess.Popen(
-            [sys.executable, "-m", "queue_operator.worker.main", "handlers:worker"],
-            cwd=EXAMPLE,
+            [sys.executable, "-m", "queue_operator.worker.main", program],
+            cwd=folder,
             env=os.environ | {f"QUEUE_OPERATOR_{key}": value for key, value in settings.items()},
         )
         processes.append(process)

@@ -5,6 +5,7 @@ import pytest
 from queue_operator.api.errors import DuplicateInBatch, details_of, item_error, status_of
 from queue_operator.domain import errors
 from queue_operator.domain.errors import QueueError
+from queue_operator.testing.clauses import proves
 
 
 def subclasses(kind: type[QueueError]) -> set[type[QueueError]]:
@@ -26,10 +27,13 @@ EXAMPLES: list[tuple[QueueError, int, str]] = [
     (errors.Forbidden("no"), 403, "FORBIDDEN"),
     (errors.QuotaExceeded("jobs", 10, 10, 3), 429, "QUOTA_EXCEEDED"),
     (errors.Unavailable("down"), 503, "INTERNAL_ERROR"),
+    (errors.SchemaMismatch("old"), 503, "INTERNAL_ERROR"),
+    (errors.MissingPrivilege("may not"), 503, "INTERNAL_ERROR"),
     (QueueError("what?"), 500, "INTERNAL_ERROR"),
 ]
 
 
+@proves("external-api.APIError.rule.1")
 @pytest.mark.parametrize(("error", "status", "code"), EXAMPLES)
 def test_status_and_code(error: QueueError, status: int, code: str) -> None:
     assert status_of(error) == (status, code)
@@ -39,6 +43,7 @@ def test_no_error_was_forgotten() -> None:
     assert {type(error) for error, _, _ in EXAMPLES} == subclasses(QueueError)
 
 
+@proves("external-api.APIError.rule.5")
 def test_the_id_is_named_as_the_caller_knows_it() -> None:
     told = item_error(errors.InvalidArgument("jobs[3].id", "must not be empty"))
     assert told.message == "jobs[3].job_id: must not be empty"
@@ -50,6 +55,7 @@ def test_a_field_that_merely_ends_in_id_keeps_its_name() -> None:
     assert detail.field == "correlation_id"
 
 
+@proves("external-api.APIError.rule.5")
 def test_duplicates_of_a_batch_are_told_by_position() -> None:
     details = details_of(DuplicateInBatch(("a", "b"), (4, 7)))
     assert [detail.field for detail in details] == ["jobs[4].job_id", "jobs[7].job_id"]

@@ -20,6 +20,7 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.queue.protocol import Queue
 from queue_operator.settings import LimitSettings, Settings
+from queue_operator.testing.clauses import proves
 
 SETTINGS = Settings(limits=LimitSettings(payload_bytes=1000, batch_jobs=3))
 SERVICES = Services(
@@ -90,6 +91,7 @@ def test_a_payload_of_null_is_a_payload() -> None:
     assert parse(payload=None).payload == b"null"
 
 
+@proves("external-api.Time.rule.1")
 def test_a_time_keeps_its_zone() -> None:
     job = parse(payload=1, scheduled_at="2030-01-01T12:00:00+02:00")
     assert job.scheduled_at == datetime(2030, 1, 1, 10, tzinfo=UTC)
@@ -101,6 +103,7 @@ def test_custom_delays() -> None:
     assert job.backoff.delays_s == (1.0, 2.0)
 
 
+@proves("external-api.Time.rule.1", "external-api.APIError.rule.5")
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -151,6 +154,7 @@ def test_a_faulty_field_is_named(fields: dict[str, Any], field: str) -> None:
     assert refused(json.dumps({"type": "t", **fields}).encode()) == [field]
 
 
+@proves("external-api.APIError.rule.3")
 def test_every_fault_is_named_at_once() -> None:
     body = {"type": 1, "payload": 1, "priority": "x", "depends_on": [], "delay": -1}
     assert sorted(refused(json.dumps(body).encode())) == ["delay", "depends_on", "priority", "type"]

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.unit.charts.rendering import (
     NAMESPACE,
     RELEASE,
@@ -20,7 +20,7 @@ from tests.unit.charts.rendering import (
     template,
 )
 
-from queue_operator.settings import Settings
+from queue_operator.settings import GrpcSettings, Settings
 
 CHART = "queue-operator"
 NASTY = "p@:/%#?&\\ \"'é$1"
@@ -163,6 +163,40 @@ def test_an_existing_secret_is_used_and_none_is_made() -> None:
         assert environment(container)["QUEUE_OPERATOR_DATABASE__DSN"] == {
             "secretKeyRef": {"name": "mine", "key": "uri"}
         }
+
+
+def test_a_pooler_and_the_line_past_it_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    listen = make_conninfo(host="db", password=NASTY)
+    values = {"database": {"host": "pooler", "pooler": True, "listenDsn": listen}}
+    secret = only(rendered(CHART, values), "Secret")
+    kept = base64.b64decode(secret["data"]["listenDsn"]).decode()
+    assert conninfo_to_dict(kept)["password"] == NASTY
+    given = server_environment(values)
+    assert given["QUEUE_OPERATOR_DATABASE__LISTEN_DSN"] == {
+        "secretKeyRef": {"name": secret["metadata"]["name"], "key": "listenDsn"}
+    }
+    monkeypatch.setenv("QUEUE_OPERATOR_DATABASE__POOLER", given["QUEUE_OPERATOR_DATABASE__POOLER"])
+    monkeypatch.setenv("QUEUE_OPERATOR_DATABASE__LISTEN_DSN", kept)
+    database = Settings().database
+    assert database.pooler
+    assert database.listen_dsn is not None
+    assert database.listen_dsn.get_secret_value() == listen
+
+
+def test_without_a_pooler_nothing_is_said_of_a_line_past_it() -> None:
+    given = server_environment(DATABASE)
+    assert given["QUEUE_OPERATOR_DATABASE__POOLER"] == "false"
+    assert "QUEUE_OPERATOR_DATABASE__LISTEN_DSN" not in given
+
+
+def test_the_line_past_the_pooler_may_be_a_key_of_an_existing_secret() -> None:
+    database = {"existingSecret": "mine", "pooler": True, "existingSecretListenKey": "direct"}
+    manifests = rendered(CHART, {"database": database})
+    assert of_kind(manifests, "Secret") == []
+    server = environment(pod_spec(manifests)["containers"][0])
+    assert server["QUEUE_OPERATOR_DATABASE__LISTEN_DSN"] == {
+        "secretKeyRef": {"name": "mine", "key": "direct"}
+    }
 
 
 def test_settings_reach_the_server_as_it_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,3 +343,27 @@ def test_ports_are_those_the_server_listens_on() -> None:
         "metrics": settings.metrics.port,
         "health": settings.health.port,
     }
+
+
+def test_the_server_finds_its_certificates_in_the_secrets_of_the_values() -> None:
+    values: Manifest = {**DATABASE, "tls": {"existingSecret": "cert", "clientCaSecret": "clients"}}
+    spec = pod_spec(rendered(CHART, values))
+    secrets = {v["name"]: v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+    mounts = {m["mountPath"]: secrets.get(m["name"]) for m in spec["containers"][0]["volumeMounts"]}
+    named = {
+        name.removeprefix("QUEUE_OPERATOR_GRPC__").lower(): value
+        for name, value in server_environment(values).items()
+        if name.startswith("QUEUE_OPERATOR_GRPC__")
+    }
+    settings = GrpcSettings(**named)
+    for file, secret, name in (
+        (settings.certificate_file, "cert", "tls.crt"),
+        (settings.key_file, "cert", "tls.key"),
+        (settings.client_ca_file, "clients", "ca.crt"),
+    ):
+        assert file is not None
+        assert (mounts[str(file.parent)], file.name) == (secret, name)
+
+
+def test_without_a_certificate_nothing_speaks_of_tls() -> None:
+    assert not any("FILE" in name for name in server_environment(DATABASE))

@@ -12,6 +12,9 @@ SERVER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"database": {**DATABASE, "port": 70000}}, "/database/port"),
     ({"database": {**DATABASE, "password": 12345}}, "/database/password"),
     ({"database": {"dsn": "mysql//db"}}, "/database/dsn"),
+    ({"database": {**DATABASE, "pooler": "yes"}}, "/database/pooler"),
+    ({"database": {**DATABASE, "listenDsn": "db.example"}}, "/database/listenDsn"),
+    ({"settings": {"database": {"listen_dsn": "postgresql://a:b@c/d"}}}, "listen_dsn"),
     ({"auth": {"mode": "oidc"}}, "/auth/mode"),
     ({"image": {"tag": "not a tag"}}, "/image/tag"),
     ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
@@ -27,6 +30,10 @@ SERVER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}, "/extraVolumes/0/name"),
     ({"podDisruptionBudget": {"maxUnavailable": 0}}, "/podDisruptionBudget/maxUnavailable"),
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
+    ({"tls": {"existingSecret": "Not_A_Name"}}, "/tls/existingSecret"),
+    ({"tls": {"clientCaKey": "a/b"}}, "/tls/clientCaKey"),
+    ({"settings": {"grpc": {"key_file": "/k"}}}, "key_file"),
+    ({"extraVolumes": [{"name": "tls", "emptyDir": {}}]}, "/extraVolumes/0/name"),
 ]
 
 WORKER_REFUSALS: list[tuple[Manifest, str]] = [
@@ -48,14 +55,20 @@ WORKER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"token": {"expirationSeconds": 60}}, "/token/expirationSeconds"),
     ({"extraVolumes": [{"name": "token", "emptyDir": {}}]}, "/extraVolumes/0/name"),
     ({"image": {"tag": ""}}, "/image/tag"),
+    ({"tls": {"caSecret": "Not_A_Name"}}, "/tls/caSecret"),
+    ({"tls": {"ca": "x"}}, "ca"),
+    ({"extraVolumes": [{"name": "ca", "emptyDir": {}}]}, "/extraVolumes/0/name"),
 ]
 
 CONTRADICTIONS: list[tuple[Manifest, str]] = [
     ({}, "No database is named"),
     ({"database": {"host": "db", "dsn": "postgresql://db"}}, "more than once"),
     ({"database": {"host": "db", "existingSecret": "mine"}}, "more than once"),
+    ({"database": {"existingSecret": "a", "listenDsn": "host=b"}}, "would need a second Secret"),
+    ({"database": {**DATABASE, "existingSecretListenKey": "b"}}, "which is not set"),
     ({"database": DATABASE, "auth": {"mode": "static"}}, "there are no tokens"),
     ({"database": DATABASE, "replicas": 2}, "Each of the replicas would serve"),
+    ({"database": DATABASE, "tls": {"clientCaSecret": "ca"}}, "the server has none"),
     (
         {
             "database": DATABASE,
@@ -83,6 +96,17 @@ def test_the_worker_chart_names_the_faulty_value(values: Manifest, field: str) -
 @pytest.mark.parametrize(("values", "words"), CONTRADICTIONS)
 def test_contradictions_are_refused_with_what_to_do(values: Manifest, words: str) -> None:
     assert words in refusal("queue-operator", values)
+
+
+@pytest.mark.parametrize(
+    ("tls", "words"),
+    [
+        ({"caConfigMap": "a", "caSecret": "b"}, "named twice"),
+        ({"certificateSecret": "a"}, "for a connection with TLS"),
+    ],
+)
+def test_contradictions_of_a_worker_are_refused_too(tls: Manifest, words: str) -> None:
+    assert words in refusal("queue-worker", {"tls": tls})
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,29 @@ def test_pods_of_a_long_release_name_keep_names_that_are_labels() -> None:
     name = only(manifests, "Deployment")["metadata"]["name"]
     # A Deployment's pods add a hyphen, up to 10 characters, a hyphen and 5 characters.
     assert len(name) + 17 <= 63
+
+
+@pytest.mark.parametrize("kind", ["caConfigMap", "caSecret"])
+def test_the_sdk_finds_its_certificates(kind: str) -> None:
+    values: Manifest = {"tls": {kind: "operator-ca", "caKey": "root.pem"}}
+    volumes = {v["name"]: v for v in pod_spec(rendered(CHART, values))["volumes"]}
+    source = {"caConfigMap": ("configMap", "name"), "caSecret": ("secret", "secretName")}[kind]
+    assert volumes["ca"][source[0]][source[1]] == "operator-ca"
+    assert "certificate" not in volumes
+    assert "QUEUE_OPERATOR_CERT_FILE" not in environment(worker(values))
+
+
+def test_each_file_of_the_sdk_is_below_a_mount_of_its_secret() -> None:
+    values: Manifest = {"tls": {"caSecret": "operator-ca", "certificateSecret": "mine"}}
+    spec = pod_spec(rendered(CHART, values))
+    secrets = {v["name"]: v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+    mounts = {m["mountPath"]: secrets.get(m["name"]) for m in worker(values)["volumeMounts"]}
+    variables = {k: v for k, v in environment(worker(values)).items() if isinstance(v, str)}
+    settings = WorkerSettings.from_environment(variables)
+    for file, secret, name in (
+        (settings.ca_file, "operator-ca", "ca.crt"),
+        (settings.cert_file, "mine", "tls.crt"),
+        (settings.key_file, "mine", "tls.key"),
+    ):
+        assert file is not None
+        assert (mounts[str(file.parent)], file.name) == (secret, name)

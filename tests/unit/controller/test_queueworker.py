@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_operator.backends.protocol import WorkerSession
+from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.controller.queueworker import (
     Existing,
     make_plan,
@@ -116,6 +116,41 @@ def test_one_made_by_somebody_else_is_never_deleted() -> None:
     plan = make_plan([], [item], (), NOW)
     assert plan.delete == ()
     assert conditions(plan.write[0][1])["Ready"][0] == "False"
+
+
+def test_the_spec_is_the_session_s_order() -> None:
+    spec = {"capacity": 2, "tags": ["eu"], "drain": True}
+    order = SessionOrder(capacity=2, tags=frozenset({"eu"}), drain=True)
+    assert make_plan([SESSION], [existing(spec=spec)], (), NOW).order == ((SESSION, order),)
+    told = replace(SESSION, order=order, shown=True)
+    assert make_plan([told], [existing(spec=spec)], (), NOW).order == ()
+    assert make_plan([told], [existing()], (), NOW).order == ((told, SessionOrder()),)
+
+
+def test_a_session_is_told_that_its_object_was_seen() -> None:
+    assert make_plan([SESSION], [existing()], (), NOW).order == ((SESSION, SessionOrder()),)
+    seen = replace(SESSION, shown=True)
+    assert make_plan([seen], [existing()], (), NOW).order == ()
+
+
+def test_a_session_whose_object_was_deleted_is_ended() -> None:
+    seen = replace(SESSION, shown=True)
+    plan = make_plan([seen], [], (), NOW)
+    assert plan.order == ((seen, SessionOrder(ended=True)),)
+    assert plan.create == ()
+
+
+def test_an_order_is_in_effect_once_the_stream_follows_it() -> None:
+    order = SessionOrder(capacity=2, tags=frozenset())
+    told = replace(SESSION, shown=True, order=order, order_number=3, followed=2)
+    spec = {"capacity": 2, "tags": []}
+    status = with_status(told, spec=spec).status
+    assert (status["slots"], status["effective"]["tags"]) == (4, ["eu", "gpu"])
+    assert conditions(status)["SpecApplied"] == ("False", "NotInEffect")
+    status = with_status(replace(told, followed=3), spec=spec).status
+    assert (status["slots"], status["effective"]["tags"]) == (2, [])
+    assert status["declared"]["capacity"] == 4
+    assert conditions(status)["SpecApplied"] == ("True", "InEffect")
 
 
 def test_one_left_by_another_pod_is_made_anew() -> None:

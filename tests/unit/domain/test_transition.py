@@ -18,7 +18,7 @@ from queue_operator.domain.states import (
     JobState,
     frees_slot,
 )
-from queue_operator.domain.transition import FENCED, Current, Move, decide
+from queue_operator.domain.transition import FENCED, Current, Move, decide, decide_update
 
 CURRENT = Current(
     job_id="j",
@@ -147,3 +147,39 @@ def test_a_result_belongs_to_a_success_only() -> None:
     stopped = move_of(CURRENT, Outcome("j", Event.STOP, result=b"x"))
     assert (stopped.result, stopped.ends) == (None, True)
     assert move_of(CURRENT, Outcome("j", Event.COMPLETE, result=b"x")).result == b"x"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "bound", "allowed"),
+    [(3, 3, 4), (5, 3, 6), (1, 3, 3), (3, None, None), (3, 0, None)],
+)
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.UNKNOWN_RETRY, JobState.DEAD_LETTER])
+def test_a_status_of_waiting_for_a_retry_leaves_an_attempt(
+    state: JobState, attempt: int, bound: int | None, allowed: int | None
+) -> None:
+    current = replace(CURRENT, state=state, attempt=attempt, max_attempts=bound)
+    move = decide_update(current, None, JobState.FAILED_RETRY, None, "")
+    assert move is not None
+    assert (move.max_attempts, move.frees_slot) == (allowed, False)
+
+
+def test_a_status_that_ends_the_job_allows_no_more_attempts() -> None:
+    move = decide_update(replace(CURRENT, attempt=3), "now", JobState.STOPPED, None, "")
+    assert move is not None
+    assert (move.max_attempts, move.frees_slot) == (None, True)
+
+
+def test_a_status_that_the_attempt_ended_in_is_a_repeat_for_its_token_only() -> None:
+    again = replace(CURRENT, recorded=Event.FAIL, recorded_state=JobState.FAILED_RETRY)
+    assert decide_update(again, "before", JobState.FAILED_RETRY, b"r", "m") is None
+    assert decide_update(again, None, JobState.FAILED_RETRY, b"r", "m") is not None
+    with pytest.raises(StaleLease):
+        decide_update(again, "before", JobState.STOPPED, None, "")
+
+
+@pytest.mark.parametrize("recorded", [JobState.UNKNOWN_RETRY, JobState.UNKNOWN_STOPPED])
+def test_a_loss_is_told_from_another_by_where_it_led(recorded: JobState) -> None:
+    lost = replace(CURRENT, state=recorded, recorded=Event.LOSE, recorded_state=recorded)
+    assert decide_update(lost, "now", recorded, None, "") is None
+    if recorded is JobState.UNKNOWN_RETRY:
+        assert decide_update(lost, "now", JobState.UNKNOWN_STOPPED, None, "") is not None

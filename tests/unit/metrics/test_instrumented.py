@@ -1,13 +1,23 @@
 """A measured backend does what the backend does, and is what it is."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import key
 
-from queue_operator.backends.protocol import CancelInbox, Depths, QueueDepth, Signals, Topic
+from queue_operator.backends.memory import MemoryBackend
+from queue_operator.backends.protocol import (
+    CancelInbox,
+    Depths,
+    News,
+    QueueDepth,
+    Signals,
+    SpawnRequest,
+    Topic,
+)
 from queue_operator.domain.errors import StaleLease
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome, Settled
@@ -15,6 +25,7 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
+from queue_operator.testing.driving import running
 
 
 class Part:
@@ -45,10 +56,10 @@ class Part:
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth()
 
-    async def _listening(self) -> AsyncIterator[frozenset[Topic]]:
-        yield frozenset({Topic.READY})
+    async def _listening(self) -> AsyncIterator[News]:
+        yield {Topic.READY: None}
 
-    def listen(self) -> AsyncIterator[frozenset[Topic]]:
+    def listen(self) -> AsyncIterator[News]:
         return self._listening()
 
     def names(self, given: Collection[str]) -> list[str]:
@@ -80,7 +91,7 @@ async def test_what_is_no_call_to_the_store_passes_through(part: Part) -> None:
     assert part.name == "part"
     assert part.limit == 3
     assert part.names({"b", "a"}) == ["a", "b"]
-    assert [topics async for topics in part.listen()] == [frozenset({Topic.READY})]
+    assert [topics async for topics in part.listen()] == [{Topic.READY: None}]
 
 
 async def test_stored_jobs_are_counted(part: Part, registry: CollectorRegistry) -> None:
@@ -89,6 +100,29 @@ async def test_stored_jobs_are_counted(part: Part, registry: CollectorRegistry) 
     found = exposition.of(registry)
     assert found[key("queue_jobs_enqueued_total", namespace="ns", type="mail")] == 3
     assert found[key("queue_store_call_seconds_count", method="take_in")] == 1
+
+
+async def test_of_a_batch_those_are_counted_that_are_new(registry: CollectorRegistry) -> None:
+    backend = instrument(MemoryBackend(), Recorder(registry, LabelBudget()))
+    first = Job(id="a", type="mail", namespace="ns", idempotency_key="once")
+    again = replace(first, id="b")
+    taken = replace(first, idempotency_key="", payload=b"x")
+    [new] = jobs("c")
+    await backend.submit([first, again, taken, new], atomic=False)
+    found = exposition.of(registry)
+    assert found[key("queue_jobs_enqueued_total", namespace="ns", type="mail")] == 2
+
+
+async def test_spawned_children_are_counted_once(registry: CollectorRegistry) -> None:
+    backend = instrument(MemoryBackend(), Recorder(registry, LabelBudget()))
+    parent, token = await running(backend)
+    child = SpawnRequest(
+        parent_id=parent.id, token=token, key="1", job=Job(id="", type="mail", namespace="ns")
+    )
+    for request in (child, child, replace(child, key="2"), replace(child, key="3", token="stale")):
+        await backend.spawn([request])
+    found = exposition.of(registry)
+    assert found[key("queue_jobs_enqueued_total", namespace="default", type="mail")] == 2
 
 
 async def test_settled_outcomes_are_counted(part: Part, registry: CollectorRegistry) -> None:

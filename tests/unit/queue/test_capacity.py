@@ -107,11 +107,32 @@ def test_a_doubted_slot_stays_until_the_store_was_asked() -> None:
     slots.report([("default", "a")])
     slots.doubt(("default", "a"), "t")
     assert slots.free == 0
-    slot = slots.get(("default", "a"))
-    assert slot is not None
-    assert slot.since_s < 0
+    assert slots.compare({("default", "a"): "t"}, 1) == []
+    assert slots.free == 0
+    assert slots.compare({}, 1) == [("default", "a")]
     assert slots.lose(("default", "a"))
     assert slots.free == 1
+
+
+def test_what_the_store_counts_again_is_counted() -> None:
+    slots = Slots(1)
+    slots.take(("default", "a"), "t", "mail", 1, 0.0)
+    slots.report([("default", "a")])
+    slots.lose(("default", "a"), "t")
+    assert slots.compare({("default", "a"): "t"}, 1) == []
+    slots.report([])
+    assert slots.free == 0
+
+
+def test_a_slot_taken_since_the_store_was_asked_is_not_compared() -> None:
+    slots = Slots(3)
+    slots.take(("default", "a"), "old", "mail", 1, 0.0)
+    slots.take(("default", "b"), "other", "mail", 2, 0.0)
+    slots.take(("default", "c"), "new", "mail", 3, 0.0)
+    assert slots.compare({("default", "b"): "of another attempt"}, 2) == [
+        ("default", "a"),
+        ("default", "b"),
+    ]
 
 
 def test_a_job_assigned_again_to_the_worker_that_still_runs_it_takes_one_slot() -> None:

@@ -9,6 +9,7 @@ import pytest
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Unavailable
 from queue_operator.queue.coalescer import Coalescer
+from queue_operator.testing.clauses import proves
 
 
 class Turnable(Clock, Protocol):
@@ -95,6 +96,7 @@ async def test_one_bad_item_disturbs_nobody_else(
     assert await coalescer.submit([1, 2, 3, 4]) == [10, 20, -3, 40]
 
 
+@proves("queue-api.WorkerPlane.rule.9")
 async def test_callers_wait_when_too_much_is_pending(
     coalescer: Coalescer[int, int], gate: Gate
 ) -> None:

@@ -4,11 +4,11 @@ import asyncio
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 import pytest
+from tests.programs import Process, finish, line, started
 from tests.unit.tasks.conftest import SQLiteStore
 
 from queue_operator.domain.errors import Unavailable
@@ -78,38 +78,11 @@ async def main():
 asyncio.run(main())
 """
 
-Process = asyncio.subprocess.Process
 
-
-@asynccontextmanager
-async def running(store: SQLiteStore, script: str, *arguments: str) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PRELUDE + script,
-        str(store.path),
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def line(process: Process) -> str:
-    assert process.stdout is not None
-    return (await process.stdout.readline()).decode().strip()
-
-
-async def finish(process: Process) -> list[str]:
-    """Lets it go on, and gives what it says until its good end."""
-    said, _ = await process.communicate(b"\n")
-    assert process.returncode == 0
-    return said.decode().split()
+def running(
+    store: SQLiteStore, script: str, *arguments: str
+) -> AbstractAsyncContextManager[Process]:
+    return started(sys.executable, "-c", PRELUDE + script, store.path, *arguments)
 
 
 @proves("backend-sqlite.Concurrency.rule.1", "backend-sqlite.ReserveTasks.then.1")
@@ -123,7 +96,7 @@ async def test_two_processes_never_reserve_the_same_task(task_store: SQLiteStore
         running(task_store, DRAIN) as other,
     ):
         assert [await line(one), await line(other)] == ["ready", "ready"]
-        shares = await asyncio.gather(finish(one), finish(other))
+        shares = [said.split() for said in await asyncio.gather(finish(one), finish(other))]
         results = [await backend.get_result(name) for name in names]
     assert all(shares)
     assert sorted(shares[0] + shares[1]) == sorted(names)

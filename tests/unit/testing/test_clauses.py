@@ -46,7 +46,13 @@ def test_markers_are_found_without_running_anything(tmp_path: Path) -> None:
 
 
 def test_clauses_are_numbered_without_gaps_in_their_section() -> None:
-    assert {page.name for page in pages()} == {"backend-api", "backend-sqlite", "queue-semantics"}
+    assert {page.name for page in pages()} == {
+        "backend-api",
+        "backend-sqlite",
+        "external-api",
+        "queue-api",
+        "queue-semantics",
+    }
     for page in pages():
         for section in page.sections:
             for short, kind in KINDS.items():

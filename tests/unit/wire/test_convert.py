@@ -37,11 +37,20 @@ ASSIGNMENT = Assignment(
 
 
 def test_an_assignment_keeps_bytes_time_and_the_absent_timeout() -> None:
-    message = convert.assignment_to_wire(ASSIGNMENT)
+    message = convert.add_assignment(pb.AssignmentBatch(), ASSIGNMENT)
     assert message.payload == b"\x00\xff"
     assert list(message.tags) == ["a", "b"]
     assert message.created_at.ToDatetime(UTC) == ASSIGNMENT.created_at
     assert not message.HasField("timeout")
+    assert not message.HasField("parent_result")
+
+
+@pytest.mark.parametrize("result", [b"", b"{}"])
+def test_what_a_parent_gave_goes_along(result: bytes) -> None:
+    told = ASSIGNMENT._replace(parent_result=result, parent_content_type="application/json")
+    message = convert.add_assignment(pb.AssignmentBatch(), told)
+    assert (message.HasField("parent_result"), message.parent_result) == (True, result)
+    assert message.parent_content_type == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +153,7 @@ def test_held_jobs_name_the_faulty_entry() -> None:
 
 @pytest.mark.parametrize("timeout_s", [1e12, 1e300, float("inf")])
 def test_a_timeout_out_of_range_is_sent_as_a_century(timeout_s: float) -> None:
-    message = convert.assignment_to_wire(ASSIGNMENT._replace(timeout_s=timeout_s))
+    message = convert.add_assignment(pb.AssignmentBatch(), ASSIGNMENT._replace(timeout_s=timeout_s))
     assert message.timeout.ToTimedelta() == timedelta(days=36_500)
 
 

@@ -3,8 +3,10 @@
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -102,8 +104,9 @@ class Connection:
 
     def next(self, kind: str) -> Any:
         """The next message of this kind; others are kept in `seen`."""
+        until_s = time.monotonic() + 2 * PATIENCE_S
         while True:
-            message = self.inbox.get(timeout=PATIENCE_S)
+            message = self.inbox.get(timeout=max(until_s - time.monotonic(), 0.0))
             assert message is not None, f"the worker closed the stream before it sent {kind}"
             self.seen.append(message)
             if message.WhichOneof("message") == kind:
@@ -133,7 +136,10 @@ class Server(wire_grpc.WorkerPlaneServicer):
         self.refusal: grpc.StatusCode | None = None
         self.refused: queue.Queue[grpc.StatusCode] = queue.Queue()
         self._open: list[Connection] = []
-        self._grpc = grpc.server(ThreadPoolExecutor(8))
+        # As the real one, it lets workers ping as often as they do.
+        self._grpc = grpc.server(
+            ThreadPoolExecutor(8), options=[("grpc.http2.max_ping_strikes", 0)]
+        )
         wire_grpc.add_WorkerPlaneServicer_to_server(self, self._grpc)
         self.port = self._grpc.add_insecure_port("127.0.0.1:0")
         self._grpc.start()
@@ -248,7 +254,7 @@ class Rig:
             registry,
             self,
             schedule=self._schedule,
-            report=lambda *progress: self.session.progress(*progress),
+            post=lambda action: action(),
             wake=self._wake,
             done=self._done,
         )
@@ -291,3 +297,20 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
+
+
+@pytest.fixture
+def worker_with(settings: WorkerSettings) -> Callable[..., Worker]:
+    """A worker of the given parts; the other names are types."""
+
+    def make(
+        *middleware: Any, lifespan: Any = None, close_s: float = PATIENCE_S, **handlers: Any
+    ) -> Worker:
+        worker = Worker(replace(settings, close_s=close_s), lifespan=lifespan)
+        for type_, function in handlers.items():
+            worker.handler(type_)(function)
+        for one in middleware:
+            worker.middleware(one)
+        return worker
+
+    return make

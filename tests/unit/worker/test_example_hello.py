@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_operator.worker import Cancelled, PermanentError, Worker
+from queue_operator.worker.link import Unconnected
 from queue_operator.worker.testing import job_context, run_handler, run_handler_async
 
 HANDLERS = Path(__file__).parents[3] / "examples" / "01-hello" / "handlers.py"
@@ -42,12 +43,10 @@ def test_broken_never_works(worker: Worker) -> None:
 
 
 def test_long_reports_progress_to_the_end(worker: Worker) -> None:
-    heard: list[int] = []
-    context = job_context(
-        payload=b'{"seconds": 0}', _report=lambda percent, _message: heard.append(percent)
-    )
+    link = Unconnected()
+    context = job_context(payload=b'{"seconds": 0}', _link=link)
     assert run_handler(worker, "long", context=context) == {"seconds": 0}
-    assert heard == [*range(0, 100, 5), 100]
+    assert [percent for percent, _ in link.progress] == [*range(0, 100, 5), 100]
 
 
 async def test_long_stops_when_cancelled(worker: Worker) -> None:

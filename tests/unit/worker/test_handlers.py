@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
+from queue_operator.testing.clauses import proves
 from queue_operator.worker import InvalidHandler, PermanentError, RegistrationStatus, Worker
 from queue_operator.worker.handlers import HandlerSpec, build_spec, encode_result
 from queue_operator.worker.testing import job_context
@@ -48,6 +49,7 @@ def takes_bytes(ctx: Any, payload: bytes) -> None: ...
 def takes_dict(ctx: Any, payload: dict[str, int]) -> None: ...
 def takes_any(ctx, payload): ...  # type: ignore[no-untyped-def]
 def takes_context(ctx: Any) -> None: ...
+def takes_optional(ctx: Any, payload: Email | None = None) -> None: ...
 
 
 class Methods:
@@ -59,23 +61,27 @@ class Methods:
     "function",
     [takes_email, takes_late_email, Methods().plain, Methods(), functools.partial(takes_email)],
 )
+@proves("external-api.HandlerRegistration.expect.1")
 def test_a_model_is_validated(function: Callable[..., Any]) -> None:
     assert read(function, b'{"to": "a@b"}') == Email(to="a@b")
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"to": 1}', b"not json", b"\xff"])
+@proves("external-api.HandlerRegistration.expect.2")
 def test_a_payload_that_does_not_fit_is_permanent(payload: bytes) -> None:
     with pytest.raises(PermanentError) as caught:
         read(takes_email, payload)
     assert caught.value.code == "INVALID_PAYLOAD"
 
 
+@proves("external-api.HandlerRegistration.expect.2")
 def test_the_fault_names_the_field_and_keeps_the_value_private() -> None:
     with pytest.raises(PermanentError, match="to: Input should be a valid string") as caught:
         read(takes_email, b'{"to": 123456}')
     assert "123456" not in str(caught.value)
 
 
+@proves("external-api.HandlerRegistration.expect.1")
 def test_other_payloads() -> None:
     assert read(takes_bytes, b"\x00\xff") == b"\x00\xff"
     assert read(takes_any, b'[1, {"a": null}]') == [1, {"a": None}]
@@ -83,6 +89,13 @@ def test_other_payloads() -> None:
     assert read(takes_dict, b'{"a": 1}') == {"a": 1}
     assert read(takes_point, b'{"x": 1, "y": 2}') == Point(1, 2)
     assert read(takes_defaults, b"") == Defaults()
+
+
+def test_without_a_payload_a_default_stands() -> None:
+    optional = spec(takes_optional)
+    empty, full = job_context(), job_context(payload=b'{"to": "a@b"}')
+    assert optional.arguments(empty) == (empty,)
+    assert optional.arguments(full) == (full, Email(to="a@b"))
 
 
 def test_json_that_is_not_json_is_permanent() -> None:
@@ -122,6 +135,7 @@ async def yields_async(ctx: Any) -> Any:
         (None, "must be a function"),
     ],
 )
+@proves("external-api.HandlerRegistration.rule.2")
 def test_what_is_not_a_handler(function: Any, reason: str) -> None:
     with pytest.raises(InvalidHandler, match=reason):
         spec(function)
@@ -138,6 +152,11 @@ def test_what_is_not_a_handler(function: Any, reason: str) -> None:
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
     ],
+)
+@proves(
+    "external-api.HandlerRegistration.rule.3",
+    "external-api.HandlerRegistration.rule.4",
+    "external-api.HandlerRegistration.rule.5",
 )
 def test_options_out_of_range(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidHandler) as caught:
@@ -194,6 +213,7 @@ def test_the_decorator_raises_for_nonsense() -> None:
         ("", b'""', "application/json"),
     ],
 )
+@proves("external-api.HandlerRegistration.expect.3")
 def test_results(value: object, body: bytes, content_type: str) -> None:
     assert encode_result(value, 1000) == (body, content_type)
 
@@ -207,6 +227,7 @@ def cycle() -> list[Any]:
 @pytest.mark.parametrize(
     "value", [object(), float("nan"), [float("inf")], "\ud800", cycle(), b"x" * 11, "x" * 10]
 )
+@proves("external-api.HandlerRegistration.expect.4")
 def test_results_that_cannot_be_stored_are_permanent(value: object) -> None:
     with pytest.raises(PermanentError) as caught:
         encode_result(value, 10)

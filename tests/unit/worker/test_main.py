@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 
 HANDLERS = """
@@ -95,7 +96,7 @@ def test_a_worker_sent_away_exits_with_1(folder: Path, server: Any, say: Any) ->
 @pytest.mark.parametrize(
     ("target", "fault"),
     [
-        ("jobs", "must be MODULE:ATTRIBUTE"),
+        ("jobs", "must be MODULE:WORKER"),
         ("absent:worker", "there is no module 'absent'"),
         ("jobs:absent", "has no 'absent'"),
         ("jobs:other", "not a queue_operator Worker"),
@@ -119,3 +120,57 @@ def test_the_help_names_the_environment(folder: Path) -> None:
     status, output = finish(start(folder, "--help"))
     assert status == 0
     assert "QUEUE_OPERATOR_TOKEN_FILE" in output
+
+
+@proves("external-api.WorkerProcess.expect.7")
+@pytest.mark.parametrize("words", [("run", "jobs:worker"), ("jobs:worker",)])
+def test_the_word_run_may_be_left_out(
+    folder: Path, server: Any, say: Any, words: tuple[str, ...]
+) -> None:
+    process = start(folder, *words, QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    assert [t.type for t in server.accept().hello.types] == ["where", "stuck"]
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--log-format", "text", "jobs:worker"),
+        ("--log-level", "info", "run", "jobs:worker"),
+        ("run", "jobs:worker", "--log-format=text"),
+    ],
+)
+def test_options_stand_anywhere(folder: Path, server: Any, words: tuple[str, ...]) -> None:
+    process = start(folder, *words, QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    server.accept()
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 0
+
+
+@proves("external-api.WorkerProcess.expect.7")
+@pytest.mark.parametrize(
+    "words",
+    [(), ("run",), ("run", "jobs:worker", "more"), ("run", "jobs:worker", "--reload", "no")],
+)
+def test_a_wrong_command_line_exits_with_2(folder: Path, words: tuple[str, ...]) -> None:
+    status, output = finish(start(folder, *words))
+    assert status == 2
+    assert "queue-worker" in output
+
+
+@proves("external-api.HandlerRegistration.expect.8", "external-api.WorkerProcess.expect.7")
+def test_a_lifespan_that_fails_exits_with_1(folder: Path, server: Any) -> None:
+    (folder / "late.py").write_text(
+        "from queue_operator.worker import Worker\n"
+        "def lifespan(worker):\n"
+        "    raise RuntimeError('no database')\n"
+        "    yield\n"
+        "worker = Worker(lifespan=lifespan)\n"
+        "worker.register('t', lambda ctx: None)\n"
+    )
+    process = start(folder, "late:worker", QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    status, output = finish(process)
+    assert status == 1
+    assert "no database" in output
+    assert server.connections.empty()

@@ -5,10 +5,16 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import Cancelled, PermanentError, Retry
-from queue_operator.worker.outcomes import MAX_BATCH_BYTES, OutcomeBuffer, conclude, cut
-from queue_operator.worker.runner import Failed, Stopped, ending_of, run_async, run_sync
+from queue_operator.worker.content import cut
+from queue_operator.worker.handlers import Place
+from queue_operator.worker.injection import Provider
+from queue_operator.worker.outcomes import MAX_BATCH, MAX_BATCH_BYTES, OutcomeBuffer, conclude
+from queue_operator.worker.runner import Failed, Runner, Stopped, ending_of
+
+RUNNER = Runner((), Provider())
 
 
 def raised(error: BaseException) -> Failed:
@@ -23,6 +29,7 @@ def raised(error: BaseException) -> Failed:
     return ending
 
 
+@proves("external-api.HandlerRegistration.expect.12")
 def test_any_exception_is_temporary_with_its_type_and_trace() -> None:
     error = raised(KeyError("name")).error
     assert (error.category, error.code) == (ErrorCategory.TEMPORARY, "KeyError")
@@ -31,6 +38,7 @@ def test_any_exception_is_temporary_with_its_type_and_trace() -> None:
     assert raised(ValueError()).error.message == "ValueError"
 
 
+@proves("external-api.HandlerRegistration.expect.11")
 def test_a_retry_carries_its_delay() -> None:
     ending = raised(Retry("busy", after=1.5))
     assert ending.retry_after_s == 1.5
@@ -38,12 +46,14 @@ def test_a_retry_carries_its_delay() -> None:
     assert raised(Retry()).retry_after_s is None
 
 
+@proves("external-api.HandlerRegistration.expect.11")
 def test_a_permanent_error_carries_its_code_and_context() -> None:
     error = raised(PermanentError("gone", code="NO_SUCH_USER", context={"user": "7"})).error
     assert (error.category, error.code) == (ErrorCategory.PERMANENT, "NO_SUCH_USER")
     assert error.context == {"user": "7"}
 
 
+@proves("external-api.HandlerRegistration.expect.11")
 def test_cancelled_is_no_failure() -> None:
     assert ending_of(Cancelled()) == Stopped()
 
@@ -54,12 +64,13 @@ def test_a_handler_that_exits_has_failed(rig: Any) -> None:
 
     run = rig.assign("a", "t1")
     object.__setattr__(run.spec, "function", leave)
-    ending = run_sync(run)
+    ending = RUNNER.run_in_thread(run)
     assert isinstance(ending, Failed)
     assert ending.error.code == "SystemExit"
-    assert "run_sync" not in ending.error.stack_trace
+    assert "runner.py" not in ending.error.stack_trace
 
 
+@proves("external-api.HandlerRegistration.expect.12")
 def test_long_texts_are_cut_and_unstorable_characters_replaced(rig: Any) -> None:
     ending = raised(ValueError("é" * 10_000 + "\x00"))
     outcome = conclude(rig.assign("a", "t1"), ending)
@@ -82,15 +93,17 @@ def outcome(job_id: str, size: int = 0) -> wire.Outcome:
     )
 
 
-def test_batches_hold_64_outcomes_in_order() -> None:
+def test_batches_are_full_and_in_order() -> None:
     buffer = OutcomeBuffer()
-    for number in range(130):
+    for number in range(2 * MAX_BATCH + 2):
         buffer.add(outcome(str(number)))
     batches = buffer.take_batches()
-    assert [len(batch.outcomes) for batch in batches] == [64, 64, 2]
-    assert [o.job_id for batch in batches for o in batch.outcomes] == [str(n) for n in range(130)]
+    assert [len(batch.outcomes) for batch in batches] == [MAX_BATCH, MAX_BATCH, 2]
+    assert [o.job_id for batch in batches for o in batch.outcomes] == [
+        str(n) for n in range(2 * MAX_BATCH + 2)
+    ]
     assert buffer.take_batches() == []
-    assert len(buffer) == 130
+    assert len(buffer) == 2 * MAX_BATCH + 2
 
 
 def test_batches_stay_below_the_size_of_a_message() -> None:
@@ -116,11 +129,12 @@ def test_an_exception_without_a_text_is_a_failure_all_the_same(rig: Any) -> None
 
     run = rig.assign("a", "t1")
     object.__setattr__(run.spec, "function", fail)
-    ending = run_sync(run)
+    ending = RUNNER.run_in_thread(run)
     assert isinstance(ending, Failed)
     assert (ending.error.code, "ValueError" in ending.error.message) == ("Unspeakable", True)
     object.__setattr__(run.spec, "function", fail_async)
-    ending = asyncio.run(run_async(run))
+    object.__setattr__(run.spec, "place", Place.LOOP)
+    ending = asyncio.run(RUNNER.run(run))
     assert isinstance(ending, Failed)
     assert ending.error.code == "Unspeakable"
 

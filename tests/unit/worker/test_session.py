@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.runner import Completed, Failed, Stopped
 
 DONE = Completed(b'"ok"', "application/json")
@@ -104,6 +106,7 @@ def test_the_same_assignment_twice_starts_once(rig: Any) -> None:
     assert rig.started == [run]
 
 
+@proves("external-api.WorkerProcess.expect.5")
 def test_a_running_job_adopts_a_new_token(rig: Any) -> None:
     run = rig.assign("a", "t1", timeout_s=10)
     rig.assign("a", "t2", timeout_s=30)
@@ -146,6 +149,7 @@ def test_a_cancel_sets_the_flag_and_is_receipted(rig: Any, say: Any) -> None:
 
 
 @pytest.mark.parametrize(("ending", "kind"), [(DONE, "COMPLETE"), (FAILED, "FAIL")])
+@proves("external-api.HandlerRegistration.expect.14")
 def test_a_handler_may_end_in_its_own_way_despite_a_cancel(
     rig: Any, say: Any, ending: Any, kind: str
 ) -> None:
@@ -155,15 +159,19 @@ def test_a_handler_may_end_in_its_own_way_despite_a_cancel(
     assert kinds(rig.outcomes()) == [("a", "t1", kind)]
 
 
-@pytest.mark.parametrize("ending", [DONE, FAILED, Stopped()])
-def test_a_forced_cancel_interrupts_once(rig: Any, say: Any, ending: Any) -> None:
+@pytest.mark.parametrize(
+    ("ending", "kind"), [(DONE, "COMPLETE"), (FAILED, "FAIL"), (Stopped(), "ACK_EXECUTING")]
+)
+@proves("external-api.HandlerRegistration.expect.14")
+def test_a_forced_cancel_interrupts_once(rig: Any, say: Any, ending: Any, kind: str) -> None:
+    """Work that was done all the same counts, and so does how it failed."""
     run = rig.assign("a", "t1")
     rig.session.receive(say.cancel("a", "t1"))
     rig.session.receive(say.cancel("a", "t1", force=True))
     rig.session.receive(say.cancel("a", "t1", force=True))
     assert rig.interrupted == [run]
     rig.session.finished(run, ending)
-    assert kinds(rig.outcomes()) == [("a", "t1", "ACK_EXECUTING")]
+    assert kinds(rig.outcomes()) == [("a", "t1", kind)]
 
 
 def test_a_cancel_of_a_job_that_is_not_here(rig: Any, say: Any) -> None:
@@ -219,6 +227,7 @@ def test_current_and_lost_leases_go_on(rig: Any, say: Any, status: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", [DONE, FAILED, Stopped()])
+@proves("external-api.WorkerProcess.expect.6")
 def test_a_job_taken_over_is_stopped_and_its_outcome_dropped(
     rig: Any, say: Any, ending: Any
 ) -> None:
@@ -333,6 +342,7 @@ def test_a_welcome_after_a_cut_asks_about_the_leases_at_once(rig: Any, say: Any)
     assert len(rig.sent("heartbeat")) == 1
 
 
+@proves("external-api.JobContext.rule.9")
 def test_the_latest_progress_is_sent_once(rig: Any) -> None:
     run = rig.assign("a", "t1")
     run.context.report_progress(1, "first")
@@ -344,13 +354,31 @@ def test_the_latest_progress_is_sent_once(rig: Any) -> None:
     assert rig.sent("progress") == []
 
 
+def test_reports_that_come_faster_than_they_are_heard_wait_as_one(rig: Any) -> None:
+    posted: list[Any] = []
+    rig.session._post = posted.append
+    run = rig.assign("a", "t1")
+    for percent in range(100):
+        run.context.report_progress(percent)
+    assert len(posted) == 1
+    posted.pop()()
+    run.context.report_progress(100)
+    assert len(posted) == 1
+    posted.pop()()
+    ((progress,),) = (batch.progress for batch in rig.sent("progress"))
+    assert progress.percent == 100
+
+
 def test_progress_of_a_job_that_is_no_longer_ours_is_dropped(rig: Any, say: Any) -> None:
     run = rig.assign("a", "t1")
     rig.session.receive(say.lease("a", "t1", wire.LEASE_STATUS_TAKEN_OVER))
-    run.context.report_progress(50)
+    with pytest.raises(Cancelled):
+        run.context.report_progress(50)
+    rig.session.progress(run, 50, "on its way when the job was lost")
     assert rig.sent("progress") == []
 
 
+@proves("external-api.WorkerProcess.expect.3")
 def test_draining_waits_for_handlers_and_acknowledgements(rig: Any, say: Any) -> None:
     run = rig.assign("a", "t1")
     rig.session.drain()
@@ -409,6 +437,13 @@ def test_abandoning_ends_without_an_answer(rig: Any) -> None:
     assert rig.held() == [("a", "t1")]
 
 
+@proves(
+    "external-api.JobContext.rule.1",
+    "external-api.JobContext.rule.2",
+    "external-api.JobContext.rule.4",
+    "external-api.JobContext.rule.5",
+    "external-api.JobContext.rule.6",
+)
 def test_the_context_of_an_assignment(rig: Any, say: Any) -> None:
     message = say.assignment(
         "a",

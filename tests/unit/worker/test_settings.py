@@ -19,6 +19,8 @@ def test_every_variable() -> None:
             "QUEUE_OPERATOR_SERVER": "operator.queue:50051",
             "QUEUE_OPERATOR_TOKEN_FILE": "/run/token",
             "QUEUE_OPERATOR_CA_FILE": "/run/ca",
+            "QUEUE_OPERATOR_CERT_FILE": "/run/cert",
+            "QUEUE_OPERATOR_KEY_FILE": "/run/key",
             "QUEUE_OPERATOR_TAGS": "gpu, region=eu,,",
             "QUEUE_OPERATOR_CAPACITY": "3",
             "QUEUE_OPERATOR_NAMESPACE": "team-a",
@@ -32,6 +34,7 @@ def test_every_variable() -> None:
     )
     assert settings.server == "operator.queue:50051"
     assert (settings.token_file, settings.ca_file) == (Path("/run/token"), Path("/run/ca"))
+    assert (settings.cert_file, settings.key_file) == (Path("/run/cert"), Path("/run/key"))
     assert settings.tags == {"gpu", "region=eu"}
     assert (settings.capacity, settings.namespace, settings.worker_name) == (3, "team-a", "mine")
     assert (settings.grace_s, settings.health_port) == (1.5, 0)
@@ -59,6 +62,19 @@ def test_every_fault_is_reported_at_once() -> None:
         assert f"QUEUE_OPERATOR_{name}" in faults
 
 
+@pytest.mark.parametrize("given", [("CERT",), ("KEY",), ("CERT", "CA"), ("CERT", "KEY")])
+def test_half_a_certificate_is_a_fault(given: tuple[str, ...]) -> None:
+    variables = {f"QUEUE_OPERATOR_{name}_FILE": "/run/file" for name in given}
+    with pytest.raises(InvalidSettings, match="CERT_FILE"):
+        WorkerSettings.from_environment(variables)
+
+
 def test_what_is_not_a_number_names_its_variable() -> None:
     with pytest.raises(InvalidSettings, match="QUEUE_OPERATOR_CAPACITY: 'many' is not a number"):
         WorkerSettings.from_environment({"QUEUE_OPERATOR_CAPACITY": "many"})
+
+
+@pytest.mark.parametrize("server", ["http://localhost:50051", "localhost", "localhost:grpc"])
+def test_a_server_is_a_host_and_a_port(server: str) -> None:
+    with pytest.raises(InvalidSettings, match="must be host:port, as in localhost:50051"):
+        WorkerSettings(server=server)

@@ -1,6 +1,7 @@
 import pytest
 from pydantic import BaseModel
 
+from queue_operator.testing.clauses import proves
 from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker
 from queue_operator.worker.testing import job_context, run_handler, run_handler_async
 
@@ -28,6 +29,7 @@ def raw(ctx: JobContext, payload: bytes) -> object:
     return payload if payload else object()
 
 
+@proves("external-api.WorkerProcess.expect.9")
 def test_payloads_may_be_models_values_or_bytes() -> None:
     assert run_handler(worker, "sum", Sum(a=1, b=2)) == 3
     assert run_handler(worker, "sum", {"a": 1, "b": 2}) == 3
@@ -35,6 +37,7 @@ def test_payloads_may_be_models_values_or_bytes() -> None:
     assert run_handler(worker, "raw", b"\x00") == b"\x00"
 
 
+@proves("external-api.WorkerProcess.expect.9")
 def test_the_context_can_be_given() -> None:
     assert run_handler(worker, "attempt", attempt=3) == 3
     context = job_context()
@@ -48,6 +51,7 @@ async def test_handlers_run_in_coroutine_tests() -> None:
     assert await run_handler_async(worker, "attempt", attempt=2) == 2
 
 
+@proves("external-api.WorkerProcess.expect.9")
 def test_what_would_fail_in_the_queue_fails_here() -> None:
     with pytest.raises(PermanentError) as invalid:
         run_handler(worker, "sum", {"a": "x", "b": 2})

@@ -12,6 +12,7 @@ import grpc
 import pytest
 from pydantic import BaseModel
 
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import (
     Cancelled,
@@ -99,6 +100,7 @@ def assign(connection: Any, say: Any, *jobs: tuple[str, str, str], **fields: Any
     )
 
 
+@proves("external-api.HandlerRegistration.rule.6")
 def test_jobs_run_and_their_outcomes_come_back(
     worker: Worker, server: Any, run: Any, say: Any
 ) -> None:
@@ -130,6 +132,26 @@ def test_jobs_run_and_their_outcomes_come_back(
     connection.ended()
     assert connection.closed_in_good_order
     assert ended.result(PATIENCE_S) == 0
+
+
+class Odd(BaseException):
+    """What no handler should raise."""
+
+
+async def test_whatever_a_handler_raises_its_job_ends(
+    worker_with: Any, server: Any, run: Any, say: Any
+) -> None:
+    async def coroutine(ctx: JobContext) -> None:
+        raise Odd
+
+    def function(ctx: JobContext) -> None:
+        raise Odd
+
+    run(worker_with(coroutine=coroutine, function=function))
+    connection = server.accept()
+    assign(connection, say, ("a", "t1", "coroutine"), ("b", "t2", "function"))
+    ended = await asyncio.to_thread(connection.settle, 2)
+    assert {(one.job_id, one.error.code) for one in ended} == {("a", "Odd"), ("b", "Odd")}
 
 
 def status(port: int, path: str) -> int:
@@ -180,6 +202,7 @@ def test_a_cancel_reaches_the_handler(
     assert outcome.kind == wire.OUTCOME_KIND_ACK_EXECUTING
 
 
+@proves("external-api.JobContext.expect.4")
 def test_a_forced_cancel_interrupts_a_coroutine(
     worker: Worker, server: Any, run: Any, say: Any
 ) -> None:
@@ -192,6 +215,7 @@ def test_a_forced_cancel_interrupts_a_coroutine(
     assert outcome.kind == wire.OUTCOME_KIND_ACK_EXECUTING
 
 
+@proves("external-api.HandlerRegistration.expect.13")
 def test_a_timeout_ends_a_coroutine(worker: Worker, server: Any, run: Any, say: Any) -> None:
     run(worker)
     connection = server.accept()
@@ -200,6 +224,7 @@ def test_a_timeout_ends_a_coroutine(worker: Worker, server: Any, run: Any, say: 
     assert outcome.error.category == wire.ERROR_CATEGORY_TIMEOUT
 
 
+@proves("external-api.WorkerProcess.expect.1")
 def test_a_handler_that_blocks_the_loop_starves_neither_heartbeats_nor_timeouts(
     worker: Worker, server: Any, run: Any, say: Any
 ) -> None:
@@ -240,6 +265,7 @@ def test_a_worker_that_holds_nothing_sends_no_heartbeats_until_it_leaves(
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None])
+@proves("external-api.WorkerProcess.expect.4")
 def test_a_cut_stream_is_made_again_and_held_jobs_go_on(
     worker: Worker, server: Any, run: Any, say: Any, code: grpc.StatusCode | None
 ) -> None:
@@ -300,6 +326,7 @@ def test_a_goodbye_for_good_ends_the_process(
     assert told.wait(PATIENCE_S)
 
 
+@proves("external-api.WorkerProcess.expect.2")
 def test_draining_lets_jobs_finish(worker: Worker, server: Any, run: Any, say: Any) -> None:
     gate = Gate()
     worker.register("gated", lambda ctx: gate.wait())
@@ -318,6 +345,7 @@ def test_draining_lets_jobs_finish(worker: Worker, server: Any, run: Any, say: A
     assert ended.result(PATIENCE_S) == 0
 
 
+@proves("external-api.WorkerProcess.expect.2")
 def test_after_the_grace_jobs_are_handed_back(
     worker: Worker, settings: WorkerSettings, server: Any, run: Any, say: Any
 ) -> None:
@@ -332,6 +360,7 @@ def test_after_the_grace_jobs_are_handed_back(
     assert ended.result(PATIENCE_S) == 0
 
 
+@proves("external-api.WorkerProcess.expect.2")
 def test_a_second_stop_hands_back_at_once_even_what_cannot_be_stopped(
     worker: Worker, server: Any, run: Any, say: Any
 ) -> None:
@@ -349,6 +378,7 @@ def test_a_second_stop_hands_back_at_once_even_what_cannot_be_stopped(
     gate.opened.set()
 
 
+@proves("external-api.WorkerProcess.expect.3")
 def test_a_server_that_confirms_nothing_is_not_waited_for_for_ever(
     worker: Worker, settings: WorkerSettings, server: Any, run: Any, say: Any
 ) -> None:
@@ -422,3 +452,46 @@ def test_a_missing_token_file_is_named(
     worker.settings = replace(settings, token_file=tmp_path / "absent", refused_s=0)
     with pytest.raises(SessionRefused, match="absent"):
         run(worker).result(PATIENCE_S)
+
+
+@proves("external-api.HandlerRegistration.expect.5")
+def test_a_function_that_blocks_holds_up_neither_heartbeats_nor_other_handlers(
+    worker: Worker, server: Any, run: Any, say: Any
+) -> None:
+    gate = Gate()
+    worker.register("gated", lambda ctx: gate.wait())
+    run(worker)
+    connection = server.accept()
+    assign(connection, say, ("a", "t1", "gated"))
+    gate.await_entry()
+    assign(connection, say, ("b", "t2", "where"), ("c", "t3", "hello"), payload=b'{"name": "Ada"}')
+    ended: set[str] = set()
+    while ended != {"b", "c"}:
+        ended |= {outcome.job_id for outcome in connection.settle(1)}
+    while "a" not in {held.job_id for held in connection.next("heartbeat").held}:
+        pass
+    gate.opened.set()
+    while "a" not in {outcome.job_id for outcome in connection.settle(1)}:
+        pass
+
+
+@proves("external-api.RegistrationResult.expect.2")
+def test_a_replacement_counts_for_the_jobs_that_begin_after_it(
+    worker: Worker, server: Any, run: Any, say: Any
+) -> None:
+    gate = Gate()
+
+    def old(ctx: JobContext) -> str:
+        gate.wait()
+        return "old"
+
+    worker.register("changing", old)
+    run(worker)
+    connection = server.accept(heartbeat_s=10.0)
+    assign(connection, say, ("a", "t1", "changing"))
+    gate.await_entry()
+    worker.register("changing", lambda ctx: "new")
+    assign(connection, say, ("b", "t2", "changing"))
+    assert connection.settle(1)[0].result == b'"new"'
+    gate.opened.set()
+    assert connection.settle(1)[0].result == b'"old"'

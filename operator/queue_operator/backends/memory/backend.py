@@ -2,20 +2,34 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from queue_operator.backends.engine import Engine
+from queue_operator.backends.listening import Versions, listen
+from queue_operator.backends.memory import sessions as book
 from queue_operator.backends.memory.shelf import MemoryShelf
+from queue_operator.backends.protocol import News, QueueDepth, Topic
+from queue_operator.backends.worker_sessions import (
+    SessionNews,
+    SessionOrder,
+    WorkerSession,
+    news_of,
+    told_of,
+)
 from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
+_STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
 class MemoryBackend(Engine):
-    """Every store's model. Nothing outlives the process; backends on one shelf share its jobs."""
+    """Every store's model, with all capabilities but ResourceMirror. Nothing outlives the
+    process; backends on one shelf share its jobs. `sleep` paces `listen`.
+    """
 
     def __init__(
         self,
@@ -25,8 +39,10 @@ class MemoryBackend(Engine):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._own = shelf or MemoryShelf()
+        self._sleep = sleep
         self._closed = False
         super().__init__(
             self._own, limits=limits, clock=clock, rng=rng, cancel_timeout_s=cancel_timeout_s
@@ -41,3 +57,49 @@ class MemoryBackend(Engine):
 
     async def close(self) -> None:
         self._closed = True
+
+    async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
+        lost = await super()._expire(lease_ttl_s, limit)
+        silent = book.silent(self._own.sessions, _STALE_SESSION_S, self._clock())
+        await self._on_sessions(lambda: book.forget(self._own.sessions, silent))
+        return lost
+
+    async def queue_depth(self) -> QueueDepth:
+        return await self._alone(lambda: self._own.depth(self._clock()), reads=True)
+
+    def listen(self) -> AsyncIterator[News]:
+        return listen(self._news, self._clock, self._sleep)
+
+    async def _news(self, since: datetime, now: datetime) -> Versions:
+        return await self._alone(lambda: self._own.news(since, now), reads=True)
+
+    async def open_session(self, session: WorkerSession) -> SessionNews:
+        kept = self._own.sessions
+        await self._on_sessions(lambda: book.open_session(kept, session, self._clock()))
+        return told_of(kept[session.session_id])
+
+    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+        kept = self._own.sessions
+        return await self._alone(
+            lambda: [news for one in sessions if (news := news_of(one, kept.get(one.session_id)))],
+            reads=True,
+        )
+
+    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+        await self._on_sessions(lambda: book.order(self._own.sessions, session_id, order))
+
+    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+        await self._on_sessions(lambda: book.touch(self._own.sessions, sessions, self._clock()))
+
+    async def close_sessions(
+        self, session_ids: Collection[str], *, replica: str | None = None
+    ) -> None:
+        await self._on_sessions(lambda: book.close(self._own.sessions, session_ids, replica))
+
+    async def _on_sessions(self, change: Callable[[], bool]) -> None:
+        if await self._alone(change):
+            self._own.announce(Topic.SESSION)
+
+    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+        kept = self._own.sessions
+        return await self._alone(lambda: book.listed(kept, max_age_s, self._clock()), reads=True)

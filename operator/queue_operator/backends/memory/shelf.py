@@ -6,17 +6,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from queue_operator.backends.intake import Holder, Name
+from queue_operator.backends.listening import Versions
 from queue_operator.backends.protocol import (
     EventBatch,
     FailurePage,
     FailureSearch,
     JobPage,
     JobSearch,
+    LogLine,
+    QueueDepth,
+    Topic,
+    WorkerSession,
 )
 from queue_operator.backends.searching import page, page_of_failures
 from queue_operator.backends.stored import Stored
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.running import LOG_ATTEMPTS, newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, JobState
 from queue_operator.domain.tags import matches
 
@@ -28,6 +34,9 @@ class MemoryShelf:
     jobs: dict[Name, Stored] = field(default_factory=dict)
     keys: dict[Name, Holder] = field(default_factory=dict)
     log: list[EventBatch] = field(default_factory=list)
+    versions: Counter[str] = field(default_factory=Counter)
+    sessions: dict[str, WorkerSession] = field(default_factory=dict)
+    logs: dict[int, dict[int, dict[int, LogLine]]] = field(default_factory=dict)
     numbers: int = 0
     swept_at: datetime | None = None
     resumed_at: datetime | None = None
@@ -48,6 +57,7 @@ class MemoryShelf:
         for one in chosen:
             del self.jobs[one.job.namespace, one.job.id]
             self.keys.pop((one.job.namespace, one.job.idempotency_key), None)
+            self.logs.pop(one.number, None)
 
     def holder_of(self, key: Name) -> Holder | None:
         return self.keys.get(key)
@@ -110,9 +120,41 @@ class MemoryShelf:
     def _all(self, namespace: str) -> list[Stored]:
         return [one for one in self.jobs.values() if one.job.namespace == namespace]
 
+    def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:
+        log = self.logs.setdefault(one.number, {})
+        log.setdefault(version, {}).update((line.number, line) for line in lines)
+        in_order = [log[version][number] for number in sorted(log[version])]
+        kept = newest_lines(version, 0, in_order).lines
+        log[version] = {line.number: line for line in kept}
+        for old in sorted(log)[:-LOG_ATTEMPTS]:
+            del log[old]
+
+    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
+        log = self.logs.get(one.number, {})
+        return {version: list(lines.values()) for version, lines in log.items()}
+
     def tell(self, row: Mapping[str, object]) -> None:
         number = len(self.log) + 1
         self.log.append(EventBatch(seq=number, transaction=number, **row))  # type: ignore[arg-type]
+
+    def announce(self, topic: Topic) -> None:
+        self.versions[topic] += 1
+
+    def news(self, since: datetime, now: datetime) -> Versions:
+        due = (one for one in self.jobs.values() if record.is_claimable(one.job, now))
+        return Versions(
+            dict(self.versions), any((one.job.eligible_at or now) > since for one in due)
+        )
+
+    def depth(self, now: datetime) -> QueueDepth:
+        jobs = [one.job for one in self.jobs.values()]
+        ages: dict[tuple[str, str], float] = {}
+        for job in jobs:
+            if record.is_claimable(job, now):
+                kind, age_s = (job.namespace, job.type), now - (job.eligible_at or now)
+                ages[kind] = max(ages.get(kind, 0.0), age_s.total_seconds())
+        counts = Counter((job.namespace, job.type, job.state.value) for job in jobs)
+        return QueueDepth(jobs=counts, oldest_age_s=ages)
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]:
         return self.log[after : after + limit]

@@ -5,7 +5,7 @@ that a batch needs of the client.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -17,9 +17,9 @@ _INT8_OID: Final = 20
 _TEXT_OID: Final = 25
 _UUID_OID: Final = 2950
 _TIMESTAMPTZ_OID: Final = 1184
-_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-_NULL: Final = b"\xff\xff\xff\xff"
+EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+NULL: Final = b"\xff\xff\xff\xff"
 _UUID_LENGTH: Final = b"\x00\x00\x00\x10"
 _INT8_LENGTH: Final = 8
 _length: Final = struct.Struct(">i").pack
@@ -39,6 +39,11 @@ class Times(tuple[datetime, ...]):
 
 class Texts(tuple[str | None, ...]):
     """An array of text."""
+
+
+def floats(values: Iterable[float | None]) -> list[float | None]:
+    """Numbers for an array of float8: the driver takes no list of whole and broken ones."""
+    return [None if value is None else float(value) for value in values]
 
 
 def _array(oid: int, count: int, has_null: bool, body: bytes) -> bytes:
@@ -67,7 +72,7 @@ class _TimesDumper(_BinaryDumper):
     def dump(self, obj: Times) -> Buffer:
         count = len(obj)
         flat = [_INT8_LENGTH] * (2 * count)
-        flat[1::2] = [(at - _EPOCH) // _MICROSECOND for at in obj]
+        flat[1::2] = [(at - EPOCH) // MICROSECOND for at in obj]
         body = struct.pack(">" + "iq" * count, *flat)
         return _array(_TIMESTAMPTZ_OID, count, False, body)
 
@@ -92,7 +97,7 @@ def _join(items: Sequence[bytes | None]) -> bytes:
     parts: list[bytes] = []
     for item in items:
         if item is None:
-            parts.append(_NULL)
+            parts.append(NULL)
         else:
             parts.append(_length(len(item)))
             parts.append(item)

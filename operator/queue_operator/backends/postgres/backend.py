@@ -3,16 +3,21 @@ that does it. Announcements are made here, after the commit.
 """
 
 import asyncio
+import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
 import psycopg
 
 from queue_operator.backends.base import BaseBackend
-from queue_operator.backends.ending import end_tasks
+from queue_operator.backends.news import News, about
+from queue_operator.backends.plane_base import PlaneBase
+from queue_operator.backends.postgres.assigned import leased
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
+from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims, Marks
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
@@ -20,18 +25,24 @@ from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
+from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.progress import ProgressStore
+from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
-from queue_operator.backends.postgres.signals import Announcer, Listener
+from queue_operator.backends.postgres.signals import Announcer
+from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.protocol import (
+    AttemptLog,
+    CheckpointAnswer,
+    CheckpointReport,
     EventBatch,
     FailurePage,
     FailureSearch,
@@ -39,13 +50,18 @@ from queue_operator.backends.protocol import (
     JobHistory,
     JobPage,
     JobSearch,
+    LogReport,
     MirrorEntry,
     ProgressReport,
     QueueDepth,
+    SessionNews,
+    SessionOrder,
+    SpawnRequest,
     Topic,
     WorkerSession,
 )
 from queue_operator.backends.sql import load
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -55,21 +71,24 @@ from queue_operator.domain.job import (
     Submitted,
     TypeDefaults,
 )
-from queue_operator.domain.lease import Held, LeaseAnswer, Lost
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
+
+logger = logging.getLogger(__name__)
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
+_PRUNE_S: Final = 60.0
 _FOLD: Final = 10_000
 _FOLDS: Final = 20
 """A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
-class PostgresBackend(BaseBackend):
+class PostgresBackend(BaseBackend, PlaneBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
-    Sessions, ProgressSink and Depths.
+    Sessions, ProgressSink, Checkpoints, Spawner, JobLogs and Depths.
     """
 
     def __init__(
@@ -80,13 +99,16 @@ class PostgresBackend(BaseBackend):
         limits: Limits = DEFAULT_LIMITS,
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         super().__init__(limits)
         self._pool = pool
         self._lanes = Lanes(pool)
         marks = Marks()
-        self._announcer = Announcer(pool)
-        self._listener = Listener(listen_dsn, pool)
+        self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
+        self._pulse = Pulse(
+            listen_dsn, pool, self._lanes, marks, self._announcer, sleep=sleep, rng=rng
+        )
         self._submission = Submission(pool, self._lanes, marks)
         claimed = Claimed()
         self._claims = Claims(pool, self._lanes, marks, claimed)
@@ -96,9 +118,9 @@ class PostgresBackend(BaseBackend):
             marks,
             rng,
             Completions(pool, claimed),
-            lambda: self._announcer.announce(Topic.READY),
+            self._ready,
         )
-        self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s)
+        self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s, self._ready)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
         self._finder = Finder(pool)
@@ -106,9 +128,12 @@ class PostgresBackend(BaseBackend):
         self._depths = DepthStore(pool)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
+        self._prune_at_s = float("-inf")
         self._progress = ProgressStore(pool)
         self._inbox = CancelInboxStore(pool)
-        self._stager: asyncio.Task[None] | None = None
+        self._checkpoints = CheckpointStore(pool, self._lanes)
+        self._logs = LogStore(pool, self._lanes)
+        self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
     async def open(
@@ -123,8 +148,9 @@ class PostgresBackend(BaseBackend):
         pooler: bool = False,
         listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> Self:
-        """Connects and checks the schema.
+        """Connects and checks the schema. `sleep` paces what goes on while somebody listens.
 
         `pooler` says that `dsn` leads to a pooler in transaction mode; notifications are then
         heard only with a `listen_dsn`, which leads to the server itself.
@@ -145,39 +171,75 @@ class PostgresBackend(BaseBackend):
             await pool.close()
             raise
         heard = listen_dsn or (None if pooler else dsn)
-        return cls(heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng)
+        return cls(
+            heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng, sleep=sleep
+        )
 
     # Submission
 
     async def _submit_one(self, job: Job) -> Submitted:
         answer = await self._submission.store_one(job)
-        self._announcer.announce(Topic.READY)
+        self._submitted([job])
         return answer
 
     async def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         answers = await self._submission.store(jobs, atomic=atomic)
-        self._announcer.announce(Topic.READY)
+        self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
         return answers
 
     async def take_in(self, jobs: Sequence[Job]) -> list[str]:
         check_batch(jobs, self._limits)
         if not jobs:
             return []
-        new = [jobs[place].id for place in await self._submission.store_new(jobs)]
-        self._announcer.announce(Topic.READY, Topic.MIRROR)
-        return new
+        new = [jobs[place] for place in await self._submission.store_new(jobs)]
+        self._submitted(new)
+        self._announcer.announce(Topic.MIRROR)
+        return [job.id for job in new]
+
+    def _submitted(self, jobs: Sequence[Job]) -> None:
+        """Those that wait for others are told of too: the others may have ended before. Whether
+        a point in time is over only the server's clock can tell.
+        """
+        later = [job.delay_s for job in jobs if job.delay_s]
+        now = [job for job in jobs if not job.delay_s] if later else jobs
+        kinds = about((job.namespace, job.type, job.tags) for job in now)
+        anew = not any(job.created_at or job.depends_on for job in now)
+        self._announcer.announce_ready(kinds, anew=anew)
+        if later or any(job.scheduled_at for job in jobs):
+            self._pulse.expect(min(later, default=0.0))
+
+    def _ready(self, lanes: Collection[int], soonest_s: float | None) -> None:
+        self._announcer.announce_ready(self._lanes.kinds(lanes), anew=False)
+        if soonest_s is not None:
+            self._pulse.expect(soonest_s)
 
     # Assignment
 
     async def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
-        # Who calls this may not listen, and then nobody else makes delayed jobs due.
-        if len(claimed) < demand.limit and await self._leases.stage():
-            rest = replace(demand, limit=demand.limit - len(claimed))
-            claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
+        try:
+            # Who calls this may not listen, and then nobody else makes delayed jobs due.
+            if len(claimed) < demand.limit and await self._leases.stage():
+                rest = replace(demand, limit=demand.limit - len(claimed))
+                claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
+            jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
+        except BaseException:
+            # A caller who was cancelled never hears of them either.
+            await asyncio.shield(self._give_back(claimed))
+            raise
         self._announcer.announce(Topic.MIRROR)
-        jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
+
+    async def _give_back(self, claimed: Sequence[Assignment]) -> None:
+        """Their caller will never hear of them, and their lease may have no end."""
+        outcomes = [
+            Outcome(one.job_id, Event.RELEASE, namespace=one.namespace, token=one.token)
+            for one in claimed
+        ]
+        try:
+            await self._settling.settle(outcomes)
+        except Unavailable as error:
+            logger.warning("%d claimed jobs could not be given back: %s", len(claimed), error)
 
     async def _claim(
         self,
@@ -190,12 +252,14 @@ class PostgresBackend(BaseBackend):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
+    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+        return await self._claims.eligible_for(demands)
+
     # Outcomes
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
-        waiting = any(answer.state in ELIGIBLE for answer in settled)
-        self._announcer.announce(Topic.MIRROR, *([Topic.READY] if waiting else []))
+        self._announcer.announce(Topic.MIRROR)
         return settled
 
     async def _update_status(
@@ -210,12 +274,8 @@ class PostgresBackend(BaseBackend):
         settled = await self._settling.update_status(
             namespace, job_id, token, status, result, error_msg
         )
-        waiting, stopping = status in ELIGIBLE, status is JobState.CANCELLING
-        self._announcer.announce(
-            Topic.MIRROR,
-            *([Topic.READY] if waiting else []),
-            *([Topic.CANCEL] if stopping else []),
-        )
+        stopping = status is JobState.CANCELLING
+        self._announcer.announce(Topic.MIRROR, *([Topic.CANCEL] if stopping else []))
         return {settled.freed_assignee_id: 1} if settled.freed_assignee_id else {}
 
     # Cancellation
@@ -246,8 +306,11 @@ class PostgresBackend(BaseBackend):
         if namespace is not None and namespace_id is None:
             return {}
         freed = await self._leases.lose(assignee_id=assignee_id, namespace_id=namespace_id)
-        self._announcer.announce(Topic.READY, Topic.MIRROR)
+        self._announcer.announce(Topic.MIRROR)
         return freed
+
+    async def _leased(self, assignee_ids: Collection[str]) -> list[Leased]:
+        return await leased(self._pool, assignee_ids)
 
     async def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:
         return await self._leases.extend(held, lease_ttl_s)
@@ -257,9 +320,11 @@ class PostgresBackend(BaseBackend):
         for _ in range(_FOLDS):
             if await self._depths.fold(_FOLD) < _FOLD:
                 break
-        await self._sessions.prune_sessions(_STALE_SESSION_S)
+        if (now_s := time.monotonic()) >= self._prune_at_s:
+            self._prune_at_s = now_s + _PRUNE_S
+            await self._sessions.prune_sessions(_STALE_SESSION_S)
         if lost:
-            self._announcer.announce(Topic.READY, Topic.MIRROR)
+            self._announcer.announce(Topic.MIRROR)
         return lost
 
     # Queries
@@ -316,14 +381,22 @@ class PostgresBackend(BaseBackend):
 
     # Sessions, progress, signals
 
-    async def open_session(self, session: WorkerSession) -> None:
-        await self._sessions.open_session(session)
+    async def open_session(self, session: WorkerSession) -> SessionNews:
+        return await self._sessions.open_session(session)
+
+    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+        return await self._sessions.session_news(sessions)
+
+    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+        await self._sessions.order_session(session_id, order)
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._sessions.touch_sessions(sessions)
 
-    async def close_sessions(self, session_ids: Collection[str]) -> None:
-        await self._sessions.close_sessions(session_ids)
+    async def close_sessions(
+        self, session_ids: Collection[str], *, replica: str | None = None
+    ) -> None:
+        await self._sessions.close_sessions(session_ids, replica=replica)
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
@@ -331,14 +404,27 @@ class PostgresBackend(BaseBackend):
     async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
         await self._progress.record_progress(reports)
 
-    def listen(self) -> AsyncIterator[frozenset[Topic]]:
-        """Also starts to stage delayed jobs: who listens for READY wants them in time."""
-        if self._stager is None:
-            announce = self._announcer.announce
-            self._stager = asyncio.create_task(
-                self._leases.keep_staging(lambda: announce(Topic.READY))
-            )
-        return self._listener.listen()
+    async def _store_checkpoints(
+        self, reports: Sequence[CheckpointReport]
+    ) -> list[CheckpointAnswer]:
+        return await self._checkpoints.store(reports)
+
+    async def _spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        answers = await self._spawning.spawn(requests)
+        self._submitted([replace(one.job, namespace=one.namespace) for one in requests])
+        return answers
+
+    async def _append_logs(self, reports: Sequence[LogReport]) -> None:
+        await self._logs.append(reports)
+
+    async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
+        return await self._logs.read(namespace, job_id)
+
+    hears_itself: Final = True
+
+    def listen(self) -> AsyncIterator[News]:
+        """Also starts to make delayed jobs due: who listens for READY wants them in time."""
+        return self._pulse.listen()
 
     # Lifecycle
 
@@ -350,7 +436,7 @@ class PostgresBackend(BaseBackend):
                 raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
-        if self._stager is not None:
-            await end_tasks([self._stager])
+        await self._pulse.aclose()
+        await self._submission.aclose()
         await self._announcer.aclose()
         await self._pool.close()

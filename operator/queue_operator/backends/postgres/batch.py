@@ -8,6 +8,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.arrays import floats
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
@@ -17,6 +18,7 @@ from queue_operator.domain.retry import Backoff
 
 _SUBMIT: Final = load(__package__, "submit")
 _RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
+_PASS_BY: Final = load(__package__, "number_pass_by")
 _BLOCK: Final = 1000
 
 
@@ -72,6 +74,14 @@ class Numbers:
         taken, self._free = self._free[:count], self._free[count:]
         return taken
 
+    async def pass_by_stored(self) -> None:
+        """Gives up what is reserved, and all blocks up to the highest stored number. After a
+        restore, or a failover that lost the last moments, the sequence may hand out numbers anew.
+        """
+        self._free.clear()
+        async with borrowed(self._pool) as connection:
+            await connection.execute(_PASS_BY, {"block": _BLOCK})
+
 
 async def store(
     connection: AsyncConnection[TupleRow],
@@ -107,10 +117,10 @@ def _parameters(batch: Batch) -> dict[str, Any]:
         "clusters": [r.cluster_uid if r else None for r in resources],
         "names": [r.name if r else None for r in resources],
         "generations": [r.generation if r else None for r in resources],
-        "delays": [job.delay_s for job in jobs],
+        "delays": floats(job.delay_s for job in jobs),
         "scheduled": [job.scheduled_at for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
-        "timeouts": [job.timeout_s for job in jobs],
+        "timeouts": floats(job.timeout_s for job in jobs),
         "backoffs": [dump_backoff(job.backoff) for job in jobs],
         "bonuses": [PRIORITY_BONUS[job.priority].total_seconds() for job in jobs],
         "modes": [_mode(job) for job in jobs],

@@ -5,12 +5,12 @@ Whether a token belongs to the id it came with is known for the claims of this p
 another process claimed takes the slow path, which asks the database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any, Final
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, Uuids
-from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Assignment
 from queue_operator.domain.outcome import Outcome, Settled
@@ -39,7 +39,7 @@ class Claimed:
         known = self._jobs.get(outcome.token or "")
         return known is not None and known == (outcome.namespace, outcome.job_id)
 
-    def forget(self, outcomes: Sequence[Outcome]) -> None:
+    def forget(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             self._jobs.pop(outcome.token or "", None)
 
@@ -74,7 +74,11 @@ class Completions:
             for number, assignee_id in rows
         }
 
-    @again_after_deadlock
+    def forget(self, outcomes: Iterable[Outcome]) -> None:
+        """Their jobs came to another end than here."""
+        self._claimed.forget(outcomes)
+
+    @again_when_undone
     async def _complete(self, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_COMPLETE, parameters, binary=True)

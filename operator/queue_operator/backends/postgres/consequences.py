@@ -1,6 +1,6 @@
 """What a transition brings with it: jobs that waited for one may run, or never will."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from psycopg import AsyncConnection
@@ -29,6 +29,8 @@ from queue_operator.domain.states import TERMINAL, Event, JobState
 from queue_operator.domain.transition import Move, decide
 
 _T = TypeVar("_T")
+OnReady = Callable[[Collection[int], float | None], None]
+"""Is given the lanes of jobs that may be claimed now, and the least delay of those that wait."""
 Work = Callable[[AsyncConnection[TupleRow], Terms], Awaitable[_T]]
 _TRIES: Final = 100
 
@@ -45,6 +47,14 @@ async def run(pool: Pool, work: Work[_T]) -> _T:
         except Again as again:
             terms = again.terms
     raise Unavailable(f"{len(terms.also)} dependent jobs are in use; call again")
+
+
+def tell_ready(decided: Decided, released: Collection[int], on_ready: OnReady) -> None:
+    """Tells of jobs that wait again, and of the lanes of those that waited for others."""
+    waits = [(row.new_lane_id or row.lane_id, move.delay_s) for row, move in decided if move.waits]
+    lanes = {lane_id for lane_id, delay_s in waits if not delay_s}
+    later = [delay_s for _, delay_s in waits if delay_s]
+    on_ready(lanes.union(released), min(later, default=None))
 
 
 async def carry_out(

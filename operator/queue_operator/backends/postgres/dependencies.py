@@ -7,7 +7,6 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
 from queue_operator.domain.states import TERMINAL, JobState
@@ -16,7 +15,6 @@ _CHILDREN: Final = load(__package__, "dependency_children")
 _EDGES: Final = load(__package__, "dependency_edges")
 _SETTLE: Final = load(__package__, "dependency_settle")
 _LINK: Final = load(__package__, "dependency_link")
-_RESULTS: Final = load(__package__, "dependency_results")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +138,3 @@ async def link(
         "givers": list(heirs.values()),
     }
     await connection.execute(_LINK, parameters)
-
-
-async def parent_results(pool: Pool, job_nos: Sequence[int]) -> dict[int, tuple[bytes | None, str]]:
-    """What the last parents of CHAIN jobs gave, with the content type; those that ran without
-    their parents are left out.
-    """
-    async with borrowed(pool) as connection:
-        cursor = await connection.execute(_RESULTS, {"children": list(job_nos)})
-        return {number: (result, kind) for number, result, kind in await cursor.fetchall()}

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Final
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.paging import decode_cursor, encode_cursor
-from queue_operator.backends.postgres.connection import Pool, snapshot
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, snapshot
 from queue_operator.backends.postgres.looking import (
     NEWEST_CHANGE,
     CountedLane,
@@ -44,10 +44,7 @@ from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import ELIGIBLE, JobState
 
 _TOTALS: Final = load(__package__, "failure_totals")
-_SETTINGS: Final = sql.SQL(
-    "SET LOCAL enable_hashjoin = on; SET LOCAL enable_memoize = off; "
-    "SET LOCAL statement_timeout = {ms}"
-)
+_SETTINGS: Final = "SET LOCAL enable_hashjoin = on; SET LOCAL enable_memoize = off"
 _ORDERS: Final = {
     SearchOrder.CREATED_ASC: Order(by_change=False, descending=False),
     SearchOrder.CREATED_DESC: Order(by_change=False, descending=True),
@@ -65,6 +62,7 @@ class Finder:
         self._pool = pool
         self._patience_s = patience_s
 
+    @again_when_undone
     async def search(self, search: JobSearch) -> JobPage:
         beyond = _beyond(search)
         async with self._reading("states", "add states, types, tags or a time") as connection:
@@ -80,6 +78,7 @@ class Finder:
             next_cursor=_cursor(search, found),
         )
 
+    @again_when_undone
     async def search_failures(self, search: FailureSearch) -> FailurePage:
         beyond = _beyond(search)
         condition = _failing(search)
@@ -95,11 +94,9 @@ class Finder:
 
     @asynccontextmanager
     async def _reading(self, field: str, advice: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
-        settings = _SETTINGS.format(ms=sql.Literal(int(self._patience_s * 1000)))
-        # More than one statement may take its time.
-        async with snapshot(self._pool, 4 * self._patience_s) as connection:
+        async with snapshot(self._pool, self._patience_s) as connection:
             try:
-                await connection.execute(settings)
+                await connection.execute(_SETTINGS)
                 yield connection
             except psycopg.errors.QueryCanceled:
                 reason = f"this search reads too many jobs for {self._patience_s:g} s; {advice}"

@@ -1,13 +1,16 @@
 """Lanes: the interned identity of what a claim filters on, cached in memory.
 
-Lanes are only ever added, so the cache is never wrong, at worst behind.
+Lanes are only ever added, so the cache is never wrong, at worst behind. While somebody watches
+the store, it is read again only where there may be new ones.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from queue_operator.backends.news import Kind, Kinds, about
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Demand, Job
@@ -20,13 +23,13 @@ _NAMESPACES: Final = "SELECT id, name FROM namespace"
 # How far below the highest known id another process may still commit a lane.
 _OVERLAP: Final = 100
 _FULL_REFRESH_S: Final = 5.0
+_MOST_FILTERS: Final = 10_000
 
 
 _Wanted = tuple[str, frozenset[str], frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class LaneKey:
+class LaneKey(NamedTuple):
     namespace: str
     type: str
     priority: str
@@ -45,18 +48,26 @@ class Lanes:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._by_key: dict[LaneKey, Lane] = {}
+        self._by_key: dict[tuple[str, str, str, frozenset[str]], Lane] = {}
         self._namespaces: dict[str, int] = {}
         self._matching: dict[_Wanted, list[Lane]] = {}
+        self._by_id: dict[int, Lane] = {}
+        self._by_kind: dict[Kind, list[int]] = {}
         self._highest = 0
         self._refreshed_at = -_FULL_REFRESH_S
+        self.watched = False
+        """Whether somebody sets `stale` when other processes may have made lanes."""
+        self.stale = True
+        # Whoever finds nothing stale must not go on while what was is still being read.
+        self._reading = asyncio.Lock()
 
     async def of_jobs(self, jobs: Iterable[Job]) -> list[int]:
         """The lane ids of the jobs, made where they are missing."""
-        keys = [_key(job) for job in jobs]
+        keys = [(job.namespace, job.type, job.priority, job.tags) for job in jobs]
         for key in dict.fromkeys(keys):
             if key not in self._by_key:
-                await self._intern(key)
+                await self._intern(LaneKey(*key))
+        # A named tuple is equal to a plain one, which is made in half the time.
         return [self._by_key[key].id for key in keys]
 
     async def namespace_id(self, name: str) -> int | None:
@@ -67,15 +78,59 @@ class Lanes:
 
     async def matching(self, demand: Demand) -> list[Lane]:
         """Lanes whose jobs satisfy the demand."""
-        await self.refresh()
+        await self.catch_up()
+        return self.known(demand)
+
+    def known(self, demand: Demand) -> list[Lane]:
+        """As `matching`, of the lanes known at the last catching up."""
         wanted = (demand.namespace, demand.types, demand.tags)
         if wanted not in self._matching:
-            lanes = [lane for lane in self._by_key.values() if _matches(demand, lane.key)]
+            if len(self._matching) >= _MOST_FILTERS:
+                self._matching.clear()
+            lanes = [lane for lane in self._by_key.values() if _matches(wanted, lane.key)]
             self._matching[wanted] = lanes
         return self._matching[wanted]
 
+    def kinds(self, ids: Iterable[int]) -> Kinds:
+        """What jobs of these lanes are selected by."""
+        lanes = [self._by_id.get(lane_id) for lane_id in set(ids)]
+        keys = [lane.key for lane in lanes if lane is not None]
+        if len(keys) < len(lanes):
+            return None
+        return about(Kind(key.namespace, key.type, key.tags) for key in keys)
+
+    def of_kinds(self, kinds: Iterable[Kind]) -> list[int]:
+        """The ids of all lanes, as far as they are known, in which such jobs wait."""
+        return [lane_id for kind in kinds for lane_id in self._by_kind.get(kind, ())]
+
+    def notice(self, highest: int) -> None:
+        """The highest lane that is stored."""
+        if highest > self._highest:
+            self.stale = True
+
+    async def catch_up(self) -> None:
+        """Refreshes unless nothing can be new. Ids may become visible out of order, so now and
+        then all of them are looked at.
+        """
+        async with self._reading:
+            rested = time.monotonic() - self._refreshed_at < _FULL_REFRESH_S
+            if not (self.watched and rested) or self.stale:
+                await self._refresh()
+
     async def refresh(self) -> None:
         """Learns lanes that other processes made."""
+        async with self._reading:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        self.stale = False
+        try:
+            await self._read()
+        except BaseException:
+            self.stale = True
+            raise
+
+    async def _read(self) -> None:
         full = time.monotonic() - self._refreshed_at >= _FULL_REFRESH_S
         after = 0 if full else self._highest - _OVERLAP
         async with borrowed(self._pool) as connection:
@@ -83,11 +138,18 @@ class Lanes:
             for lane_id, namespace, type_, priority, tags in await cursor.fetchall():
                 key = LaneKey(namespace, type_, priority, frozenset(tags))
                 if key not in self._by_key:
-                    self._by_key[key] = Lane(lane_id, key, Priority(priority))
-                    self._matching.clear()
+                    self._add(Lane(lane_id, key, Priority(priority)))
                 self._highest = max(self._highest, lane_id)
         if full:
             self._refreshed_at = time.monotonic()
+
+    def _add(self, lane: Lane) -> None:
+        self._by_key[lane.key] = self._by_id[lane.id] = lane
+        kind = Kind(lane.key.namespace, lane.key.type, lane.key.tags)
+        self._by_kind.setdefault(kind, []).append(lane.id)
+        for wanted, lanes in self._matching.items():
+            if _matches(wanted, lane.key):
+                lanes.append(lane)
 
     async def _intern(self, key: LaneKey) -> None:
         parameters = {
@@ -110,13 +172,8 @@ class Lanes:
             self._namespaces = {name: number for number, name in await cursor.fetchall()}
 
 
-def _key(job: Job) -> LaneKey:
-    return LaneKey(job.namespace, job.type, job.priority.value, job.tags)
-
-
-def _matches(demand: Demand, key: LaneKey) -> bool:
+def _matches(wanted: _Wanted, key: LaneKey) -> bool:
+    namespace, types, tags = wanted
     return (
-        key.namespace == demand.namespace
-        and (not demand.types or key.type in demand.types)
-        and matches(demand.tags, key.tags)
+        key.namespace == namespace and (not types or key.type in types) and matches(tags, key.tags)
     )

@@ -1,7 +1,5 @@
 """Leases: renewed by batches, swept when they run out."""
 
-import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,16 +9,17 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
-from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
-from queue_operator.backends.postgres.consequences import carry_out, run
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
+from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
+from queue_operator.domain.errors import InvalidTransition, QueueError
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.overdue import TIMED_OUT, WORKER_LOST
 from queue_operator.domain.states import TERMINAL, Event, JobState
-from queue_operator.domain.transition import REASON_WORKER_LOST, Move, decide
+from queue_operator.domain.transition import Move, decide
 
 _EXTEND: Final = load(__package__, "lease_extend")
 _FATE: Final = load(__package__, "lease_fate")
@@ -29,25 +28,27 @@ _FIND: Final = load(__package__, "sweep_find")
 _EXHAUSTED: Final = load(__package__, "sweep_exhausted")
 _LEASED: Final = load(__package__, "find_leased")
 _STAGE: Final = load(__package__, "stage")
-_STAGE_NEXT: Final = load(__package__, "stage_next")
 _STAGE_BATCH: Final = 1000
-_STAGE_POLL_S: Final = 0.25
-_STAGE_LEAST_S: Final = 0.01
-
-logger = logging.getLogger(__name__)
 
 
 class Leases:
-    """Renewal, expiry and loss."""
+    """Renewal, expiry and loss. `on_ready` is given the lanes of jobs that wait again."""
 
     def __init__(
-        self, pool: Pool, lanes: Lanes, marks: Marks, rng: Callable[[], float], cancel_s: float
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        marks: Marks,
+        rng: Callable[[], float],
+        cancel_s: float,
+        on_ready: OnReady,
     ) -> None:
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
         self._rng = rng
         self._cancel_timeout_s = cancel_s
+        self._on_ready = on_ready
 
     async def extend(self, held: Sequence[Held], ttl_s: float) -> list[LeaseAnswer]:
         namespaces = [await self._lanes.namespace_id(h.namespace) for h in held]
@@ -73,11 +74,11 @@ class Leases:
         ended = LeaseStatus.ENDED
         return [answers.get(n) or _answer(h, ended) for n, h in enumerate(held)]
 
-    @again_after_deadlock
+    @again_when_undone
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
         """One sweep; see `Backend.expire_leases`."""
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Decided:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
             cursor = await connection.execute(_BEGIN, {"ttl_s": ttl_s})
             row = await cursor.fetchone()
             parameters = {
@@ -92,24 +93,24 @@ class Leases:
             decided = [
                 (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
             ]
-            await carry_out(connection, decided, terms)
-            await self._exhaust_lost(connection, terms, limit)
-            return decided
+            released = await carry_out(connection, decided, terms)
+            released += await self._exhaust_lost(connection, terms, limit)
+            return decided, released
 
-        decided = await run(self._pool, work)
-        self._marks.forget([row.lane_id for row, _ in decided])
+        decided, released = await run(self._pool, work)
+        self._tell(decided, released)
         return [
             Lost(row.current.job_id, row.namespace, row.assignee_id)
             for row, move in decided
             if move.frees_slot
         ]
 
-    @again_after_deadlock
+    @again_when_undone
     async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
         """LOSE for every running job that matches, caused by a caller: no attempt counts."""
         wanted = {"assignee_id": assignee_id, "namespace_id": namespace_id}
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Decided:
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
             cursor = await connection.execute(_LEASED, wanted)
             numbers = [number for (number,) in await cursor.fetchall()]
             rows = await lock_rows(connection, dict.fromkeys(numbers), terms)
@@ -120,12 +121,16 @@ class Leases:
                 if assignee_id in (None, row.assignee_id)
             ]
             decided = [(row, move) for row, move in moves if move is not None]
-            await carry_out(connection, decided, terms)
-            return decided
+            return decided, await carry_out(connection, decided, terms)
 
-        decided = await run(self._pool, work)
-        self._marks.forget([row.lane_id for row, _ in decided])
+        decided, released = await run(self._pool, work)
+        self._tell(decided, released)
         return Counter(row.assignee_id for row, _ in decided)
+
+    def _tell(self, decided: "_Decided", released: Sequence[int]) -> None:
+        self._marks.forget([row.lane_id for row, _ in decided])
+        self._marks.forget(released)
+        tell_ready(decided, released, self._on_ready)
 
     async def stage(self) -> int:
         """Makes jobs due whose time has come, and says how many."""
@@ -135,35 +140,12 @@ class Leases:
         self._marks.forget(lanes)
         return len(lanes)
 
-    async def next_due_s(self) -> float | None:
-        """Seconds until the next job becomes due, None when none waits for a time."""
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_STAGE_NEXT)
-            row = await cursor.fetchone()
-        return row[0] if row else None
-
-    async def keep_staging(self, announce: Callable[[], None]) -> None:
-        """Stages for ever, just in time, and calls `announce` when jobs became due."""
-        while True:
-            try:
-                if await self.stage():
-                    announce()
-                    continue
-                due_s = await self.next_due_s()
-            except Unavailable as error:
-                logger.warning("staging waits: %s", error)
-                due_s = None
-            # A due row that somebody else holds would have us ask without a pause.
-            pause_s = _STAGE_POLL_S if due_s is None else max(due_s, _STAGE_LEAST_S)
-            await asyncio.sleep(min(pause_s, _STAGE_POLL_S))
-
     def _overdue(self, row: LockedRow, token: str, why: str, ttl_s: float) -> Move:
         cancelling = row.current.state is JobState.CANCELLING
         if why == "cancel" or (why == "timeout" and cancelling):
             return self._decide(row, token, Event.MARK_UNKNOWN_STOPPED, None)
         if why == "timeout":
-            error = ErrorInfo("the execution timeout passed", ErrorCategory.TIMEOUT, "TIMEOUT")
-            return self._decide(row, token, Event.FAIL, error)
+            return self._decide(row, token, Event.FAIL, TIMED_OUT)
         move = self._decide(row, token, Event.LOSE, None)
         # A job lost on its last attempt waits one TTL for a late outcome before it is given up.
         last = bool(row.current.max_attempts) and row.current.attempt >= (
@@ -189,23 +171,22 @@ class Leases:
 
     async def _exhaust_lost(
         self, connection: AsyncConnection[TupleRow], terms: Terms, limit: int
-    ) -> None:
+    ) -> list[int]:
         cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
         numbers = [number for (number,) in await cursor.fetchall()]
         if not numbers:
-            return
-        error = ErrorInfo(
-            "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
-        )
+            return []
         rows = await lock_rows(connection, dict.fromkeys(numbers), terms)
         decided = [
-            (row, self._decide(row, row.current.token or "", Event.EXHAUST, error))
+            (row, self._decide(row, row.current.token or "", Event.EXHAUST, WORKER_LOST))
             for row in rows.values()
         ]
-        await carry_out(connection, decided, terms)
+        return await carry_out(connection, decided, terms)
 
 
 _Decided = list[tuple[LockedRow, Move]]
+_Done = tuple[_Decided, list[int]]
+"""What was decided, and the lanes of jobs that need not wait for those any longer."""
 
 
 def _answer(

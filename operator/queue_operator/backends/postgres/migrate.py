@@ -1,31 +1,58 @@
-"""Brings the schema up to date: forward only, safe from several replicas at once."""
+"""Brings the schema up to date: forward only, safe from several replicas at once, and without
+holding up those who work meanwhile.
 
+All that is missing is one transaction. It gives up when it has to wait for a lock for longer
+than `lock_timeout_s`, because whoever comes later stands behind it, and is tried again from the
+start after a pause.
+"""
+
+import asyncio
 import hashlib
 import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final, LiteralString
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, IsolationLevel, sql
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import unavailable
-from queue_operator.backends.sql import render
-from queue_operator.domain.errors import Unavailable
+from queue_operator.backends.postgres.driver_errors import unavailable
+from queue_operator.backends.postgres.grants import check_granted, check_role, grant
+from queue_operator.backends.postgres.line import address
+from queue_operator.backends.sql import load, render
+from queue_operator.domain.errors import MissingPrivilege, SchemaMismatch, Unavailable
 
-logger = logging.getLogger(__name__)
+LOCK_TIMEOUT_S: Final = 0.5
+"""Below the second after which the server looks for deadlocks: it is we who give way then."""
+PATIENCE_S: Final = 300.0
 
+_TABLE: Final = load(__package__, "migration_table")
+_LIST: Final = load(__package__, "migration_list")
+_RECORD: Final = load(__package__, "migration_record")
+_PLACE: Final = load(__package__, "migration_place")
 # Any number will do, as long as every replica takes the same.
 _ADVISORY_LOCK: Final = 7_164_002
-
-_BOOKKEEPING: Final = """
-CREATE SCHEMA IF NOT EXISTS queue_operator;
+_PAUSE_S: Final = 1.0
+_NEEDS: Final = re.compile(r"^-- needs: (\S+)$", re.MULTILINE)
+# For the transaction only, which is all that holds behind a pooler. What is set for the role
+# must neither end a long migration nor change what it makes.
+_SETTINGS: Final[LiteralString] = """
 SET LOCAL search_path = queue_operator;
-CREATE TABLE IF NOT EXISTS schema_migration (
-    name text PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
-);
+SET LOCAL timezone = 'UTC';
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
 """
+_CONNECT_TIMEOUT_S: Final = 5
+
+Say = Callable[[str], None]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,69 +70,237 @@ class Migration:
     def checksum(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @property
+    def needs(self) -> str | None:
+        """The migration that a release must know to work on the schema from here on. A file
+        says it in a line of its own, `-- needs: NAME`; without one all older releases go on.
+        """
+        found = _NEEDS.search(self.text)
+        return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A migration that a database has, possibly of another release."""
+
+    name: str
+    checksum: str
+    needs: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do: `grant_to` is a role that is to run the queue, `say` tells people."""
+
+    shipped: Sequence[Migration]
+    grant_to: str | None
+    lock_timeout_s: float
+    patience_s: float
+    say: Say
+
 
 def migrations() -> list[Migration]:
-    """All of them, in order."""
-    folder = files(__package__) / "migrations"
+    """All of this release, in order."""
+    return read_migrations(files(__package__) / "migrations")
+
+
+def read_migrations(folder: Traversable) -> list[Migration]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [Migration(name.removesuffix(".sql"), (folder / name).read_text()) for name in names]
 
 
-async def migrate(dsn: str) -> list[str]:
+async def migrate(
+    dsn: str,
+    *,
+    grant_to: str | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+    patience_s: float = PATIENCE_S,
+    shipped: Sequence[Migration] | None = None,
+    say: Say = logger.info,
+) -> list[str]:
     """Applies what is missing and gives the names of what was applied.
 
-    Raises Unavailable when the server cannot be reached or refuses, or when a migration
-    that was applied has another content than the one shipped here.
+    Raises SchemaMismatch when the database belongs to another line of releases,
+    MissingPrivilege when the role may not do it, InvalidArgument for a role to grant to that
+    does not exist, and Unavailable when the server cannot be reached or others hold a lock for
+    longer than `patience_s`.
     """
+    if grant_to is not None:
+        check_role(grant_to)
+    known = migrations() if shipped is None else shipped
+    plan = Plan(known, grant_to, lock_timeout_s, patience_s, say)
     try:
-        connection = await AsyncConnection.connect(dsn, autocommit=True)
-        async with connection, connection.transaction():
-            # Held to the end of the transaction: another replica waits, then finds all done.
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-            await connection.execute(_BOOKKEEPING)
-            return await _apply_missing(connection)
+        conninfo = address(
+            dsn, application_name="queue-operator-migrate", connect_timeout=_CONNECT_TIMEOUT_S
+        )
+        return await _insist(conninfo, plan)
     except psycopg.Error as error:
-        raise unavailable(error) from None
+        if error.sqlstate is None or isinstance(error, psycopg.OperationalError):
+            raise unavailable(error) from None
+        raise Unavailable(f"the migration failed and was undone: {_first_line(error)}") from None
 
 
-async def _apply_missing(connection: AsyncConnection[TupleRow]) -> list[str]:
-    applied = await _applied(connection)
-    done = []
-    for migration in migrations():
-        if migration.name in applied:
-            _check_same(migration, applied[migration.name])
-            continue
-        await connection.execute(migration.statements)
-        await connection.execute(
-            "INSERT INTO schema_migration (name, checksum) VALUES (%s, %s)",
-            (migration.name, migration.checksum),
+async def _insist(conninfo: str, plan: Plan) -> list[str]:
+    """Tries until no lock is in the way."""
+    end = time.monotonic() + plan.patience_s
+    while True:
+        try:
+            return await _once(conninfo, plan, end)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            if time.monotonic() + _PAUSE_S > end:
+                raise Unavailable(
+                    f"others held a lock for {plan.patience_s:g} s: nothing was changed; look for "
+                    "old transactions in pg_stat_activity and try again"
+                ) from None
+        plan.say(
+            f"a lock was not to be had within {plan.lock_timeout_s:g} s: undone, "
+            f"trying again in {_PAUSE_S:g} s"
         )
-        done.append(migration.name)
-        logger.info("applied migration %s", migration.name)
-    return done
+        await asyncio.sleep(_PAUSE_S)
 
 
-async def _applied(connection: AsyncConnection[TupleRow]) -> dict[str, str]:
-    cursor = await connection.execute("SELECT name, checksum FROM schema_migration")
-    return {name: checksum for name, checksum in await cursor.fetchall()}
-
-
-def _check_same(migration: Migration, checksum: str) -> None:
-    if migration.checksum != checksum:
-        raise Unavailable(
-            f"migration {migration.name} was applied with other content than this version "
-            "ships; restore the database or install the version that wrote it"
-        )
-
-
-async def check_schema(connection: AsyncConnection[TupleRow]) -> None:
-    """Raises Unavailable unless every migration has been applied."""
-    try:
+async def _once(conninfo: str, plan: Plan, end: float) -> list[str]:
+    async with _session(conninfo) as connection:
+        await connection.execute(_SETTINGS)
         applied = await _applied(connection)
-    except psycopg.errors.UndefinedTable:
-        applied = {}
-    missing = [m.name for m in migrations() if m.name not in applied]
+        if not _missing(plan.shipped, applied) and plan.grant_to is None:
+            # Without a lock, and without a right but that to read.
+            return []
+        await _wait_for_turn(connection, plan, end)
+        done = await _apply_missing(connection, plan)
+        if plan.grant_to is not None:
+            plan.say(f"granting what the queue needs to {plan.grant_to}")
+            await grant(connection, plan.grant_to)
+        return done
+
+
+@asynccontextmanager
+async def _session(conninfo: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
+    """One transaction on a connection of its own."""
+    connection = await AsyncConnection.connect(conninfo, autocommit=True, prepare_threshold=None)
+    # Whoever waited for its turn must see what was done in the meantime.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    async with connection:
+        try:
+            async with connection.transaction():
+                yield connection
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise _may_not(error, connection.info.user) from None
+
+
+async def _wait_for_turn(connection: AsyncConnection[TupleRow], plan: Plan, end: float) -> None:
+    """Held to the end of the transaction: another replica waits, then finds all done."""
+    take = "SELECT pg_try_advisory_xact_lock(%s)"
+    cursor = await connection.execute(take, (_ADVISORY_LOCK,))
+    if await cursor.fetchone() != (True,):
+        plan.say("another process migrates this database: waiting for it")
+        await _limit_waiting(connection, max(end - time.monotonic(), plan.lock_timeout_s))
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+    await _limit_waiting(connection, plan.lock_timeout_s)
+
+
+async def _limit_waiting(connection: AsyncConnection[TupleRow], seconds: float) -> None:
+    limit = sql.Literal(int(seconds * 1000))
+    await connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(limit))
+
+
+async def _apply_missing(connection: AsyncConnection[TupleRow], plan: Plan) -> list[str]:
+    await _prepare(connection)
+    missing = _missing(plan.shipped, await _applied(connection))
+    for migration in missing:
+        plan.say(f"applying {migration.name}")
+        await connection.execute(migration.statements)
+        values = {
+            "name": migration.name,
+            "checksum": migration.checksum,
+            "needs": migration.needs,
+        }
+        await connection.execute(_RECORD, values)
+    return [migration.name for migration in missing]
+
+
+async def _prepare(connection: AsyncConnection[TupleRow]) -> None:
+    """Makes the schema and the list of migrations. To ask the server to do so only if they do
+    not exist would need rights that a role need not have once they do.
+    """
+    has_schema, has_table = await _place(connection)
+    if not has_schema:
+        await connection.execute("CREATE SCHEMA queue_operator")
+    if not has_table:
+        await connection.execute(_TABLE)
+
+
+async def _place(connection: AsyncConnection[TupleRow]) -> tuple[bool, bool]:
+    row = await (await connection.execute(_PLACE)).fetchone()
+    has_schema, has_table = row or (False, False)
+    return has_schema, has_table
+
+
+async def _applied(connection: AsyncConnection[TupleRow]) -> list[Applied]:
+    _, has_table = await _place(connection)
+    if not has_table:
+        return []
+    rows = await (await connection.execute(_LIST)).fetchall()
+    return [Applied(*row) for row in rows]
+
+
+def _missing(shipped: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
+    """What is to be applied. Raises SchemaMismatch where that cannot be told."""
+    _check_fits(shipped, applied)
+    there = {one.name for one in applied}
+    missing = [migration for migration in shipped if migration.name not in there]
+    later = max(there, default="")
+    if missing and missing[0].name < later:
+        raise SchemaMismatch(
+            f"migration {missing[0].name} was never applied, but {later} was, which comes after "
+            "it: the database belongs to another line of releases"
+        )
+    return missing
+
+
+def _check_fits(shipped: Sequence[Migration], applied: Sequence[Applied]) -> None:
+    """Migrations that are unknown here are those of newer releases, and no obstacle unless they
+    say so: while a new release is rolled out, both work on its schema.
+    """
+    ours = {migration.name: migration.checksum for migration in shipped}
+    for one in applied:
+        if one.checksum != ours.get(one.name, one.checksum):
+            raise SchemaMismatch(
+                f"migration {one.name} was applied with other content than this release ships; "
+                "restore the database or install the release that wrote it"
+            )
+        if one.needs is not None and one.needs not in ours:
+            raise SchemaMismatch(
+                f"since migration {one.name} the database needs a release that knows "
+                f"{one.needs}, and this one does not: install a newer one"
+            )
+
+
+def _may_not(error: psycopg.Error, user: str) -> MissingPrivilege:
+    role = sql.Identifier(user).as_string()
+    return MissingPrivilege(
+        f"role {role} may not migrate: {_first_line(error)}; it must own the schema and its "
+        f"tables: as an administrator, CREATE SCHEMA queue_operator AUTHORIZATION {role}"
+    )
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+async def check_schema(
+    connection: AsyncConnection[TupleRow], shipped: Sequence[Migration] | None = None
+) -> None:
+    """Raises SchemaMismatch unless every migration has been applied, and none since that older
+    releases cannot live with; MissingPrivilege when the role may not use what they made.
+    """
+    known = migrations() if shipped is None else shipped
+    await check_granted(connection)
+    applied = await _applied(connection)
+    _check_fits(known, applied)
+    there = {one.name for one in applied}
+    missing = [migration.name for migration in known if migration.name not in there]
     if missing:
-        raise Unavailable(
+        raise SchemaMismatch(
             f"the database schema lacks {', '.join(missing)}: run `queue-operator migrate`"
         )

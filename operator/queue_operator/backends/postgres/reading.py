@@ -70,6 +70,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         backoff=load_backoff(row["backoff"]),
         correlation_id=row["correlation_id"],
         idempotency_key=row["idempotency_key"],
+        spawned_by=row["spawned_by"],
         depends_on=tuple(row["depends_on"] or ()),
         dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),
         waiting_for_dependencies=row["blocked"],

@@ -8,7 +8,12 @@ from typing import Any, Final, LiteralString
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow, dict_row
 
-from queue_operator.backends.postgres.connection import Pool, borrowed, snapshot
+from queue_operator.backends.postgres.connection import (
+    Pool,
+    again_when_undone,
+    borrowed,
+    snapshot,
+)
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.reading import load_error
 from queue_operator.backends.protocol import (
@@ -44,6 +49,7 @@ class Records:
         self._pool = pool
         self._lanes = lanes
 
+    @again_when_undone
     async def history(self, namespace: str, job_id: str) -> JobHistory | None:
         namespace_id = await self._lanes.namespace_id(namespace)
         wanted = {"namespace_id": namespace_id, "id": job_id}

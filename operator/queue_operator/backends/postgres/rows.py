@@ -10,9 +10,11 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow, dict_row
 
+from queue_operator.backends.postgres.arrays import floats
 from queue_operator.backends.postgres.connection import LONG_S
 from queue_operator.backends.postgres.reading import load_backoff
 from queue_operator.backends.sql import load
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.record import note_of
@@ -24,7 +26,8 @@ _TO_FINAL: Final = load(__package__, "move_to_final")
 _TO_READY: Final = load(__package__, "move_to_ready")
 _TO_CANCELLING: Final = load(__package__, "move_to_cancelling")
 _LATE_COMPLETE: Final = load(__package__, "move_late_complete")
-_LOCK_ATTEMPTS: Final = 5
+_STORED: Final = "SELECT job_no FROM job WHERE job_no = ANY (%s::bigint[])"
+_LOCK_ATTEMPTS: Final = 20
 _MANY: Final = 1000
 _VOIDS_TOKEN: Final = RETURNS_ATTEMPT | {Event.RETRY_NOW}
 _NO_TOKEN: Final = UUID(int=0)
@@ -77,23 +80,29 @@ async def lock_rows(
     """Locks jobs by number; `tokens` are those of the outcomes to come. The jobs `terms.also`
     are locked with them, in one order, and left out of the answer.
 
-    A job that was deleted meanwhile is missing in the answer. Raises Again.
+    A job that was deleted meanwhile is missing in the answer. Raises Again, and Unavailable if
+    others move one of the jobs every time we look.
     """
     wanted = {**dict.fromkeys(terms.also), **tokens}
     terms.expect(len(wanted))
-    found: dict[int, LockedRow] = {}
     for _ in range(_LOCK_ATTEMPTS):
         # All or none: who kept some locks while waiting for the rest would break the order
         # in which everybody takes them.
         async with connection.transaction() as attempt:
             found = await _lock(connection, wanted)
-            if len(found) < len(wanted):
+            missing = [number for number in wanted if number not in found]
+            moving = await _stored(connection, missing) if missing else set()
+            if moving:
                 raise psycopg.Rollback(attempt)
-        if len(found) == len(wanted):
-            break
-    else:
-        found = await _lock(connection, wanted)
-    return {number: row for number, row in found.items() if number in tokens}
+        if not moving:
+            return {number: row for number, row in found.items() if number in tokens}
+        wanted = {n: token for n, token in wanted.items() if n in found or n in moving}
+    raise Unavailable(f"{len(moving)} jobs are being moved by others; call again")
+
+
+async def _stored(connection: AsyncConnection[TupleRow], numbers: Sequence[int]) -> set[int]:
+    cursor = await connection.execute(_STORED, [numbers])
+    return {number for (number,) in await cursor.fetchall()}
 
 
 async def _lock(
@@ -123,6 +132,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
             failure_count=row["failure_count"],
             backoff=load_backoff(row["backoff"]),
             recorded=Event(row["recorded"]) if row["recorded"] else None,
+            recorded_state=JobState(row["recorded_state"]) if row["recorded_state"] else None,
             skipped=row["reason"] == Event.SKIP.value,
         ),
     )
@@ -197,7 +207,7 @@ def _ending_parameters(decided: Decided) -> dict[str, Any]:
 def _waiting_parameters(decided: Decided) -> dict[str, Any]:
     return {
         **_common_parameters(decided),
-        "delays": [move.delay_s for _, move in decided],
+        "delays": floats(move.delay_s for _, move in decided),
         "bonuses": [
             PRIORITY_BONUS[move.priority or row.priority].total_seconds() for row, move in decided
         ],

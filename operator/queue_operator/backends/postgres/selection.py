@@ -7,7 +7,7 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, transaction
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, transaction
 from queue_operator.backends.postgres.consequences import carry_out, run
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import (
@@ -43,7 +43,7 @@ class Selection:
         self._lanes = lanes
         self._rng = rng
 
-    @again_after_deadlock
+    @again_when_undone
     async def cancel(
         self,
         namespace: str,
@@ -65,7 +65,7 @@ class Selection:
 
         return await run(self._pool, work)
 
-    @again_after_deadlock
+    @again_when_undone
     async def detach(self, uids: Collection[str]) -> Cancelled:
         """Their resources are gone: a forced cancel of what has not finished."""
 
@@ -78,7 +78,7 @@ class Selection:
 
         return await run(self._pool, work)
 
-    @again_after_deadlock
+    @again_when_undone
     async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
         wanted = await self._wanted(namespace, tags, job_ids)
 
@@ -93,14 +93,20 @@ class Selection:
 
     async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
         deleted = 0
-        parameters = {"ttl_s": ttl_s, "namespace_id": namespace_id, "max_rows": _BATCH}
         while True:
-            async with transaction(self._pool) as connection:
-                cursor = await connection.execute(_EXPIRED, parameters)
-                numbers = [number for (number,) in await cursor.fetchall()]
-                deleted += await _delete(connection, numbers)
-            if len(numbers) < _BATCH:
+            found, gone = await self._clean_batch(ttl_s, namespace_id)
+            deleted += gone
+            if found < _BATCH:
                 return deleted
+
+    @again_when_undone
+    async def _clean_batch(self, ttl_s: float, namespace_id: int | None) -> tuple[int, int]:
+        """How many were found, and how many of them nobody else had deleted."""
+        parameters = {"ttl_s": ttl_s, "namespace_id": namespace_id, "max_rows": _BATCH}
+        async with transaction(self._pool) as connection:
+            cursor = await connection.execute(_EXPIRED, parameters)
+            numbers = [number for (number,) in await cursor.fetchall()]
+            return len(numbers), await _delete(connection, numbers)
 
     async def _wanted(
         self, namespace: str, tags: Collection[str], job_ids: Collection[str]

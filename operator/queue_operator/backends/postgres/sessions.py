@@ -3,17 +3,25 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final, LiteralString
 
-from psycopg.rows import dict_row
+from psycopg.rows import TupleRow, dict_row
 
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.signals import Announcer
-from queue_operator.backends.protocol import Topic, WorkerSession
+from queue_operator.backends.protocol import (
+    SessionNews,
+    SessionOrder,
+    Topic,
+    WorkerSession,
+)
 from queue_operator.backends.sql import load
+from queue_operator.backends.worker_sessions import not_yours
 
 _OPEN: Final = load(__package__, "session_open")
 _TOUCH: Final = load(__package__, "session_touch")
 _CLOSE: Final = load(__package__, "session_close")
 _LIST: Final = load(__package__, "session_list")
+_NEWS: Final = load(__package__, "session_news")
+_ORDER: Final = load(__package__, "session_order")
 _PRUNE: Final = load(__package__, "session_prune")
 
 
@@ -24,8 +32,7 @@ class SessionStore:
         self._pool = pool
         self._announcer = announcer
 
-    async def open_session(self, session: WorkerSession) -> None:
-        """Stores the session; one with this id is replaced, as when a worker reconnects."""
+    async def open_session(self, session: WorkerSession) -> SessionNews:
         parameters = {
             "session_id": session.session_id,
             "namespace": session.namespace,
@@ -39,10 +46,14 @@ class SessionStore:
             "busy": session.busy,
             "draining": session.draining,
             "version": session.version,
+            "connection": session.connection,
         }
         async with borrowed(self._pool) as connection:
-            await connection.execute(_OPEN, parameters)
+            row = await (await connection.execute(_OPEN, parameters)).fetchone()
+        if row is None:
+            raise not_yours(session)
         self._announcer.announce(Topic.SESSION)
+        return _news(row)
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         """Sessions that are not stored are left out; of two with one id the last counts."""
@@ -51,7 +62,7 @@ class SessionStore:
             return
         newest = [by_id[session_id] for session_id in sorted(by_id)]
         parameters = {
-            "session_ids": [session.session_id for session in newest],
+            **_known(newest),
             "busy": [session.busy for session in newest],
             "draining": [session.draining for session in newest],
         }
@@ -60,8 +71,26 @@ class SessionStore:
         if row is not None and row[0]:
             self._announcer.announce(Topic.SESSION)
 
-    async def close_sessions(self, session_ids: Collection[str]) -> None:
-        if await self._count(_CLOSE, {"session_ids": list(session_ids)}):
+    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_NEWS, _known(sessions))
+            return [_news(row) for row in await cursor.fetchall()]
+
+    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+        parameters: dict[str, object] = {
+            "session_id": session_id,
+            "capacity": order.capacity,
+            "tags": None if order.tags is None else sorted(order.tags),
+            "drain": order.drain,
+            "ended": order.ended,
+        }
+        if await self._count(_ORDER, parameters):
+            self._announcer.announce(Topic.SESSION)
+
+    async def close_sessions(
+        self, session_ids: Collection[str], *, replica: str | None = None
+    ) -> None:
+        if await self._count(_CLOSE, {"session_ids": list(session_ids), "replica": replica}):
             self._announcer.announce(Topic.SESSION)
 
     async def prune_sessions(self, max_age_s: float) -> int:
@@ -81,6 +110,32 @@ class SessionStore:
             return (await connection.execute(statement, parameters)).rowcount
 
 
+def _known(sessions: Sequence[WorkerSession]) -> dict[str, object]:
+    return {
+        "session_ids": [session.session_id for session in sessions],
+        "connections": [session.connection for session in sessions],
+        "followed": [session.followed for session in sessions],
+    }
+
+
+def _news(row: TupleRow) -> SessionNews:
+    session_id, connection, capacity, tags, drain, ended, number = row
+    return SessionNews(
+        session_id=session_id,
+        connection=connection,
+        order=_order(capacity, tags, drain, ended=ended),
+        order_number=number,
+    )
+
+
+def _order(
+    capacity: int | None, tags: list[str] | None, drain: bool | None, *, ended: bool = False
+) -> SessionOrder:
+    wanted = None if tags is None else frozenset(tags)
+    return SessionOrder(capacity=capacity, tags=wanted, drain=drain, ended=ended)
+
+
 def _session_from_row(row: dict[str, Any]) -> WorkerSession:
+    wanted = [row.pop(f"wanted_{name}") for name in ("capacity", "tags", "drain")]
     sets = {"tags": frozenset(row["tags"]), "types": frozenset(row["types"])}
-    return WorkerSession(**{**row, **sets})
+    return WorkerSession(**{**row, **sets}, order=_order(*wanted))

@@ -10,8 +10,8 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.completing import Completions
-from queue_operator.backends.postgres.connection import Pool, again_after_deadlock, borrowed
-from queue_operator.backends.postgres.consequences import carry_out, run
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
+from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
 from queue_operator.backends.sql import load
@@ -19,7 +19,6 @@ from queue_operator.domain.errors import (
     InvalidArgument,
     JobNotFound,
     QueueError,
-    StaleLease,
 )
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
@@ -29,11 +28,12 @@ from queue_operator.domain.transition import Move, decide, decide_update
 
 _FIND: Final = load(__package__, "find_numbers")
 _LANES: Final = load(__package__, "find_lanes")
+_ROUND_BYTES: Final = 64 * 1024 * 1024
 
 
 class Settling:
-    """Applies outcomes that were made storable before. `rng` jitters backoffs; `on_release` is
-    called after jobs that waited for others became eligible.
+    """Applies outcomes that were made storable before. `rng` jitters backoffs; `on_ready` is
+    told of jobs that became eligible again, or need not wait for others any longer.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Settling:
         marks: Marks,
         rng: Callable[[], float],
         completions: Completions,
-        on_release: Callable[[], None],
+        on_ready: OnReady,
     ) -> None:
         self._completions = completions
-        self._on_release = on_release
+        self._on_ready = on_ready
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
@@ -56,15 +56,20 @@ class Settling:
         """Answers in the order of the outcomes; several for one job apply in that order."""
         answers: dict[int, Settled] = {}
         for batch in _rounds(outcomes):
-            answers |= await self._settle_isolating(batch)
+            done = await self._completions.complete(batch)
+            rest = {n: outcome for n, outcome in batch.items() if n not in done}
+            answers |= done
+            if rest:
+                answers |= await self._isolating(rest)
+                self._completions.forget(rest.values())
         return [answers[n] for n in range(len(outcomes))]
 
-    async def _settle_isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        """As `_settle_round`, but halves a batch that the database refuses until the one
-        outcome that is to blame stands alone.
+    async def _isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
+        """As `_decide`, which does all or nothing, but halves a batch that the database refuses
+        until the one outcome that is to blame stands alone.
         """
         try:
-            return await self._settle_round(batch)
+            return await self._decide(batch)
         except psycopg.DataError as refused:
             if len(batch) == 1:
                 [(n, outcome)] = batch.items()
@@ -74,17 +79,9 @@ class Settling:
         half = len(numbers) // 2
         first = {n: batch[n] for n in numbers[:half]}
         second = {n: batch[n] for n in numbers[half:]}
-        return await self._settle_isolating(first) | await self._settle_isolating(second)
+        return await self._isolating(first) | await self._isolating(second)
 
-    async def _settle_round(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        """Each job occurs once in `batch`."""
-        answers = await self._completions.complete(batch)
-        rest = {n: outcome for n, outcome in batch.items() if n not in answers}
-        if rest:
-            answers |= await self._decide(rest)
-        return answers
-
-    @again_after_deadlock
+    @again_when_undone
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
         wanted = {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
@@ -98,12 +95,12 @@ class Settling:
             rows = await lock_rows(connection, tokens, terms)
             done = _Done({}, [], [])
             turns = [[n] for n in batch] if _entangled(rows) else [list(batch)]
-            for places in turns:
-                if len(places) < len(batch):
-                    mine = [numbers[n] for n in places if n in numbers]
+            for turn in turns:
+                if len(turn) < len(batch):
+                    mine = [numbers[n] for n in turn if n in numbers]
                     rows = await lock_rows(connection, {no: tokens[no] for no in mine}, terms)
                 decided: list[tuple[LockedRow, Move]] = []
-                for n in places:
+                for n in turn:
                     row = rows.get(numbers.get(n, -1))
                     done.answers[n], move = self._answer(batch[n], row)
                     if row is not None and move is not None:
@@ -116,7 +113,7 @@ class Settling:
         self._tell(done)
         return done.answers
 
-    @again_after_deadlock
+    @again_when_undone
     async def update_status(
         self,
         namespace: str,
@@ -133,9 +130,11 @@ class Settling:
             found = await (await connection.execute(_FIND, wanted)).fetchone()
             tokens = {found[1]: storable_token(token)} if found else {}
             for row in (await lock_rows(connection, tokens, terms)).values():
-                if token not in (None, row.current.token):
-                    raise StaleLease(job_id)
-                move = decide_update(row.current, status, result, message)
+                move = decide_update(row.current, token, status, result, message)
+                if move is None:
+                    state = row.current.state
+                    repeat = Settled(job_id, namespace, state=state, repeated=True)
+                    return _Done({0: repeat}, [], [])
                 answer = _settled(job_id, namespace, row, move)
                 lanes = await carry_out(connection, [(row, move)], terms)
                 return _Done({0: answer}, [(row, move)], lanes)
@@ -156,8 +155,7 @@ class Settling:
             ]
         )
         self._marks.forget(done.released)
-        if done.released:
-            self._on_release()
+        tell_ready(done.decided, done.released, self._on_ready)
 
     async def _other_lanes(self, batch: dict[int, Outcome]) -> dict[int, int]:
         """Lanes of the priorities that retries ask for, made where they are missing. Outside
@@ -226,14 +224,21 @@ def _relabelled(outcome: Outcome, type_: str, tags: Sequence[str]) -> Job:
 
 
 def _rounds(outcomes: Sequence[Outcome]) -> list[dict[int, Outcome]]:
-    """Splits a batch so that each job occurs once in a round, in order of arrival."""
+    """Splits a batch so that each job occurs once in a round, in order of arrival, and that what
+    a round carries fits into one statement.
+    """
     rounds: list[dict[int, Outcome]] = []
-    seen: dict[tuple[str, str], int] = {}
+    sizes: list[int] = []
+    next_turn: dict[tuple[str, str], int] = {}
     for n, outcome in enumerate(outcomes):
-        key = (outcome.namespace, outcome.job_id)
-        turn = seen.get(key, 0)
-        seen[key] = turn + 1
+        size = len(outcome.result or b"")
+        turn = next_turn.get((outcome.namespace, outcome.job_id), 0)
+        while turn < len(rounds) and rounds[turn] and sizes[turn] + size > _ROUND_BYTES:
+            turn += 1
         if turn == len(rounds):
             rounds.append({})
+            sizes.append(0)
         rounds[turn][n] = outcome
+        sizes[turn] += size
+        next_turn[outcome.namespace, outcome.job_id] = turn + 1
     return rounds

@@ -1,19 +1,20 @@
 """Submission: many jobs in one transaction, all or none."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.batch import Batch, Numbers, store
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import (
-    LONG_S,
     Pool,
-    again_after_deadlock,
+    again_when_undone,
+    patience_for,
     transaction,
 )
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
@@ -21,13 +22,29 @@ from queue_operator.backends.postgres.idempotency import Keys, take_keys
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError
+from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError, Unavailable
 from queue_operator.domain.job import Job, Submitted
 
 _FIND: Final = load(__package__, "find_numbers")
 _GROUP: Final = 500
-_MANY: Final = 1000
-_LARGE_BYTES: Final = 16 * 1024 * 1024
+_NUMBER_TRIES: Final = 3
+
+
+class Guard(Protocol):
+    """What else the transaction has to do that stores a batch."""
+
+    async def refusals(
+        self, connection: AsyncConnection[TupleRow], batch: Batch
+    ) -> Mapping[int, QueueError]:
+        """By index, the jobs that must not be stored. Asked first."""
+        ...
+
+    async def note(
+        self, connection: AsyncConnection[TupleRow], batch: Batch, new: Collection[int]
+    ) -> None:
+        """The jobs with these indexes were stored."""
+        ...
+
 
 _Waiting = tuple[Job, asyncio.Future[Submitted]]
 
@@ -49,22 +66,38 @@ class Submission:
         self._flusher: asyncio.Task[None] | None = None
 
     async def store(
-        self, jobs: Sequence[Job], *, atomic: bool, named: bool = True
+        self,
+        jobs: Sequence[Job],
+        *,
+        atomic: bool,
+        named: bool = True,
+        guard: "Guard | None" = None,
     ) -> list[Submitted]:
         """With `atomic`, raises what is wrong and stores nothing. Fields of an error begin with
         the job's place unless not `named`.
         """
-        if can_be_copied(jobs) and await self._copy(jobs):
+        if guard is None and can_be_copied(jobs) and await self._copy(jobs):
             return [Submitted(job_id=job.id) for job in jobs]
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
         while left:
-            attempt = await self._attempt(await self._batch(left, named), atomic)
+            attempt = await self._attempt_with_new_numbers(left, named, atomic, guard)
             if atomic and attempt.errors:
                 raise _first(attempt.errors)
             answers |= attempt.answers
             left = {n: job for n, job in left.items() if n not in answers}
         return [answers[n] for n in range(len(jobs))]
+
+    async def _attempt_with_new_numbers(
+        self, jobs: Mapping[int, Job], named: bool, atomic: bool, guard: "Guard | None"
+    ) -> "_Attempt":
+        for _ in range(_NUMBER_TRIES):
+            try:
+                return await self._attempt(await self._batch(jobs, named), atomic, guard)
+            except psycopg.errors.UniqueViolation:
+                # An id that exists is no error to the statement: it is the number.
+                await self._numbers.pass_by_stored()
+        raise Unavailable("job numbers were set back and are still in use; call again")
 
     async def _copy(self, jobs: Sequence[Job]) -> bool:
         lanes = await self._copying.store(jobs)
@@ -90,16 +123,28 @@ class Submission:
             self._flusher = asyncio.create_task(self._flush())
         return await stored
 
+    async def aclose(self) -> None:
+        """Waits until what callers still wait for is stored."""
+        if self._flusher is not None:
+            await asyncio.wait([self._flusher])
+
     async def _flush(self) -> None:
         # Whoever comes while a transaction runs goes with the next one.
         while self._waiting:
             group = self._take_group()
-            try:
-                answers = await self.store([job for job, _ in group], atomic=False, named=False)
-            except Exception as error:
-                _answer(group, [error] * len(group))
-            else:
-                _answer(group, [one.error or one for one in answers])
+            _answer(group, await self._store_group([job for job, _ in group]))
+
+    async def _store_group(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
+        try:
+            answers = await self.store(jobs, atomic=False, named=False)
+        except QueueError as error:
+            return [error] * len(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [error]
+            # Whichever is to blame, the others' callers have nothing to do with it.
+            return [answer for job in jobs for answer in await self._store_group([job])]
+        return [one.error or one for one in answers]
 
     def _take_group(self) -> list[_Waiting]:
         """Callers with different ids: of two with the same, the second sees how the first did."""
@@ -128,8 +173,8 @@ class Submission:
             named,
         )
 
-    @again_after_deadlock
-    async def _attempt(self, batch: Batch, atomic: bool) -> "_Attempt":
+    @again_when_undone
+    async def _attempt(self, batch: Batch, atomic: bool, guard: "Guard | None") -> "_Attempt":
         """Stores all, or nothing when something is wrong with one. Not `atomic`, clashes of
         keys are no reason to store nothing.
         """
@@ -138,6 +183,8 @@ class Submission:
         keys, links = Keys(), Links()
         try:
             async with transaction(self._pool, _patience_s(batch)) as connection:
+                if guard is not None and (refused := await guard.refusals(connection, batch)):
+                    raise _RollBack({batch.places[n]: error for n, error in refused.items()})
                 if keyed:
                     keys = await take_keys(connection, batch)
                 new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
@@ -155,6 +202,8 @@ class Submission:
                     raise _RollBack({**errors, **(clashes if atomic else {})})
                 if links.children:
                     await store_links(connection, links)
+                if guard is not None:
+                    await guard.note(connection, batch, new)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
         # A time of the caller's own may lie before the mark; the database's never does.
@@ -174,7 +223,7 @@ class _Attempt:
 def _patience_s(batch: Batch) -> float | None:
     edges = sum(len(job.depends_on) for job in batch.jobs)
     size = sum(len(job.payload) for job in batch.jobs)
-    return LONG_S if len(batch) + edges > _MANY or size > _LARGE_BYTES else None
+    return patience_for(len(batch) + edges, size)
 
 
 class _RollBack(Exception):

@@ -13,7 +13,8 @@ from sqlite3 import Connection
 from typing import Final, Self, TypeVar
 
 from queue_operator.backends.engine import Engine
-from queue_operator.backends.protocol import QueueDepth, Topic, WorkerSession
+from queue_operator.backends.listening import Versions, listen
+from queue_operator.backends.protocol import News, QueueDepth
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.sqlite import sessions as rows
 from queue_operator.backends.sqlite.depth import queue_depth
@@ -21,7 +22,12 @@ from queue_operator.backends.sqlite.file import SqliteFile
 from queue_operator.backends.sqlite.migrate import migrate
 from queue_operator.backends.sqlite.rows import microseconds
 from queue_operator.backends.sqlite.shelf import SqliteShelf
-from queue_operator.backends.sqlite.signals import listen
+from queue_operator.backends.sqlite.signals import read_news
+from queue_operator.backends.worker_sessions import (
+    SessionNews,
+    SessionOrder,
+    WorkerSession,
+)
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
@@ -107,18 +113,28 @@ class SqliteBackend(Engine):
     async def queue_depth(self) -> QueueDepth:
         return await self._file.read(lambda c: queue_depth(c, self._clock()))
 
-    def listen(self) -> AsyncIterator[frozenset[Topic]]:
-        return listen(self._file, self._clock, self._sleep)
+    def listen(self) -> AsyncIterator[News]:
+        return listen(self._news, self._clock, self._sleep)
 
-    async def open_session(self, session: WorkerSession) -> None:
-        """Stores the session; one with this id is replaced, as when a worker reconnects."""
-        await self._file.write(lambda c: rows.open_session(c, session, self._clock()))
+    async def _news(self, since: datetime, now: datetime) -> Versions:
+        return await self._file.read(lambda c: read_news(c, since, now))
+
+    async def open_session(self, session: WorkerSession) -> SessionNews:
+        return await self._file.write(lambda c: rows.open_session(c, session, self._clock()))
+
+    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+        return await self._file.read(lambda c: rows.session_news(c, sessions))
+
+    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+        await self._file.write(lambda c: rows.order_session(c, session_id, order))
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._file.write(lambda c: rows.touch_sessions(c, sessions, self._clock()))
 
-    async def close_sessions(self, session_ids: Collection[str]) -> None:
-        await self._file.write(lambda c: rows.close_sessions(c, session_ids))
+    async def close_sessions(
+        self, session_ids: Collection[str], *, replica: str | None = None
+    ) -> None:
+        await self._file.write(lambda c: rows.close_sessions(c, session_ids, replica))
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._file.read(lambda c: rows.list_sessions(c, max_age_s, self._clock()))

@@ -12,17 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from time import monotonic, sleep
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from queue_operator.backends.sqlite_connection import connect, transaction
 from queue_operator.domain.errors import Unavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
-
-_PAUSE_S: Final = 0.005
-_PRIMARY: Final = 0xFF
-"""The part of SQLite's error codes that says what kind of error it is."""
 
 
 class SqliteFile:
@@ -81,38 +77,17 @@ class SqliteFile:
 
     def _open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         with self._named():
-            self._connection = sqlite3.connect(
-                self._path, timeout=self._busy_timeout_s, isolation_level=None
-            )
-            self._connection.row_factory = sqlite3.Row
-            self._write_ahead(self._connection)
-            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection = connect(self._path, self._busy_timeout_s)
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._identity = self._find()
-            with _transaction(self._connection, "BEGIN IMMEDIATE"):
+            with transaction(self._connection):
                 prepare(self._connection)
                 self._version = _version(self._connection)
-
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Waits by hand: it is the one statement that does not do so by itself, and of many that
-        open a new file at once all but one would be told that it is locked.
-        """
-        deadline = monotonic() + self._busy_timeout_s
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
-                if not busy or monotonic() > deadline:
-                    raise
-                sleep(_PAUSE_S)
-            else:
-                return
 
     def _in_transaction(self, begin: str, work: Work[T]) -> T:
         if self._connection is None:
             raise Unavailable(f"{self._path} was closed")
-        with self._named(), _transaction(self._connection, begin):
+        with self._named(), transaction(self._connection, begin):
             self._check(self._connection)
             return work(self._connection)
 
@@ -149,18 +124,3 @@ class SqliteFile:
 def _version(connection: sqlite3.Connection) -> int:
     [version] = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    # A write never begins DEFERRED: two that read first and write later can only end by one
-    # failing.
-    connection.execute(begin)
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # Some errors, as a full disk, have ended it already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from queue_operator.backends.sql import render
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import SchemaMismatch
 
 _APPLICATION_ID: Final = 0x514F5031
 """Which program a SQLite file belongs to: `QOP1`."""
@@ -16,16 +16,16 @@ _APPLICATION_ID: Final = 0x514F5031
 def migrate(connection: sqlite3.Connection, path: Path, now_us: int) -> None:
     """Brings the file at `path` up to date; its transaction is the caller's.
 
-    Raises Unavailable for a file of a newer release, or of another program.
+    Raises SchemaMismatch for a file of a newer release, or of another program.
     """
     steps = _steps()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if tables and application != _APPLICATION_ID:
-        raise Unavailable(f"{path} is a database of another program; name another file")
+        raise SchemaMismatch(f"{path} is a database of another program; name another file")
     if version > len(steps):
-        raise Unavailable(
+        raise SchemaMismatch(
             f"{path} has schema version {version}, and this release knows up to {len(steps)}: "
             "use the release that wrote it, or a newer one"
         )

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from queue_operator.backends.protocol import EventBatch
+from queue_operator.backends.protocol import EventBatch, LogLine
 from queue_operator.backends.stored import Stored
 from queue_operator.domain import record
 from queue_operator.domain.states import ELIGIBLE
 
 _STORED: Final = TypeAdapter(Stored)
 _EVENT: Final = TypeAdapter(EventBatch)
+_LINE: Final = TypeAdapter(LogLine)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
 _BYTES: Final[Any] = {"job": {"payload": True, "result": True}}
@@ -39,6 +40,9 @@ def row_of(one: Stored) -> Row:
     job = one.job
     inherited, kind = one.parent_result or (None, "")
     bare = one if inherited is None else replace(one, parent_result=(None, kind))
+    kept = one.checkpoint
+    if kept is not None:
+        bare = replace(bare, checkpoint=replace(kept, data=b""))
     waits = job.state in ELIGIBLE and not job.waiting_for_dependencies
     return {
         "number": one.number,
@@ -62,6 +66,7 @@ def row_of(one: Stored) -> Row:
         "payload": job.payload,
         "result": job.result,
         "inherited": inherited,
+        "checkpoint": kept and kept.data,
     }
 
 
@@ -71,6 +76,8 @@ def stored_from(row: Row) -> Stored:
     one.job = replace(one.job, payload=row["payload"], result=row["result"])
     if one.parent_result is not None:
         one.parent_result = row["inherited"], one.parent_result[1]
+    if one.checkpoint is not None:
+        one.checkpoint = replace(one.checkpoint, data=row["checkpoint"])
     return one
 
 
@@ -82,3 +89,12 @@ def event_record(told: Mapping[str, object]) -> str:
 
 def event_from(seq: int, stored: str) -> EventBatch:
     return replace(_EVENT.validate_json(stored), seq=seq, transaction=seq)
+
+
+def log_record(line: LogLine) -> str:
+    """The JSON of a line."""
+    return _LINE.dump_json(line).decode()
+
+
+def log_from(stored: str) -> LogLine:
+    return _LINE.validate_json(stored)

@@ -1,46 +1,76 @@
 """Worker sessions: written by the process a worker is connected to, read by all."""
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import TypeAdapter
 
-from queue_operator.backends.protocol import Topic, WorkerSession
+from queue_operator.backends.protocol import Topic
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite.rows import microseconds
 from queue_operator.backends.sqlite.signals import announce
+from queue_operator.backends.worker_sessions import (
+    SessionNews,
+    SessionOrder,
+    WorkerSession,
+    news_of,
+    opening,
+    ordering,
+    told_of,
+    touching,
+)
 
 _OPEN: Final = load(__package__, "open_session")
+_CLOSE: Final = load(__package__, "close_sessions")
 _LIST: Final = load(__package__, "list_sessions")
 _PRUNE: Final = load(__package__, "prune_sessions")
 _SESSION: Final = TypeAdapter(WorkerSession)
+_EVER: Final = {"since": 0}
 
 
-def open_session(connection: sqlite3.Connection, session: WorkerSession, now: datetime) -> None:
-    _store(connection, replace(session, connected_at=now, heartbeat_at=now), now)
+def open_session(
+    connection: sqlite3.Connection, session: WorkerSession, now: datetime
+) -> SessionNews:
+    opened = opening(session, _find(connection).get(session.session_id))
+    _store(connection, replace(opened, connected_at=now), now)
     announce(connection, {Topic.SESSION})
+    return told_of(opened)
 
 
 def touch_sessions(
     connection: sqlite3.Connection, sessions: Sequence[WorkerSession], now: datetime
 ) -> None:
     """Sessions that are not stored are left out; of two with one id the last counts."""
-    stored = {one.session_id: one for one in list_sessions(connection, None, now)}
-    newest = {one.session_id: one for one in sessions if one.session_id in stored}
-    for session_id, told in newest.items():
-        known = stored[session_id]
-        touched = replace(known, busy=told.busy, draining=told.draining, heartbeat_at=now)
-        _store(connection, touched, now)
-        if (known.busy, known.draining) != (told.busy, told.draining):
+    stored = _find(connection)
+    for touched in touching(stored, sessions):
+        if touched != stored[touched.session_id]:
             announce(connection, {Topic.SESSION})
+        _store(connection, touched, now)
 
 
-def close_sessions(connection: sqlite3.Connection, session_ids: Collection[str]) -> None:
-    names = [(session_id,) for session_id in session_ids]
-    done = connection.executemany("DELETE FROM session WHERE session_id = ?", names)
+def session_news(
+    connection: sqlite3.Connection, sessions: Sequence[WorkerSession]
+) -> list[SessionNews]:
+    stored = _find(connection)
+    return [news for one in sessions if (news := news_of(one, stored.get(one.session_id)))]
+
+
+def order_session(connection: sqlite3.Connection, session_id: str, order: SessionOrder) -> None:
+    stored = _find(connection).get(session_id)
+    ordered = ordering(stored, order)
+    if ordered is not None and ordered.heartbeat_at is not None:
+        _store(connection, ordered, ordered.heartbeat_at)
+        announce(connection, {Topic.SESSION})
+
+
+def close_sessions(
+    connection: sqlite3.Connection, session_ids: Collection[str], replica: str | None
+) -> None:
+    named = [{"id": session_id, "replica": replica} for session_id in session_ids]
+    done = connection.executemany(_CLOSE, named)
     if done.rowcount > 0:
         announce(connection, {Topic.SESSION})
 
@@ -54,18 +84,27 @@ def prune_sessions(connection: sqlite3.Connection, max_age_s: float, now: dateti
 def list_sessions(
     connection: sqlite3.Connection, max_age_s: float | None, now: datetime
 ) -> list[WorkerSession]:
-    rows = connection.execute(_LIST, _since(max_age_s, now))
-    found = [_SESSION.validate_json(record) for (record,) in rows]
+    found = _find(connection, _since(max_age_s, now)).values()
     return sorted(
-        found, key=lambda one: (one.namespace, one.worker_name, one.connected_at, one.session_id)
+        (one for one in found if not one.order.ended),
+        key=lambda one: (one.namespace, one.worker_name, one.connected_at, one.session_id),
     )
 
 
-def _store(connection: sqlite3.Connection, session: WorkerSession, now: datetime) -> None:
+def _find(
+    connection: sqlite3.Connection, heard: Mapping[str, int] = _EVER
+) -> dict[str, WorkerSession]:
+    rows = connection.execute(_LIST, heard)
+    found = [_SESSION.validate_json(record) for (record,) in rows]
+    return {one.session_id: one for one in found}
+
+
+def _store(connection: sqlite3.Connection, session: WorkerSession, heard_at: datetime) -> None:
+    kept = replace(session, heartbeat_at=heard_at)
     parameters = {
         "session_id": session.session_id,
-        "heartbeat_at": microseconds(now),
-        "record": _SESSION.dump_json(session).decode(),
+        "heartbeat_at": microseconds(heard_at),
+        "record": _SESSION.dump_json(kept).decode(),
     }
     connection.execute(_OPEN, parameters)
 

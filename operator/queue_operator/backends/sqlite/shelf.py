@@ -11,11 +11,15 @@ from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.paging import encode_cursor
 from queue_operator.backends.protocol import (
     COUNT_BOUND,
+    LOG_ATTEMPTS,
+    LOG_BYTES,
+    LOG_LINES,
     EventBatch,
     FailurePage,
     FailureSearch,
     JobPage,
     JobSearch,
+    LogLine,
     SearchOrder,
     Topic,
 )
@@ -26,6 +30,8 @@ from queue_operator.backends.sqlite.rows import (
     event_from,
     event_record,
     instant,
+    log_from,
+    log_record,
     microseconds,
     optional_us,
     row_of,
@@ -45,6 +51,9 @@ _COUNTS: Final = load(__package__, "counts")
 _COUNTS_TAGGED: Final = load(__package__, "counts_tagged")
 _GET: Final = load(__package__, "get")
 _LEASED: Final = load(__package__, "leased")
+_LOG_FORGET: Final = load(__package__, "log_forget")
+_LOG_PRUNE: Final = load(__package__, "log_prune")
+_LOG_READ: Final = load(__package__, "log_read")
 _NAMED: Final = load(__package__, "named")
 _STORE: Final = load(__package__, "store")
 _TAGGED: Final = load(__package__, "tagged")
@@ -59,6 +68,7 @@ class SqliteShelf:
         self._known: dict[Name, Stored] = {}
         self._rows: dict[int, Row] = {}
         self._new: dict[int, Stored] = {}
+        self._topics: set[Topic] = set()
         self._last_number: int | None = None
         [times] = connection.execute("SELECT swept_at, resumed_at FROM sweep")
         self._times = tuple(times)
@@ -71,14 +81,15 @@ class SqliteShelf:
         added = self._add_new()
         known = [one for one in self._known.values() if one.number in self._rows]
         changed = [one for one in known if one != stored_from(self._rows[one.number])]
-        stored = [(row_of(one), self._rows[one.number]) for one in changed]
-        self._connection.executemany(_STORE, [row for row, _ in stored])
-        self._rows |= {row["number"]: row for row in (*added, *(row for row, _ in stored))}
+        stored = [row_of(one) for one in changed]
+        self._connection.executemany(_STORE, stored)
+        self._rows |= {row["number"]: row for row in (*added, *stored)}
         times = optional_us(self.swept_at), optional_us(self.resumed_at)
         if times != self._times:
             self._connection.execute("UPDATE sweep SET swept_at = ?, resumed_at = ?", times)
             self._times = times
-        announce(self._connection, _topics(added, stored))
+        announce(self._connection, self._topics)
+        self._topics.clear()
 
     def _add_new(self) -> list[Row]:
         rows: list[Row] = [row_of(one) for one in self._new.values()]
@@ -219,26 +230,31 @@ class SqliteShelf:
         states = {JobState(state): jobs for state, jobs, _ in rows}
         return states, sum(retries for _, _, retries in rows)
 
+    def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:
+        rows = [(one.number, version, line.number, line.size, log_record(line)) for line in lines]
+        self._connection.executemany("INSERT OR REPLACE INTO log_line VALUES (?, ?, ?, ?, ?)", rows)
+        bounds = {"max_lines": LOG_LINES, "max_bytes": LOG_BYTES, "keep": LOG_ATTEMPTS}
+        wanted = {"number": one.number, "version": version, **bounds}
+        self._connection.execute(_LOG_PRUNE, wanted)
+        self._connection.execute(_LOG_FORGET, wanted)
+
+    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
+        log: dict[int, list[LogLine]] = {}
+        for version, stored in self._connection.execute(_LOG_READ, {"number": one.number}):
+            log.setdefault(version, []).append(log_from(stored))
+        return log
+
     def tell(self, row: Mapping[str, object]) -> None:
         self._connection.execute("INSERT INTO event (record) VALUES (?)", (event_record(row),))
+
+    def announce(self, topic: Topic) -> None:
+        self._topics.add(topic)
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]:
         rows = self._connection.execute(
             "SELECT seq, record FROM event WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
         )
         return [event_from(seq, stored) for seq, stored in rows]
-
-
-def _topics(added: Sequence[Row], stored: Sequence[tuple[Row, Row]]) -> set[Topic]:
-    """What those who wait would want to know of new rows, and of rows now and before."""
-    topics = {Topic.READY for row in added if row["claimable"]}
-    for row, before in stored:
-        sooner = not before["claimable"] or row["eligible_at"] < before["eligible_at"]
-        if row["claimable"] and sooner:
-            topics.add(Topic.READY)
-        if row["state"] == JobState.CANCELLING and row["updated_at"] != before["updated_at"]:
-            topics.add(Topic.CANCEL)
-    return topics
 
 
 def _cursor(search: JobSearch | FailureSearch, found: Sequence[Stored]) -> str:

@@ -3,8 +3,9 @@
 module that has fixtures `store` and, for the random histories, `make_store`: a function that
 gives an awaitable of a new store. The tests are coroutines: set `asyncio_mode = "auto"`.
 
-Not among them are `events`, `cancel_inbox` and `progress`, which a store that is an EventLog, a
-CancelInbox or a ProgressSink imports beside it.
+Not among them are the tests of what only some stores are, which those import beside it: `events`
+of an EventLog, `cancel_inbox` of a CancelInbox, `progress` of a ProgressSink, `checkpoints`,
+`spawning` of a Spawner, `logs` of JobLogs, `sessions` of Sessions.
 """
 
 from queue_operator.testing.backend.acknowledge import *

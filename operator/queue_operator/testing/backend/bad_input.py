@@ -120,6 +120,7 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
         lambda b, x: b.extend_leases([Held("live", x)], lease_ttl_s=5),
         (None, 7),
     ),
+    ("leased", "assignee_ids", lambda b, x: b.leased(x), IDS),
     ("expire", "lease_ttl_s", lambda b, x: b.expire_leases(lease_ttl_s=x), TTLS),
     ("expire", "limit", lambda b, x: b.expire_leases(lease_ttl_s=5, limit=x), LIMITS),
     ("get", "job_id", lambda b, x: b.get_job(x), UNSTORABLE),

@@ -85,6 +85,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "cancel_reason": ("x",),
     "waiting_for_dependencies": (True,),
     "progress": (Progress(1, "x", _NOW),),
+    "token": ("x",),
 }
 # Fields of a Job that are called otherwise where a caller writes them.
 _ATTRIBUTE: Final = {"delay": "delay_s", "timeout": "timeout_s"}

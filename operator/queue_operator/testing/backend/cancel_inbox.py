@@ -37,6 +37,18 @@ async def test_the_inbox_has_what_the_assignees_must_be_told(store: Store) -> No
     assert await _requests(worker, "worker-1") == set()
 
 
+async def test_the_inbox_begins_with_who_has_waited_longest(
+    backend: Contract, store: Store
+) -> None:
+    jobs = [(await running(backend))[0] for _ in range(3)]
+    for job in reversed(jobs):
+        await backend.cancel_jobs([], [job.id])
+        await store.age(1)
+    assert isinstance(backend, CancelInbox)
+    asked = (await backend.pending_cancels(["worker-1"])).requests
+    assert [request.job_id for request in asked] == [job.id for job in reversed(jobs)]
+
+
 async def test_a_confirmation_needs_the_current_token(backend: Contract, store: Store) -> None:
     job, _ = await running(backend)
     await backend.cancel_jobs([], [job.id])

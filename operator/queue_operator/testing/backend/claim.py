@@ -7,8 +7,9 @@ import pytest
 
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
+from queue_operator.domain.states import COUNTS_AS_RETRY, Event
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import a_job, claim, submitted
+from queue_operator.testing.driving import a_job, apply, claim, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
@@ -58,6 +59,22 @@ async def test_a_retry_queues_up_by_the_time_of_its_failure(backend: Contract) -
     [first] = await backend.claim([demand], lease_ttl_s=TTL_S)
     await backend.fail_job(old.id, "boom", token=first.token)
     assert await _drained(backend) == [other.id, old.id]
+
+
+@pytest.mark.parametrize("event", sorted(COUNTS_AS_RETRY - {Event.STOP_WITH_RETRY}))
+async def test_what_comes_after_a_job_of_a_later_time_is_found_at_once(
+    backend: Contract, event: Event
+) -> None:
+    """Its place was in the future, and all that comes now has one before it."""
+    early = a_job(created_at=datetime.now(UTC) + timedelta(hours=1))
+    await backend.enqueue_job(early)
+    first = await claim(backend, early)
+    await apply(backend, early, event, first.token)
+    again = await claim(backend, early)
+    assert again.token != first.token
+    new = a_job(type=early.type)
+    await backend.enqueue_job(new)
+    assert (await claim(backend, new)).job_id == new.id
 
 
 async def test_a_lost_job_keeps_its_place(backend: Contract) -> None:

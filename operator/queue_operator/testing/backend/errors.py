@@ -23,7 +23,7 @@ from queue_operator.testing.store import TTL_S, Contract, Store
 _Call = Callable[[Contract, str], Awaitable[object]]
 
 # Every method of the contract but `close`, on the id of a running job.
-_EVERY: Final[dict[str, _Call]] = {
+EVERY: Final[dict[str, _Call]] = {
     "enqueue_job": lambda b, _: b.enqueue_job(a_job()),
     "enqueue_jobs": lambda b, _: b.enqueue_jobs([a_job()]),
     "submit": lambda b, _: b.submit([a_job()], atomic=False),
@@ -40,6 +40,7 @@ _EVERY: Final[dict[str, _Call]] = {
     "acknowledge_cancellation": lambda b, x: b.acknowledge_cancellation(x, True),
     "mark_worker_unresponsive": lambda b, _: b.mark_worker_unresponsive("worker-1"),
     "extend_leases": lambda b, x: b.extend_leases([Held(x, "t")], lease_ttl_s=TTL_S),
+    "leased": lambda b, x: b.leased([x]),
     "expire_leases": lambda b, _: b.expire_leases(lease_ttl_s=TTL_S),
     "get_job": lambda b, x: b.get_job(x),
     "get_job_stats": lambda b, _: b.get_job_stats([]),
@@ -55,14 +56,14 @@ _EVERY: Final[dict[str, _Call]] = {
 
 def test_every_method_is_called() -> None:
     methods = {name for name in dir(Contract) if not name.startswith("_")}
-    assert set(_EVERY) == methods - {"close"}
+    assert set(EVERY) == methods - {"close"}
 
 
 @proves("backend-api.ErrorConditions.error.1")
-@pytest.mark.parametrize("name", _EVERY)
+@pytest.mark.parametrize("name", EVERY)
 async def test_every_method_raises_in_a_cancelled_task(backend: Contract, name: str) -> None:
     job, _ = await running(backend)
-    await in_a_cancelled_task(lambda: _EVERY[name](backend, job.id))
+    await in_a_cancelled_task(lambda: EVERY[name](backend, job.id))
     # The backend is as good as before.
     assert (await backend.get_job(job.id)).id == job.id
 
@@ -73,7 +74,7 @@ async def test_every_method_is_unavailable_without_the_store(
 ) -> None:
     job, token = await running(backend)
     before = await shape(backend, job)
-    calls = [lambda call=call: call(backend, job.id) for call in _EVERY.values()]
+    calls = [lambda call=call: call(backend, job.id) for call in EVERY.values()]
     await needs_the_store(store, backend, *calls)
     assert await shape(backend, job) == before
     assert (await backend.get_job_stats([])).total_jobs == 1
@@ -97,7 +98,7 @@ _NAMED: Final = (
 @pytest.mark.parametrize("name", _NAMED)
 async def test_a_missing_job_is_not_found(backend: Contract, name: str) -> None:
     with pytest.raises(JobNotFound) as raised:
-        await _EVERY[name](backend, "missing")
+        await EVERY[name](backend, "missing")
     assert (raised.value.job_id, raised.value.namespace) == ("missing", "default")
 
 

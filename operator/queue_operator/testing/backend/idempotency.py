@@ -168,6 +168,18 @@ async def test_a_job_that_waits_for_one_that_clashes_is_refused_and_its_key_is_f
     assert await _only(backend, clash)
 
 
+async def test_a_key_is_free_when_all_that_stood_before_it_are_refused(backend: Contract) -> None:
+    needed, second = _keyed("other", depends_on=("nobody",)), _keyed(payload=b"q")
+    first = _keyed(depends_on=(needed.id,))
+    answers = await backend.submit([first, needed, second], atomic=False)
+    assert [(type(a.error), a.job_id) for a in answers] == [
+        (InvalidArgument, first.id),
+        (InvalidArgument, needed.id),
+        (type(None), second.id),
+    ]
+    assert await _only(backend, second)
+
+
 async def test_a_parent_may_be_named_by_an_id_that_repeats_another(backend: Contract) -> None:
     parent, again = _keyed(), _keyed()
     child = a_job(depends_on=(again.id,))

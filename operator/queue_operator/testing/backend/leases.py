@@ -4,7 +4,7 @@ import asyncio
 from uuid import uuid4
 
 from queue_operator.domain.job import Demand
-from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
@@ -97,6 +97,36 @@ async def test_one_heartbeat_answers_for_every_job_in_order(backend: Contract) -
         (True, True),
     ]
     assert await backend.extend_leases([], lease_ttl_s=TTL_S) == []
+
+
+async def test_what_an_assignee_has_is_told_by_token(backend: Contract, store: Store) -> None:
+    """Running or being cancelled, of any namespace; what ran out counts until it is swept."""
+    for namespace in ("default", "default", "default", "other"):
+        await submitted(backend, namespace=namespace, type="mail")
+    demands = [
+        Demand(assignee_id="w1", limit=2, host="h1"),
+        Demand(assignee_id="w2", limit=1, host="h2"),
+        Demand(assignee_id="w1", limit=1, namespace="other"),
+    ]
+    given = await backend.claim(demands, lease_ttl_s=TTL_S)
+    hosts = {"w1": "h1", "w2": "h2"}
+    told = {
+        Leased(a.job_id, a.namespace, a.assignee_id, a.token, "mail", host)
+        for a in given
+        for host in [hosts[a.assignee_id] if a.namespace == "default" else ""]
+    }
+    assert len(told) == 4
+    assert set(await backend.leased(["w1", "w2", "nobody"])) == told
+    mine = {one for one in told if one.assignee_id == "w1"}
+    assert set(await backend.leased(["w1"])) == mine
+    done, stopping = (one for one in mine if one.namespace == "default")
+    await backend.complete_job(done.job_id, b"")
+    await backend.cancel_jobs([], [stopping.job_id])
+    await store.age(TTL_S + 1)
+    assert set(await backend.leased(["w1"])) == mine - {done}
+    await _sweep(backend)
+    assert await backend.leased(["w1", "w2"]) == []
+    assert await backend.leased([]) == []
 
 
 async def test_a_lost_job_that_was_cancelled_is_given_up(backend: Contract, store: Store) -> None:

@@ -38,6 +38,9 @@ async def test_the_newest_progress_wins(backend: Contract) -> None:
     await _report(backend, (job, token, _progress(50, 5)), (job, token, _progress(60, 6)))
     await _report(backend, (job, token, _progress(20, 2)))
     assert (await backend.get_job(job.id)).progress == _progress(60, 6)
+    # However they come: some are overtaken on their way.
+    await _report(backend, (job, token, _progress(80, 8)), (job, token, _progress(70, 7)))
+    assert (await backend.get_job(job.id)).progress == _progress(80, 8)
 
 
 async def test_progress_under_a_stale_token_is_ignored(backend: Contract) -> None:

@@ -23,7 +23,7 @@ from queue_operator.testing.store import TTL_S, Contract, Store
 _FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 _ROUNDS: Final = 200
 _SERIES: Final = 50 if _FULL else 1
-_RACES: Final = 500 if _FULL else 20
+_RACES: Final = 1000 if _FULL else 20
 
 
 async def _hold(backend: Contract, jobs: list[Job], name: str = "w") -> dict[str, str]:

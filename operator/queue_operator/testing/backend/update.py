@@ -241,6 +241,86 @@ async def test_update_job_status_out_of_the_dead_letters(backend: Contract) -> N
     assert (await claim(backend, job, "worker-2")).attempt == 2
 
 
+@pytest.mark.parametrize("lost", [False, True])
+async def test_update_job_status_into_retry_gives_an_attempt_where_none_is_left(
+    backend: Contract, lost: bool
+) -> None:
+    job, _ = await running(backend, max_attempts=1)
+    if lost:
+        await backend.update_job_status(job.id, JobState.UNKNOWN_RETRY)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY)
+    assert (await backend.get_job(job.id)).max_attempts == 2
+    assert (await claim(backend, job, "worker-2")).attempt == 2
+
+
+@pytest.mark.parametrize("bound", [None, 0, 2])
+async def test_update_job_status_into_retry_leaves_attempts_that_are_left(
+    backend: Contract, bound: int | None
+) -> None:
+    job, _ = await running(backend, max_attempts=bound)
+    before = await backend.get_job(job.id)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY)
+    assert (await backend.get_job(job.id)).max_attempts == before.max_attempts
+    assert (await claim(backend, job, "worker-2")).attempt == 2
+
+
+# What can end an attempt, and so may have been told already.
+_ENDS: Final = sorted(
+    pair for pair in _PAIRS if pair[0] in SLOT_HOLDING and pair[1] is not JobState.CANCELLING
+)
+
+
+@pytest.mark.parametrize(("before", "after"), _ENDS)
+async def test_update_job_status_told_again_changes_nothing(
+    backend: Contract, before: JobState, after: JobState
+) -> None:
+    job, token = await job_in(backend, before)
+    await backend.update_job_status(job.id, after, b"first", "first", token=token)
+    stored = await shape(backend, job)
+    assert await backend.update_job_status(job.id, after, b"second", "second", token=token) == {}
+    assert await shape(backend, job) == stored
+
+
+@pytest.mark.parametrize(("before", "after"), _ENDS)
+async def test_update_job_status_without_a_token_is_no_repeat(
+    backend: Contract, before: JobState, after: JobState
+) -> None:
+    job, _ = await job_in(backend, before)
+    await backend.update_job_status(job.id, after)
+    stored = await shape(backend, job)
+    if (after, after) in _PAIRS:
+        # A manual retry of what waits for another attempt already.
+        await backend.update_job_status(job.id, after)
+        assert await shape(backend, job) != stored
+    else:
+        with pytest.raises(InvalidTransition):
+            await backend.update_job_status(job.id, after)
+        assert await shape(backend, job) == stored
+
+
+async def test_update_job_status_told_again_after_another_claim(backend: Contract) -> None:
+    job, token = await running(backend)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY, token=token)
+    await claim(backend, job, "worker-2")
+    stored = await shape(backend, job)
+    assert await backend.update_job_status(job.id, JobState.FAILED_RETRY, token=token) == {}
+    with pytest.raises(StaleLease):
+        await backend.update_job_status(job.id, JobState.STOPPED, token=token)
+    assert await shape(backend, job) == stored
+
+
+async def test_update_job_status_to_another_end_is_no_repeat(backend: Contract) -> None:
+    job, token = await running(backend)
+    await backend.update_job_status(job.id, JobState.UNKNOWN_RETRY, token=token)
+    freed = await backend.update_job_status(job.id, JobState.UNKNOWN_STOPPED, token=token)
+    assert (freed, (await backend.get_job(job.id)).state) == ({}, JobState.UNKNOWN_STOPPED)
+    with pytest.raises(InvalidTransition):
+        await backend.update_job_status(job.id, JobState.STOPPED, token=token)
+    await backend.update_job_status(job.id, JobState.COMPLETED, b"r", token=token)
+    assert await backend.update_job_status(job.id, JobState.COMPLETED, b"s", token=token) == {}
+    assert (await backend.get_job(job.id)).result == b"r"
+
+
 @pytest.mark.parametrize("result", [None, b"", b"r"])
 async def test_update_job_status_gives_a_result_the_usual_type(
     backend: Contract, result: bytes | None

@@ -100,6 +100,10 @@ class WorkerMessage(_message.Message):
     CANCEL_RECEIPTS_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
+    SPAWNS_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    TYPES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -112,6 +116,14 @@ class WorkerMessage(_message.Message):
     def progress(self) -> Global___ProgressBatch: ...
     @_builtins.property
     def drain(self) -> Global___Drain: ...
+    @_builtins.property
+    def checkpoints(self) -> Global___CheckpointBatch: ...
+    @_builtins.property
+    def spawns(self) -> Global___SpawnBatch: ...
+    @_builtins.property
+    def logs(self) -> Global___LogBatch: ...
+    @_builtins.property
+    def types(self) -> Global___TypesUpdate: ...
     def __init__(
         self,
         *,
@@ -121,12 +133,16 @@ class WorkerMessage(_message.Message):
         cancel_receipts: Global___CancelReceipts | None = ...,
         progress: Global___ProgressBatch | None = ...,
         drain: Global___Drain | None = ...,
+        checkpoints: Global___CheckpointBatch | None = ...,
+        spawns: Global___SpawnBatch | None = ...,
+        logs: Global___LogBatch | None = ...,
+        types: Global___TypesUpdate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_receipts", b"cancel_receipts", "drain", b"drain", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message", "outcomes", b"outcomes", "progress", b"progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_receipts", b"cancel_receipts", "checkpoints", b"checkpoints", "drain", b"drain", "heartbeat", b"heartbeat", "hello", b"hello", "logs", b"logs", "message", b"message", "outcomes", b"outcomes", "progress", b"progress", "spawns", b"spawns", "types", b"types"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_receipts", b"cancel_receipts", "drain", b"drain", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message", "outcomes", b"outcomes", "progress", b"progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_receipts", b"cancel_receipts", "checkpoints", b"checkpoints", "drain", b"drain", "heartbeat", b"heartbeat", "hello", b"hello", "logs", b"logs", "message", b"message", "outcomes", b"outcomes", "progress", b"progress", "spawns", b"spawns", "types", b"types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "outcomes", "heartbeat", "cancel_receipts", "progress", "drain"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "outcomes", "heartbeat", "cancel_receipts", "progress", "drain", "checkpoints", "spawns", "logs", "types"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -142,6 +158,9 @@ class ServerMessage(_message.Message):
     OUTCOME_ACKS_FIELD_NUMBER: _builtins.int
     LEASE_ANSWERS_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_ACKS_FIELD_NUMBER: _builtins.int
+    SPAWN_ANSWERS_FIELD_NUMBER: _builtins.int
+    TOO_LARGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -154,6 +173,12 @@ class ServerMessage(_message.Message):
     def lease_answers(self) -> Global___LeaseAnswers: ...
     @_builtins.property
     def goodbye(self) -> Global___Goodbye: ...
+    @_builtins.property
+    def checkpoint_acks(self) -> Global___CheckpointAcks: ...
+    @_builtins.property
+    def spawn_answers(self) -> Global___SpawnAnswers: ...
+    @_builtins.property
+    def too_large(self) -> Global___TooLarge: ...
     def __init__(
         self,
         *,
@@ -163,12 +188,15 @@ class ServerMessage(_message.Message):
         outcome_acks: Global___OutcomeAcks | None = ...,
         lease_answers: Global___LeaseAnswers | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        checkpoint_acks: Global___CheckpointAcks | None = ...,
+        spawn_answers: Global___SpawnAnswers | None = ...,
+        too_large: Global___TooLarge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancels", b"cancels", "goodbye", b"goodbye", "lease_answers", b"lease_answers", "message", b"message", "outcome_acks", b"outcome_acks", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancels", b"cancels", "checkpoint_acks", b"checkpoint_acks", "goodbye", b"goodbye", "lease_answers", b"lease_answers", "message", b"message", "outcome_acks", b"outcome_acks", "spawn_answers", b"spawn_answers", "too_large", b"too_large", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancels", b"cancels", "goodbye", b"goodbye", "lease_answers", b"lease_answers", "message", b"message", "outcome_acks", b"outcome_acks", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancels", b"cancels", "checkpoint_acks", b"checkpoint_acks", "goodbye", b"goodbye", "lease_answers", b"lease_answers", "message", b"message", "outcome_acks", b"outcome_acks", "spawn_answers", b"spawn_answers", "too_large", b"too_large", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "assignments", "cancels", "outcome_acks", "lease_answers", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "assignments", "cancels", "outcome_acks", "lease_answers", "goodbye", "checkpoint_acks", "spawn_answers", "too_large"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -262,6 +290,28 @@ class HandlerType(_message.Message):
 Global___HandlerType: _TypeAlias = HandlerType  # noqa: Y015
 
 @_typing.final
+class TypesUpdate(_message.Message):
+    """A handler was registered while the session is open: these types replace those of the hello."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def types(self) -> _containers.RepeatedCompositeFieldContainer[Global___HandlerType]: ...
+    def __init__(
+        self,
+        *,
+        types: _abc.Iterable[Global___HandlerType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["types", b"types"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TypesUpdate: _TypeAlias = TypesUpdate  # noqa: Y015
+
+@_typing.final
 class HeldJob(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -294,11 +344,19 @@ class Welcome(_message.Message):
     WORKER_NAME_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     MAX_RESULT_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_CHECKPOINT_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_PAYLOAD_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     capacity: _builtins.int
     worker_name: _builtins.str
     namespace: _builtins.str
     max_result_bytes: _builtins.int
+    max_checkpoint_bytes: _builtins.int
+    max_payload_bytes: _builtins.int
+    """Of the jobs that a handler spawns."""
+    max_message_bytes: _builtins.int
+    """Of a whole message to the server."""
     @_builtins.property
     def lease_ttl(self) -> _duration_pb2.Duration: ...
     @_builtins.property
@@ -313,14 +371,51 @@ class Welcome(_message.Message):
         worker_name: _builtins.str = ...,
         namespace: _builtins.str = ...,
         max_result_bytes: _builtins.int = ...,
+        max_checkpoint_bytes: _builtins.int = ...,
+        max_payload_bytes: _builtins.int = ...,
+        max_message_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "lease_ttl", b"lease_ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "heartbeat_interval", b"heartbeat_interval", "lease_ttl", b"lease_ttl", "max_result_bytes", b"max_result_bytes", "namespace", b"namespace", "session_id", b"session_id", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "heartbeat_interval", b"heartbeat_interval", "lease_ttl", b"lease_ttl", "max_checkpoint_bytes", b"max_checkpoint_bytes", "max_message_bytes", b"max_message_bytes", "max_payload_bytes", b"max_payload_bytes", "max_result_bytes", b"max_result_bytes", "namespace", b"namespace", "session_id", b"session_id", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
+
+@_typing.final
+class TooLarge(_message.Message):
+    """A message was over max_message_bytes, and the session goes on. Outcomes, checkpoints and
+    spawns in it are answered one by one as always; anything else in it was not taken. One over
+    four times the limit ends the session: the transport does not read it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """Which of the fields of WorkerMessage it was."""
+    size: _builtins.int
+    limit: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        size: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_message", b"error_message", "kind", b"kind", "limit", b"limit", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TooLarge: _TypeAlias = TooLarge  # noqa: Y015
 
 @_typing.final
 class AssignmentBatch(_message.Message):
@@ -357,6 +452,9 @@ class Assignment(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
+    PARENT_RESULT_FIELD_NUMBER: _builtins.int
+    PARENT_CONTENT_TYPE_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     token: _builtins.str
     type: _builtins.str
@@ -365,6 +463,13 @@ class Assignment(_message.Message):
     attempt: _builtins.int
     correlation_id: _builtins.str
     priority: _builtins.str
+    parent_result: _builtins.bytes
+    """What the last of the jobs gave that a CHAIN job waited for; absent for other jobs, and where
+    that one gave nothing.
+    """
+    parent_content_type: _builtins.str
+    checkpoint: _builtins.bytes
+    """The newest checkpoint of earlier attempts; absent where there is none."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -387,12 +492,22 @@ class Assignment(_message.Message):
         correlation_id: _builtins.str = ...,
         priority: _builtins.str = ...,
         timeout: _duration_pb2.Duration | None = ...,
+        parent_result: _builtins.bytes | None = ...,
+        parent_content_type: _builtins.str = ...,
+        checkpoint: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "_parent_result", b"_parent_result", "checkpoint", b"checkpoint", "created_at", b"created_at", "parent_result", b"parent_result", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "job_id", b"job_id", "payload", b"payload", "priority", b"priority", "tags", b"tags", "timeout", b"timeout", "token", b"token", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "_parent_result", b"_parent_result", "attempt", b"attempt", "checkpoint", b"checkpoint", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "job_id", b"job_id", "parent_content_type", b"parent_content_type", "parent_result", b"parent_result", "payload", b"payload", "priority", b"priority", "tags", b"tags", "timeout", b"timeout", "token", b"token", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__checkpoint: _TypeAlias = _typing.Literal["checkpoint"]  # noqa: Y015
+    _WhichOneofArgType__checkpoint: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint"]  # noqa: Y015
+    _WhichOneofReturnType__parent_result: _TypeAlias = _typing.Literal["parent_result"]  # noqa: Y015
+    _WhichOneofArgType__parent_result: _TypeAlias = _typing.Literal["_parent_result", b"_parent_result"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint) -> _WhichOneofReturnType__checkpoint | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parent_result) -> _WhichOneofReturnType__parent_result | None: ...
 
 Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 
@@ -758,6 +873,402 @@ class Progress(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Progress: _TypeAlias = Progress  # noqa: Y015
+
+@_typing.final
+class CheckpointBatch(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def checkpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Checkpoint]: ...
+    def __init__(
+        self,
+        *,
+        checkpoints: _abc.Iterable[Global___Checkpoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointBatch: _TypeAlias = CheckpointBatch  # noqa: Y015
+
+@_typing.final
+class Checkpoint(_message.Message):
+    """State that the next attempt starts from. `number` counts the checkpoints of this run of the
+    handler: an older one never replaces a newer one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    token: _builtins.str
+    number: _builtins.int
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        number: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "job_id", b"job_id", "number", b"number", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Checkpoint: _TypeAlias = Checkpoint  # noqa: Y015
+
+@_typing.final
+class CheckpointAcks(_message.Message):
+    """Sent only after the checkpoints were committed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def acks(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointAck]: ...
+    def __init__(
+        self,
+        *,
+        acks: _abc.Iterable[Global___CheckpointAck] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointAcks: _TypeAlias = CheckpointAcks  # noqa: Y015
+
+@_typing.final
+class CheckpointAck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
+    CANCEL_FORCED_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    token: _builtins.str
+    number: _builtins.int
+    error_code: _builtins.str
+    """STALE_LEASE, PAYLOAD_TOO_LARGE, NOT_FOUND, …; empty when it was stored. A refused
+    checkpoint is final: do not send it again.
+    """
+    error_message: _builtins.str
+    cancel_requested: _builtins.bool
+    cancel_forced: _builtins.bool
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        number: _builtins.int = ...,
+        error_code: _builtins.str = ...,
+        error_message: _builtins.str = ...,
+        cancel_requested: _builtins.bool = ...,
+        cancel_forced: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_forced", b"cancel_forced", "cancel_requested", b"cancel_requested", "error_code", b"error_code", "error_message", b"error_message", "job_id", b"job_id", "number", b"number", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointAck: _TypeAlias = CheckpointAck  # noqa: Y015
+
+@_typing.final
+class SpawnBatch(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPAWNS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spawns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spawn]: ...
+    def __init__(
+        self,
+        *,
+        spawns: _abc.Iterable[Global___Spawn] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spawns", b"spawns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpawnBatch: _TypeAlias = SpawnBatch  # noqa: Y015
+
+@_typing.final
+class Spawn(_message.Message):
+    """A child of a running job. The same parent and key always give the same child: what was sent
+    and not answered is sent again, and a parent that is tried again gets the children it had.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARENT_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    parent_id: _builtins.str
+    token: _builtins.str
+    key: _builtins.str
+    @_builtins.property
+    def job(self) -> Global___ChildJob: ...
+    def __init__(
+        self,
+        *,
+        parent_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        key: _builtins.str = ...,
+        job: Global___ChildJob | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "key", b"key", "parent_id", b"parent_id", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spawn: _TypeAlias = Spawn  # noqa: Y015
+
+@_typing.final
+class ChildJob(_message.Message):
+    """As the job submission of the REST API. What is left out is decided by the server: an id is
+    made, the correlation id is the parent's, attempts and timeout are those of the handler's
+    registration.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    CONTENT_TYPE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    SCHEDULED_AT_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    BACKOFF_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    DEPENDS_ON_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_MODE_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    payload: _builtins.bytes
+    content_type: _builtins.str
+    job_id: _builtins.str
+    priority: _builtins.str
+    max_attempts: _builtins.int
+    correlation_id: _builtins.str
+    idempotency_key: _builtins.str
+    dependency_mode: _builtins.str
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def scheduled_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def backoff(self) -> Global___ChildBackoff: ...
+    @_builtins.property
+    def depends_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        payload: _builtins.bytes = ...,
+        content_type: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        priority: _builtins.str = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        scheduled_at: _timestamp_pb2.Timestamp | None = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+        max_attempts: _builtins.int = ...,
+        backoff: Global___ChildBackoff | None = ...,
+        correlation_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        depends_on: _abc.Iterable[_builtins.str] | None = ...,
+        dependency_mode: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "delay", b"delay", "scheduled_at", b"scheduled_at", "timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_mode", b"dependency_mode", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildJob: _TypeAlias = ChildJob  # noqa: Y015
+
+@_typing.final
+class ChildBackoff(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    INITIAL_DELAY_FIELD_NUMBER: _builtins.int
+    MAX_DELAY_FIELD_NUMBER: _builtins.int
+    MULTIPLIER_FIELD_NUMBER: _builtins.int
+    DELAYS_FIELD_NUMBER: _builtins.int
+    strategy: _builtins.str
+    multiplier: _builtins.float
+    @_builtins.property
+    def initial_delay(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def max_delay(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def delays(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]: ...
+    def __init__(
+        self,
+        *,
+        strategy: _builtins.str = ...,
+        initial_delay: _duration_pb2.Duration | None = ...,
+        max_delay: _duration_pb2.Duration | None = ...,
+        multiplier: _builtins.float = ...,
+        delays: _abc.Iterable[_duration_pb2.Duration] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["initial_delay", b"initial_delay", "max_delay", b"max_delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays", b"delays", "initial_delay", b"initial_delay", "max_delay", b"max_delay", "multiplier", b"multiplier", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildBackoff: _TypeAlias = ChildBackoff  # noqa: Y015
+
+@_typing.final
+class SpawnAnswers(_message.Message):
+    """Sent only after the children were committed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpawnAnswer]: ...
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___SpawnAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpawnAnswers: _TypeAlias = SpawnAnswers  # noqa: Y015
+
+@_typing.final
+class SpawnAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARENT_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    parent_id: _builtins.str
+    token: _builtins.str
+    key: _builtins.str
+    job_id: _builtins.str
+    """The child; empty when it was refused."""
+    error_code: _builtins.str
+    """STALE_LEASE, INVALID_TRANSITION (the parent is being cancelled), INVALID_REQUEST, …"""
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        parent_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        key: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        error_code: _builtins.str = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "job_id", b"job_id", "key", b"key", "parent_id", b"parent_id", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpawnAnswer: _TypeAlias = SpawnAnswer  # noqa: Y015
+
+@_typing.final
+class LogBatch(_message.Message):
+    """Lines of running handlers, best effort: nobody waits for them to be stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]: ...
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[Global___LogLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogBatch: _TypeAlias = LogBatch  # noqa: Y015
+
+@_typing.final
+class LogLine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    token: _builtins.str
+    attempt: _builtins.int
+    number: _builtins.int
+    """Counts the lines of this token from 1: a gap shows that lines were dropped."""
+    level: _builtins.str
+    message: _builtins.str
+    fields: _builtins.str
+    """A JSON object."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        number: _builtins.int = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        level: _builtins.str = ...,
+        message: _builtins.str = ...,
+        fields: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "attempt", b"attempt", "fields", b"fields", "job_id", b"job_id", "level", b"level", "message", b"message", "number", b"number", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogLine: _TypeAlias = LogLine  # noqa: Y015
 
 @_typing.final
 class Drain(_message.Message):

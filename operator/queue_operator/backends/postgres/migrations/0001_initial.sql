@@ -39,7 +39,10 @@ CREATE TABLE job (
     cluster_uid    text,
     resource_name  text,
     generation     bigint,
-    UNIQUE (namespace_id, id)
+    UNIQUE (namespace_id, id),
+    -- An endless time, or one that no calendar of a reader holds, would break every answer that
+    -- has the row in it. The places of a job's moving part say the same.
+    CHECK (created_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00')
 );
 -- The condition always holds. It keeps look-ups by number from walking this index, which a plan
 -- made while the table was empty could take for as good as the primary key.
@@ -81,10 +84,15 @@ CREATE TABLE ready (
     changed_at    timestamptz NOT NULL DEFAULT now(),
     mirrored      boolean NOT NULL DEFAULT false,
     has_children  boolean NOT NULL DEFAULT false,
+    -- Has a row in `checkpoint`. What has ended has none.
+    checkpointed  boolean NOT NULL DEFAULT false,
     result        bytea,
     result_content_type text,
     -- Waits for jobs it depends on.
-    blocked       boolean NOT NULL DEFAULT false
+    blocked       boolean NOT NULL DEFAULT false,
+    CHECK (created_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (eligible_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (order_time BETWEEN '0001-01-02 00:00+00' AND '9999-12-30 00:00+00')
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX ready_claim ON ready (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_stage ON ready (eligible_at) WHERE NOT due AND NOT blocked;
@@ -125,6 +133,7 @@ CREATE TABLE lease (
     changed_at    timestamptz NOT NULL,
     mirrored      boolean NOT NULL,
     has_children  boolean NOT NULL,
+    checkpointed  boolean NOT NULL DEFAULT false,
     result        bytea,
     result_content_type text,
     expires_at    timestamptz,       -- NULL: never
@@ -135,7 +144,11 @@ CREATE TABLE lease (
     cancel_reason text NOT NULL DEFAULT '',
     progress_percent    integer,
     progress_message    text,
-    progress_at   timestamptz
+    progress_at   timestamptz,
+    CHECK (created_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (eligible_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (order_time BETWEEN '0001-01-02 00:00+00' AND '9999-12-30 00:00+00'),
+    CHECK (progress_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00')
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 1);
 -- Only cancels look for the leases of an assignee often, and they are rare: every claim would
@@ -175,7 +188,10 @@ CREATE TABLE final (
     result_content_type text,
     finalized_at  timestamptz NOT NULL,
     reason        text  NOT NULL,
-    cancel_reason text  NOT NULL DEFAULT ''
+    cancel_reason text  NOT NULL DEFAULT '',
+    CHECK (created_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (eligible_at BETWEEN '0001-01-02 00:00+00' AND '9998-12-31 23:59:59.999999+00'),
+    CHECK (order_time BETWEEN '0001-01-02 00:00+00' AND '9999-12-30 00:00+00')
 );
 CREATE INDEX final_completed ON final (finalized_at) WHERE state IN ({{completed}});
 -- For searches. Most jobs complete, and those pay for no more than the index above.
@@ -232,6 +248,35 @@ CREATE TABLE dependency (
 -- With the child as a second key it could serve look-ups by child, by walking all of it.
 CREATE INDEX dependency_by_parent ON dependency (parent_no) INCLUDE (child_no);
 
+-- What the next attempt starts from, of jobs that have not ended. The newest of the newest
+-- version (of the lease) stays, by its number within the run.
+CREATE TABLE checkpoint (
+    job_no  bigint PRIMARY KEY,
+    version integer     NOT NULL,
+    number  bigint      NOT NULL,
+    data    bytea       NOT NULL,
+    at      timestamptz NOT NULL DEFAULT now()
+);
+
+-- What handlers logged, in the pieces that came: JSON arrays of lines. `version` is that of the
+-- lease, `last` the number of the last line within its attempt.
+CREATE TABLE log_chunk (
+    job_no  bigint  NOT NULL,
+    version integer NOT NULL,
+    last    bigint  NOT NULL,
+    attempt integer NOT NULL,
+    lines   integer NOT NULL,
+    bytes   integer NOT NULL,
+    body    text    NOT NULL,
+    PRIMARY KEY (job_no, version, last)
+);
+
+-- Which job's handler submitted another one.
+CREATE TABLE spawned (
+    child_no  bigint PRIMARY KEY,
+    parent_id text   NOT NULL          -- still known when the parent is deleted
+);
+
 -- What the last parent of a CHAIN job gave.
 CREATE TABLE parent_result (
     job_no       bigint PRIMARY KEY,
@@ -260,19 +305,28 @@ CREATE TABLE job_event (
     event          text        NOT NULL,  -- SUBMIT, DELETE, or an event of the state table
     from_state     text,
     to_state       text,
-    job_nos        bigint[]    STORAGE EXTERNAL NOT NULL,
-    attempts       integer[] STORAGE EXTERNAL,             -- all but SUBMIT
-    wait_us        bigint[] STORAGE EXTERNAL,              -- CLAIM: eligible to assigned
-    run_us         bigint[] STORAGE EXTERNAL,              -- outcomes: assigned to outcome
-    workers        text[] STORAGE EXTERNAL,                -- CLAIM
+    job_nos        bigint[]    NOT NULL,
+    attempts       integer[],             -- all but SUBMIT
+    wait_us        bigint[],              -- CLAIM: eligible to assigned
+    run_us         bigint[],              -- outcomes: assigned to outcome
+    workers        text[],                -- CLAIM
     failed         jsonb,                 -- failures: [{category, code} | null]
     -- SUBMIT: what never changes. `lane_of` is a position in `lanes`, from 0;
     -- `correlations` is NULL when no job of the batch has one.
-    ids            text[] STORAGE EXTERNAL,
+    ids            text[],
     correlations   text[],
-    lane_of        integer[] STORAGE EXTERNAL,
+    lane_of        integer[],
     lanes          jsonb                  -- [{namespace, type, priority, tags}]
 );
+-- Written so for releases before 16, which do not know it in CREATE TABLE.
+ALTER TABLE job_event
+    ALTER COLUMN job_nos SET STORAGE EXTERNAL,
+    ALTER COLUMN attempts SET STORAGE EXTERNAL,
+    ALTER COLUMN wait_us SET STORAGE EXTERNAL,
+    ALTER COLUMN run_us SET STORAGE EXTERNAL,
+    ALTER COLUMN workers SET STORAGE EXTERNAL,
+    ALTER COLUMN ids SET STORAGE EXTERNAL,
+    ALTER COLUMN lane_of SET STORAGE EXTERNAL;
 CREATE INDEX job_event_by_xid ON job_event (xid);
 
 -- Counts without counting: each statement appends what it changed, the sweeper folds.
@@ -315,6 +369,14 @@ CREATE TABLE worker_session (
     busy         integer     NOT NULL,
     draining     boolean     NOT NULL,
     version      text        NOT NULL,
+    connection   text        NOT NULL,  -- of the stream that has the session now
+    wanted_capacity integer,            -- what the cluster's operators want; NULL: as declared
+    wanted_tags     text[],
+    wanted_drain    boolean,
+    ended        boolean     NOT NULL DEFAULT false,
+    order_number integer     NOT NULL DEFAULT 0,
+    followed     integer     NOT NULL DEFAULT 0,
+    shown        boolean     NOT NULL DEFAULT false,
     connected_at timestamptz NOT NULL DEFAULT now(),
     heartbeat_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);

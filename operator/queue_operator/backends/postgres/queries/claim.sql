@@ -1,22 +1,27 @@
--- Takes the oldest due jobs of some lanes and gives each a lease with a new token.
+-- Takes the oldest due jobs of some lanes for streams that all ask for the same, as most claims
+-- do: `claim_many.sql` in short. Gives each a lease with a new token. One row at
+-- least: it begins with how many jobs were looked at and whether a lane was only looked at in part;
+-- the rest of it is NULL if nothing was taken.
 -- Parameters: lanes (int[]), where to start in each lane: marks (timestamptz[]) and
 --   mark_numbers (bigint[]), and the defaults of the lane's type: default_attempts (int[]),
---   default_timeouts (float8[]); per_lane: how many to look at in each lane; slots: how many to
---   take; assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
+--   default_timeouts (float8[]); per_lane: how many to look at in each lane; reach: how many to
+--   look at in all; slots: how many to take;
+--   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
 --   as slots: which stream the n-th job goes to); ttl_s (NULL: never expires); seed: a random
 --   bigint of this claim; system_attempts, system_backoff: for what neither the job nor its
 --   type says.
--- Index: ready_claim, one range per lane; job_pkey. Locks: the rows taken; rows another
---   claimer holds are skipped, so a claim may come back short while jobs are there.
+-- Index: ready_claim, one range per lane; job_pkey; parent_result_pkey; checkpoint_pkey.
+--   Locks: the rows taken;
+--   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
 -- Traps: looking at a lane must stop at its limit, hence the LATERAL; the marks keep it from
 --   walking the dead entries of rows taken before. Where a lane may hold more than was looked
 --   at, nothing beyond its last one seen is taken, or a younger job would pass an older one.
 --   Two CTEs are never joined with each other: without hash joins that would take the square
 --   of the batch. So would a parameter whose cast is done anew for every row, hence the scalar
 --   subqueries. Rows are locked and deleted by their place in the table (ctid): what our
---   snapshot sees stays where it is. An order to lock them in, or a plain `due`, would let a
---   plan made while the table was empty walk a whole index instead; nobody waits for a lock
---   here, so any order will do.
+--   snapshot sees stays where it is, and a row that moved all the same is not deleted, hence
+--   not taken. A plain order to lock them in, or a plain `due`, would let a plan made while the
+--   table was empty walk a whole index instead; nobody waits for a lock here.
 --   The token is the job's number and a digest of it under the seed: gen_random_uuid() would
 --   cost a system call per job, and `complete.sql` finds the lease by the number.
 WITH seen AS MATERIALIZED (
@@ -35,13 +40,17 @@ WITH seen AS MATERIALIZED (
         SELECT order_time, job_no FROM seen WHERE place = %(per_lane)s
         ORDER BY order_time, job_no LIMIT 1
     )) IS NOT FALSE
-    ORDER BY order_time, job_no LIMIT %(slots)s
-), locked AS (
-    SELECT ready.ctid AS spot, ready.* FROM ready
-    WHERE ready.ctid = ANY (ARRAY(SELECT spot FROM heads)) AND coalesce(due, false)
+    ORDER BY order_time, job_no LIMIT %(reach)s
+), locked AS MATERIALIZED (
+    SELECT ctid AS spot FROM ready
+    WHERE ctid = ANY (ARRAY(SELECT spot FROM heads)) AND coalesce(due, false)
+    ORDER BY order_time + interval '0', job_no LIMIT %(slots)s
     FOR UPDATE SKIP LOCKED
+), removed AS (
+    DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT spot FROM locked))
+    RETURNING *
 ), resolved AS MATERIALIZED (
-    SELECT spot, job_no, lane_id, state, order_time, created_at, eligible_at,
+    SELECT job_no, lane_id, state, order_time, created_at, eligible_at,
            attempt + 1 AS attempt,
            lease_version, transition, retry_count, failure_count,
            CASE WHEN max_attempts = 0
@@ -50,32 +59,31 @@ WITH seen AS MATERIALIZED (
            coalesce(timeout_s, ((SELECT %(default_timeouts)s::float8[]))[l]) AS timeout_s,
            CASE WHEN max_attempts = 0 THEN coalesce(backoff, %(system_backoff)s::jsonb)
                 ELSE backoff END AS backoff,
-           last_retry_at, started_at, error, mirrored, has_children, result, result_content_type,
+           last_retry_at, started_at, error, mirrored, has_children, checkpointed, result,
+           result_content_type,
            (lpad(to_hex(job_no), 16, '0')
             || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
            ((SELECT %(workers)s::text[]))[s] AS worker_name,
            ((SELECT %(hosts)s::text[]))[s] AS host
     FROM (
-        SELECT locked.*,
+        SELECT removed.*,
                ((SELECT %(slot_of)s::int[]))[row_number() OVER (ORDER BY order_time, job_no)] AS s,
                array_position((SELECT %(lanes)s::int[]), lane_id) AS l
-        FROM locked
+        FROM removed
     ) ranked
-), removed AS (
-    DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT spot FROM resolved))
 ), leased AS (
     INSERT INTO lease (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,
                        lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, has_children, result,
+                       started_at, error, changed_at, mirrored, has_children, checkpointed, result,
                        result_content_type, expires_at, deadline)
     SELECT job_no, lane_id, {{RUNNING}}, order_time, created_at, eligible_at, attempt,
            lease_version + 1, transition + 1, retry_count, failure_count, max_attempts,
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
            coalesce(started_at, now()), error, now(), mirrored,
-           has_children, result, result_content_type,
+           has_children, checkpointed, result, result_content_type,
            now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
     FROM resolved
 ), logged AS (
@@ -92,8 +100,25 @@ WITH seen AS MATERIALIZED (
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM resolved WHERE mirrored
 )
-SELECT r.job_no, r.lane_id, r.order_time, r.attempt, r.token::text, r.assignee_id,
-       r.timeout_s, job.id, job.payload, job.content_type,
-       job.created_at, job.correlation_id, r.eligible_at, now(), job.dependency_mode
-FROM resolved r
-CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = r.job_no LIMIT 1) job
+SELECT looked.jobs, looked.cut_off, NULL, r.*
+FROM (
+    SELECT (SELECT count(*) FROM heads) AS jobs,
+           EXISTS (SELECT FROM seen WHERE place = %(per_lane)s) AS cut_off
+) looked
+LEFT JOIN (
+    SELECT taken.job_no, taken.lane_id, taken.order_time, taken.attempt, taken.token::text,
+           taken.assignee_id, taken.timeout_s, job.id, job.payload, job.content_type,
+           job.created_at, job.correlation_id, taken.eligible_at, now(), parent.result,
+           parent.content_type AS result_content_type, kept.data AS checkpoint, taken.retry_count,
+           taken.last_retry_at, coalesce(taken.started_at, now())
+    FROM resolved taken
+    CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = taken.job_no LIMIT 1) job
+    LEFT JOIN LATERAL (
+        SELECT * FROM parent_result given
+        WHERE job.dependency_mode = 'CHAIN' AND given.job_no = taken.job_no LIMIT 1
+    ) parent ON true
+    LEFT JOIN LATERAL (
+        SELECT data FROM checkpoint
+        WHERE taken.checkpointed AND checkpoint.job_no = taken.job_no LIMIT 1
+    ) kept ON true
+) r ON true

@@ -1,5 +1,6 @@
 -- The fast path of an outcome: jobs that run under the given token are completed. What is
--- not among the numbers returned (stale, repeated, cancelling, or a job that others wait for)
+-- not among the numbers returned (stale, repeated, cancelling, a job that others wait for, or one
+-- with a checkpoint)
 -- takes the slow path. The attempt gets no row of its own: `final` says all of it.
 -- Parameters: job_nos (bigint[], ascending) and, aligned with them, tokens (uuid[]), starts and
 --   lengths (bigint[]) of each result within results (bytea; length -1: none, keeps the old), kinds
@@ -13,7 +14,7 @@ WITH gone AS (
     WHERE job_no = ANY (%(job_nos)s::bigint[])
       AND token = ((SELECT %(tokens)s::uuid[]))[
               width_bucket(job_no, (SELECT %(job_nos)s::bigint[]))]
-      AND state IN ({{RUNNING}}) AND NOT has_children
+      AND state IN ({{RUNNING}}) AND NOT has_children AND NOT checkpointed
     RETURNING *, width_bucket(job_no, (SELECT %(job_nos)s::bigint[])) AS place
 ), finished AS (
     INSERT INTO final (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,

@@ -15,6 +15,10 @@ WITH gone AS (
     DELETE FROM dependency WHERE child_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), inheritances AS (
     DELETE FROM parent_result WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), births AS (
+    DELETE FROM spawned WHERE child_no = ANY (ARRAY(SELECT job_no FROM gone))
+), logs AS (
+    DELETE FROM log_chunk WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), detachments AS (
     DELETE FROM detached WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logged AS (

@@ -38,11 +38,14 @@ SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attemp
        found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
        namespace.name AS namespace, lane.priority,
        CASE WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
-            THEN 'COMPLETE'
-            ELSE (SELECT event FROM attempt
-                  WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token)
-       END AS recorded
+            THEN 'COMPLETE' ELSE ended.event END AS recorded,
+       CASE WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
+            THEN found.state ELSE ended.state END AS recorded_state
 FROM found
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
 JOIN namespace ON namespace.id = job.namespace_id
 JOIN lane ON lane.id = found.lane_id
+LEFT JOIN LATERAL (
+    SELECT event, state FROM attempt
+    WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1
+) ended ON true

@@ -18,7 +18,7 @@ WITH given AS MATERIALIZED (
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
-              lease.has_children, lease.result, lease.result_content_type,
+              lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, lease.cancel_reason, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
@@ -32,7 +32,7 @@ WITH given AS MATERIALIZED (
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
-              ready.has_children, ready.result, ready.result_content_type,
+              ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, ''::text, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
@@ -59,6 +59,9 @@ WITH given AS MATERIALIZED (
            CASE WHEN new_result IS NULL THEN result_content_type ELSE content_type END,
            now(), reason, coalesce(nullif(given_reason, ''), cancel_reason)
     FROM gone
+), forgotten AS (
+    DELETE FROM checkpoint
+    WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone WHERE checkpointed))
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
                          ended_at, assignee_id, worker_name, host, error)
@@ -80,7 +83,7 @@ WITH given AS MATERIALIZED (
     SELECT event, state, new_state, array_agg(job_no), array_agg(attempt),
            CASE WHEN bool_or(records) THEN array_agg(CASE WHEN records THEN
                greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END) END,
-           CASE WHEN count(new_error) > 0 THEN
+           CASE WHEN count(new_error) > 0 AND new_state NOT IN ({{COMPLETED}}) THEN
                jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
                    'category', new_error::jsonb -> 'category',
                    'code', new_error::jsonb -> 'code') END) END

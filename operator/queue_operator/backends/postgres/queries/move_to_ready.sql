@@ -26,7 +26,7 @@ WITH given AS MATERIALIZED (
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
               lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
-              lease.has_children, lease.result, lease.result_content_type,
+              lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
@@ -40,7 +40,7 @@ WITH given AS MATERIALIZED (
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
               ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
-              ready.has_children, ready.result, ready.result_content_type,
+              ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
@@ -54,7 +54,7 @@ WITH given AS MATERIALIZED (
               final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
               final.token, final.assignee_id, final.worker_name, final.host,
               final.assigned_at, final.started_at, final.error, final.mirrored,
-              final.has_children, final.result, final.result_content_type,
+              final.has_children, false AS checkpointed, final.result, final.result_content_type,
               final.state, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
@@ -74,7 +74,8 @@ WITH given AS MATERIALIZED (
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
                        assigned_at, started_at, error, error_category, error_code, changed_at,
-                       mirrored, has_children, result, result_content_type, blocked)
+                       mirrored, has_children, checkpointed, result, result_content_type,
+                       blocked)
     SELECT job_no, coalesce(new_lane_id, lane_id), new_state,
            CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s)
                 -- Another priority moves it as if it had been submitted with that one.
@@ -92,6 +93,7 @@ WITH given AS MATERIALIZED (
            assigned_at, started_at, coalesce(new_error::jsonb, error),
            coalesce(new_error::jsonb, error) ->> 'category',
            coalesce(new_error::jsonb, error) ->> 'code', now(), mirrored, has_children,
+           checkpointed,
            CASE WHEN event = 'RETRY_NOW' THEN new_result ELSE coalesce(new_result, result) END,
            CASE WHEN new_result IS NOT NULL THEN content_type
                 WHEN event <> 'RETRY_NOW' THEN result_content_type END, false

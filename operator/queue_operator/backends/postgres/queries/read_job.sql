@@ -1,7 +1,7 @@
 -- Whole records, wherever the moving row is.
 -- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]).
 -- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, final;
---   idempotency_by_job, and for jobs with parents dependency_pkey.
+--   idempotency_by_job, spawned_pkey, and for jobs with parents dependency_pkey.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
     SELECT found.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)
@@ -17,6 +17,8 @@ SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.
        w.resource_name, w.generation, w.dependency_mode,
        coalesce((SELECT key FROM idempotency WHERE idempotency.job_no = w.job_no LIMIT 1), '')
            AS idempotency_key,
+       coalesce((SELECT parent_id FROM spawned WHERE spawned.child_no = w.job_no LIMIT 1), '')
+           AS spawned_by,
        CASE WHEN w.dependency_mode IS NOT NULL THEN ARRAY(
            SELECT parent_id FROM dependency WHERE dependency.child_no = w.job_no ORDER BY place
        ) END AS depends_on, m.*

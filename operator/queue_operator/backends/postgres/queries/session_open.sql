@@ -1,17 +1,16 @@
--- Stores a session, or replaces the one with its id.
--- Parameters: a value for each column but the two times.
+-- Stores a session, or hands the one with its id to another connection of the same worker. Gives
+-- one row, what it is ordered, or none where the id is another worker's or was ended.
+-- Parameters: a value for each column but the two times and the order's.
 -- Index: worker_session's primary key. Locks: the one row.
 INSERT INTO worker_session AS stored (
     session_id, namespace, worker_name, pod_uid, host, replica, tags, types, capacity, busy,
-    draining, version
+    draining, version, connection
 ) VALUES (
     %(session_id)s, %(namespace)s, %(worker_name)s, %(pod_uid)s, %(host)s, %(replica)s,
-    %(tags)s::text[], %(types)s::text[], %(capacity)s, %(busy)s, %(draining)s, %(version)s
+    %(tags)s::text[], %(types)s::text[], %(capacity)s, %(busy)s, %(draining)s, %(version)s,
+    %(connection)s
 )
 ON CONFLICT (session_id) DO UPDATE SET
-    namespace = excluded.namespace,
-    worker_name = excluded.worker_name,
-    pod_uid = excluded.pod_uid,
     host = excluded.host,
     replica = excluded.replica,
     tags = excluded.tags,
@@ -20,5 +19,11 @@ ON CONFLICT (session_id) DO UPDATE SET
     busy = excluded.busy,
     draining = excluded.draining,
     version = excluded.version,
+    connection = excluded.connection,
+    followed = 0,
     connected_at = now(),
     heartbeat_at = now()
+WHERE NOT stored.ended
+  AND (stored.namespace, stored.worker_name, stored.pod_uid)
+      = (excluded.namespace, excluded.worker_name, excluded.pod_uid)
+RETURNING session_id, connection, wanted_capacity, wanted_tags, wanted_drain, ended, order_number

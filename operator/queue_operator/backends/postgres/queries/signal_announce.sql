@@ -1,8 +1,9 @@
--- Raises the version of some topics and tells those who listen.
--- Parameters: topics text[], sorted, so that two of these never wait for each other.
+-- Raises the version of some topics, tells those who listen, and gives the new versions.
+-- Parameters: topics text[], sorted, so that two of these never wait for each other; told, JSON
+--   text that goes with the notification: who raised them, and for which kinds of jobs.
 -- Index: signal's primary key. Locks: the topics' rows, and at commit the server's one
 -- notification lock; therefore never part of a transaction that does anything else.
--- The payload is {topic: version}, so a listener needs no look at the table.
+-- The payload has {topic: version} as `versions`, so a listener needs no look at the table.
 -- A lost announcement costs one poll of a listener, so the commit does not wait for the disk.
 WITH raised AS (
     INSERT INTO signal (topic, version)
@@ -10,7 +11,10 @@ WITH raised AS (
     FROM unnest(%(topics)s::text[]) AS announced (topic)
     ON CONFLICT (topic) DO UPDATE SET version = signal.version + 1
     RETURNING topic, version
+), versions AS MATERIALIZED (
+    SELECT jsonb_object_agg(topic, version) AS by_topic FROM raised
 )
-SELECT set_config('synchronous_commit', 'off', true),
-       pg_notify('queue_operator', json_object_agg(topic, version)::text)
-FROM raised
+SELECT by_topic, set_config('synchronous_commit', 'off', true),
+       pg_notify('queue_operator',
+                 (%(told)s::jsonb || jsonb_build_object('versions', by_topic))::text)
+FROM versions

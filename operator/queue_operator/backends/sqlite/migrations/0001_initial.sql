@@ -24,6 +24,7 @@ CREATE TABLE job (
     payload      BLOB    NOT NULL,
     result       BLOB,
     inherited    BLOB,
+    checkpoint   BLOB,
     UNIQUE (namespace, id)
 );
 -- With what a claim filters on, so that jobs it passes over cost no look at their row.
@@ -67,6 +68,16 @@ CREATE TABLE event (
     seq    INTEGER PRIMARY KEY AUTOINCREMENT,
     record TEXT NOT NULL
 );
+
+-- What handlers logged: `version` is that of the lease, `line` its number within the attempt.
+CREATE TABLE log_line (
+    number  INTEGER NOT NULL REFERENCES job ON DELETE CASCADE,
+    version INTEGER NOT NULL,
+    line    INTEGER NOT NULL,
+    size    INTEGER NOT NULL,
+    record  TEXT    NOT NULL,
+    PRIMARY KEY (number, version, line)
+) WITHOUT ROWID;
 
 CREATE TABLE sweep (
     only_row   INTEGER PRIMARY KEY CHECK (only_row = 1),

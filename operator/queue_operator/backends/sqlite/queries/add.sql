@@ -2,9 +2,9 @@
 INSERT INTO job (
     number, namespace, id, type, state, priority, place, created_at, updated_at, eligible_at,
     finalized_at, claimable, used_up, waiting, category, code, retries, record, payload, result,
-    inherited
+    inherited, checkpoint
 ) VALUES (
     :number, :namespace, :id, :type, :state, :priority, :place, :created_at, :updated_at,
     :eligible_at, :finalized_at, :claimable, :used_up, :waiting, :category, :code, :retries,
-    :record, :payload, :result, :inherited
+    :record, :payload, :result, :inherited, :checkpoint
 )

@@ -1,0 +1,66 @@
+"""Worker sessions in a dictionary. What changes it says whether that is news to anybody."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from queue_operator.backends.worker_sessions import (
+    SessionOrder,
+    WorkerSession,
+    opening,
+    ordering,
+    touching,
+)
+
+Book = dict[str, WorkerSession]
+
+
+def open_session(book: Book, session: WorkerSession, now: datetime) -> bool:
+    opened = opening(session, book.get(session.session_id))
+    book[session.session_id] = replace(opened, connected_at=now, heartbeat_at=now)
+    return True
+
+
+def touch(book: Book, sessions: Sequence[WorkerSession], now: datetime) -> bool:
+    """Sessions that are not open are left out; of two with one id the last counts."""
+    touched = touching(book, sessions)
+    changed = any(one != book[one.session_id] for one in touched)
+    for one in touched:
+        book[one.session_id] = replace(one, heartbeat_at=now)
+    return changed
+
+
+def order(book: Book, session_id: str, wanted: SessionOrder) -> bool:
+    ordered = ordering(book.get(session_id), wanted)
+    if ordered is not None:
+        book[session_id] = ordered
+    return ordered is not None
+
+
+def close(book: Book, session_ids: Iterable[str], replica: str | None) -> bool:
+    """With `replica`, those that are open on another one stay."""
+    mine = {name for name in session_ids if name in book and not book[name].order.ended}
+    if replica is not None:
+        mine = {name for name in mine if book[name].replica == replica}
+    return forget(book, mine)
+
+
+def forget(book: Book, session_ids: Collection[str]) -> bool:
+    for name in session_ids:
+        del book[name]
+    return bool(session_ids)
+
+
+def silent(book: Book, max_age_s: float, now: datetime) -> list[str]:
+    """Ids of those not heard of for longer, whose process died."""
+    since = now - timedelta(seconds=max_age_s)
+    return [one.session_id for one in book.values() if (one.heartbeat_at or now) < since]
+
+
+def listed(book: Book, max_age_s: float | None, now: datetime) -> list[WorkerSession]:
+    age = None if max_age_s is None else timedelta(seconds=max_age_s)
+    heard = [one for one in book.values() if age is None or now - (one.heartbeat_at or now) <= age]
+    found = [one for one in heard if not one.order.ended]
+    return sorted(
+        found, key=lambda one: (one.namespace, one.worker_name, one.connected_at, one.session_id)
+    )

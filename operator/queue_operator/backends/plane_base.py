@@ -1,0 +1,140 @@
+"""The arguments of the calls in `backends.plane`, checked alike for every store."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueError
+from queue_operator.domain.ids import spawned_id
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Job, Submitted
+from queue_operator.domain.running import (
+    AttemptLog,
+    CheckpointAnswer,
+    CheckpointReport,
+    LogReport,
+    SpawnRequest,
+)
+from queue_operator.domain.validation import (
+    Limits,
+    check_bytes,
+    check_job,
+    check_limit,
+    check_sequence,
+    check_text,
+)
+
+SPAWN = "SPAWN"
+"""What a parent that is being cancelled may no longer do; no event of the state table."""
+_MAX_NUMBER = 2**63 - 1
+
+
+class PlaneBase(ABC):
+    """Checkpoints, Spawner and JobLogs, but for the storage itself."""
+
+    _limits: Limits
+
+    async def store_checkpoints(
+        self, reports: Sequence[CheckpointReport]
+    ) -> list[CheckpointAnswer]:
+        check_sequence("reports", reports)
+        good: dict[int, CheckpointReport] = {}
+        answers: dict[int, CheckpointAnswer] = {}
+        for place, report in enumerate(reports):
+            if not isinstance(report, CheckpointReport):
+                raise InvalidArgument(f"reports[{place}]", "must be a CheckpointReport")
+            try:
+                self._check_checkpoint(report)
+                good[place] = report
+            except InvalidArgument as error:
+                answers[place] = refused(report, error)
+        stored = await self._store_checkpoints(list(good.values())) if good else []
+        answers |= zip(good, stored, strict=True)
+        return [answers[place] for place in range(len(reports))]
+
+    def _check_checkpoint(self, report: CheckpointReport) -> None:
+        for name in ("job_id", "namespace"):
+            check_text(name, getattr(report, name), self._limits.id_characters)
+        if not isinstance(report.token, str):
+            raise InvalidArgument("token", "must be a string")
+        check_limit("number", report.number, _MAX_NUMBER)
+        check_bytes("checkpoint", report.data, self._limits.checkpoint_bytes)
+
+    @abstractmethod
+    async def _store_checkpoints(
+        self, reports: Sequence[CheckpointReport]
+    ) -> list[CheckpointAnswer]: ...
+
+    async def spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        check_sequence("requests", requests)
+        first: dict[tuple[str, str, str, str], int] = {}
+        good: dict[int, SpawnRequest] = {}
+        answers: dict[int, Submitted] = {}
+        for place, request in enumerate(requests):
+            if not isinstance(request, SpawnRequest):
+                raise InvalidArgument(f"requests[{place}]", "must be a SpawnRequest")
+            try:
+                complete = self._complete(request)
+            except InvalidArgument as error:
+                answers[place] = Submitted(job_id=request.job.id, error=error)
+                continue
+            if first.setdefault(_child(complete), place) == place:
+                good[place] = complete
+        stored = await self._spawn(list(good.values())) if good else []
+        answers |= zip(good, stored, strict=True)
+        for place, request in enumerate(requests):
+            if place not in answers:
+                # Said twice, as when the answer to the first was lost.
+                answer = answers[first[_child(request)]]
+                answers[place] = replace(answer, duplicate=answer.error is None)
+        return [answers[place] for place in range(len(requests))]
+
+    def _complete(self, request: SpawnRequest) -> SpawnRequest:
+        for name in ("parent_id", "namespace", "key"):
+            check_text(name, getattr(request, name), self._limits.id_characters)
+        if not isinstance(request.token, str):
+            raise InvalidArgument("token", "must be a string")
+        if not isinstance(request.job, Job):
+            raise InvalidArgument("job", f"must be a Job, not {type(request.job).__name__}")
+        made = spawned_id(request.namespace, request.parent_id, request.key)
+        job = replace(request.job, namespace=request.namespace, id=request.job.id or made)
+        check_job(job, self._limits)
+        return replace(request, job=replace(job, spawned_by=request.parent_id))
+
+    @abstractmethod
+    async def _spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        """No child twice. Their jobs are complete but for an inherited correlation id."""
+
+    async def append_logs(self, reports: Sequence[LogReport]) -> None:
+        check_sequence("reports", reports)
+        for place, report in enumerate(reports):
+            if not isinstance(report, LogReport):
+                raise InvalidArgument(f"reports[{place}]", "must be a LogReport")
+            for name in ("job_id", "namespace"):
+                check_text(
+                    f"reports[{place}].{name}", getattr(report, name), self._limits.id_characters
+                )
+        if some := [report for report in reports if report.lines]:
+            await self._append_logs(some)
+
+    async def job_log(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[AttemptLog]:
+        check_text("job_id", job_id, self._limits.id_characters)
+        check_text("namespace", namespace, self._limits.id_characters)
+        found = await self._job_log(namespace, job_id)
+        if found is None:
+            raise JobNotFound(job_id, namespace)
+        return found
+
+    @abstractmethod
+    async def _append_logs(self, reports: Sequence[LogReport]) -> None: ...
+
+    @abstractmethod
+    async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
+        """None when there is no such job."""
+
+
+def _child(request: SpawnRequest) -> tuple[str, str, str, str]:
+    return request.namespace, request.parent_id, request.token, request.key
+
+
+def refused(report: CheckpointReport, error: QueueError) -> CheckpointAnswer:
+    return CheckpointAnswer(job_id=report.job_id, namespace=report.namespace, error=error)

@@ -1,0 +1,106 @@
+"""What an error of the driver means to whoever called the store."""
+
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from queue_operator.domain.errors import (
+    MissingPrivilege,
+    QueueError,
+    SchemaMismatch,
+    Unavailable,
+)
+
+GUIDE: Final = "docs/guides/database.md"
+# What a server that does not know the session answers with: a statement that was prepared
+# there, or not yet, on behalf of somebody else.
+_FOREIGN_SESSION: Final = (
+    errors.InvalidSqlStatementName,
+    errors.DuplicatePreparedStatement,
+)
+_FOREIGN_SCHEMA: Final = (
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.UndefinedObject,
+    errors.InvalidSchemaName,
+)
+# Classes of SQLSTATE with which a server turns a connection away, or ends it.
+_NO_CONNECTION: Final = ("08", "28", "3D", "57")
+
+
+class Undone(Unavailable):
+    """The server undid the transaction for a reason that a second try does not meet: it and
+    another waited for each other, or a statement was prepared for the schema of yesterday.
+    """
+
+
+def is_stale_plan(error: psycopg.Error) -> bool:
+    """Whether the server refused a prepared statement because its columns are others by now
+    ("cached plan must not change result type"). Its words depend on the server's language.
+    """
+    return (
+        isinstance(error, errors.FeatureNotSupported)
+        and error.diag.source_function == "RevalidateCachedQuery"
+    )
+
+
+def named(error: psycopg.Error, role: str) -> QueueError | None:
+    """The domain error for what the driver raised to `role`; None for values that the database
+    refuses, about which only the caller knows what they were, and for what the driver itself
+    refuses to send, which is a mistake of ours.
+    """
+    if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+        return None
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+        return None
+    if isinstance(error, errors.DeadlockDetected):
+        return Undone("PostgreSQL ended a deadlock; call again")
+    if isinstance(error, errors.SerializationFailure) or is_stale_plan(error):
+        return Undone(f"PostgreSQL undid the transaction: {_first_line(error)}; call again")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return MissingPrivilege(
+            f"PostgreSQL refuses: {_first_line(error)}; as the owner of the schema, run "
+            f"`queue-operator migrate --grant-to {role}`, or grant what {GUIDE} lists"
+        )
+    if isinstance(error, _FOREIGN_SESSION):
+        return Unavailable(
+            f"PostgreSQL refuses: {_first_line(error)}; if a pooler in transaction mode stands "
+            f"in between, set database.pooler to true: see {GUIDE}"
+        )
+    if isinstance(error, _FOREIGN_SCHEMA):
+        return SchemaMismatch(
+            f"PostgreSQL refuses: {_first_line(error)}; run `queue-operator migrate`, or, if a "
+            "pooler in transaction mode stands in between, set database.pooler to true: see "
+            f"{GUIDE}"
+        )
+    return unavailable(error)
+
+
+def unavailable(error: BaseException) -> Unavailable:
+    """The domain error for a store that does not answer, with the driver's first line."""
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if isinstance(error, psycopg.ProgrammingError) and sqlstate is None:
+        # The driver repeats the part of the address that it did not understand, which may
+        # be a part of the password.
+        return Unavailable(
+            "the database address is not valid; write it as "
+            "postgresql://USER:PASSWORD@HOST:PORT/NAME, with special characters percent-encoded"
+        )
+    if isinstance(error, errors.QueryCanceled):
+        return Unavailable(f"PostgreSQL took too long: {_first_line(error)}; call again")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return Unavailable(
+            f"PostgreSQL takes no writes: {_first_line(error)}; after a failover, the address has "
+            "to lead to the new primary"
+        )
+    if sqlstate is not None and not sqlstate.startswith(_NO_CONNECTION):
+        return Unavailable(f"PostgreSQL refuses: {_first_line(error)}")
+    return Unavailable(
+        f"PostgreSQL cannot be reached: {_first_line(error)}; check the database address"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

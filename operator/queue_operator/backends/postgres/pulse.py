@@ -1,0 +1,209 @@
+"""What a replica does four times a second for all who listen: it makes delayed jobs due, just in
+time, and learns from the versions in `signal` what others announced.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+import psycopg
+
+from queue_operator.backends.ending import end_tasks
+from queue_operator.backends.news import EVERYTHING, Inbox, News, Topic
+from queue_operator.backends.postgres.claiming import Marks
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.ear import Ear
+from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.signals import Announcer, Versions
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import Unavailable
+
+_PULSE: Final = load(__package__, "pulse")
+PULSE_S: Final = 0.25
+_LEAST_S: Final = 0.01
+_KNOWN: Final = frozenset(topic.value for topic in Topic)
+_STAGE_BATCH: Final = 1000
+
+Sleep = Callable[[float], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class _Beat(NamedTuple):
+    """What one pulse found; `next_due_s` is None when no job waits for a time."""
+
+    staged: list[int]
+    next_due_s: float | None
+    versions: Versions
+    highest_lane: int
+
+
+class Pulse:
+    """Beats while somebody listens. `sleep` paces it.
+
+    Every listener gets everything first, since nobody knows what was missed before, and again
+    after the listening connection was lost or the store could not be read.
+    """
+
+    def __init__(
+        self,
+        dsn: str | None,
+        pool: Pool,
+        lanes: Lanes,
+        marks: Marks,
+        announcer: Announcer,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._dsn = dsn
+        self._pool = pool
+        self._lanes = lanes
+        self._marks = marks
+        self._announcer = announcer
+        self._sleep = sleep
+        self._rng = rng
+        self._inboxes: set[Inbox] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._hurry = asyncio.Event()
+        self._soonest_s = PULSE_S
+        self._lost = True
+        self._failing = False
+        self._based = False
+
+    async def listen(self) -> AsyncGenerator[News, None]:
+        inbox = Inbox()
+        if self._based:
+            inbox.put(EVERYTHING)
+        self._inboxes.add(inbox)
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._run(), name="pulse of the store")]
+        try:
+            while True:
+                yield await inbox.take()
+        finally:
+            self._inboxes.discard(inbox)
+            if not self._inboxes:
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        await end_tasks(tasks)
+        self._lost, self._based, self._lanes.watched = True, False, False
+
+    def hear(self, news: News) -> None:
+        """For all who listen."""
+        # Before the first beat is over everything will be news.
+        if self._based:
+            for inbox in self._inboxes:
+                inbox.put(news)
+
+    def expect(self, delay_s: float) -> None:
+        """A job becomes due then: earlier than the next beat, maybe."""
+        if delay_s < PULSE_S:
+            self._soonest_s = min(self._soonest_s, max(delay_s, _LEAST_S))
+            self._hurry.set()
+
+    async def _run(self) -> None:
+        if self._dsn is None:
+            await self._beat_for_ever()
+            return
+        ear = Ear(self._dsn, self._notice, self._connected, self._rng)
+        hearing = asyncio.create_task(ear.listen(), name="listening for notifications")
+        try:
+            # What comes first is everything, once, and not again when the line is there.
+            await _either(ear.tried, self._sleep(PULSE_S))
+            await self._beat_for_ever()
+        finally:
+            await end_tasks([hearing])
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            self._hurry.clear()
+            self._soonest_s = PULSE_S
+            await _either(self._hurry, self._sleep(await self._turn()))
+            if self._hurry.is_set():
+                await self._sleep(self._soonest_s)
+
+    async def _turn(self) -> float:
+        """One beat; how long to wait for the next."""
+        try:
+            async with self._announcer.versions_lock:
+                beat = await self._beat()
+                self._learn(beat.versions)
+        except (Unavailable, psycopg.Error) as error:
+            if not self._failing:
+                logger.warning("reading the signals failed, trying again: %s", error)
+            self._failing = self._lost = True
+            self._lanes.watched = False
+            return PULSE_S
+        self._failing = False
+        self._lanes.notice(beat.highest_lane)
+        if beat.staged:
+            self._marks.forget(beat.staged)
+            self._announcer.announce_ready(self._lanes.kinds(beat.staged), anew=False)
+        if len(beat.staged) == _STAGE_BATCH:
+            return 0.0
+        due_s = PULSE_S if beat.next_due_s is None else beat.next_due_s
+        return min(max(due_s, _LEAST_S), PULSE_S)
+
+    async def _beat(self) -> _Beat:
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_PULSE, {"max_rows": _STAGE_BATCH})
+            [(staged, next_due_s, versions, highest)] = await cursor.fetchall()
+        # A newer version may know more of them.
+        known = {
+            Topic(name): version for name, version in (versions or {}).items() if name in _KNOWN
+        }
+        return _Beat(staged, next_due_s, known, highest or 0)
+
+    def _learn(self, versions: Versions) -> None:
+        seen = self._announcer.seen
+        if not self._lost:
+            self._tell(seen.note(versions))
+            return
+        seen.rebase(versions)
+        self._marks.forget_all()
+        self._lost, self._based, self._lanes.watched = False, True, True
+        self._tell(EVERYTHING)
+
+    def _notice(self, payload: str) -> None:
+        if not self._based:
+            return
+        try:
+            told = json.loads(payload)
+            news = self._announcer.seen.notice(told)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # Another version's, or a stranger's: what is behind it is in the table.
+            logger.warning("ignoring a notification that makes no sense: %.200s", payload)
+            self.expect(0.0)
+            return
+        if told.get("back") and (kinds := news.get(Topic.READY)):
+            # They may lie before the marks. Where nobody knows which they are, that is left to
+            # the look from the beginning that there is once a second.
+            self._marks.forget(self._lanes.of_kinds(kinds))
+        self._tell(news)
+
+    def _tell(self, news: News) -> None:
+        if Topic.READY in news:
+            # Another process may have made the lanes of these jobs.
+            self._lanes.stale = True
+        self.hear(news)
+
+    def _connected(self) -> None:
+        self._lost = True
+        self.expect(0.0)
+
+
+async def _either(event: asyncio.Event, sleeping: Awaitable[None]) -> None:
+    """Waits until one of them is over."""
+    waiting = asyncio.ensure_future(event.wait())
+    pause = asyncio.ensure_future(sleeping)
+    try:
+        await asyncio.wait((waiting, pause), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        pause.cancel()

@@ -1,0 +1,60 @@
+"""A connection to a SQLite file that several processes use, and a transaction on it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+_PAUSE_S: Final = 0.005
+_PRIMARY: Final = 0xFF
+"""The part of SQLite's error codes that says what kind of error it is."""
+
+
+def connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+    """Commits are on the disk when they return, and readers wait for nobody. Where the file
+    system cannot do the latter, the file's mode stays what it was and all else still works.
+    """
+    connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
+    try:
+        connection.row_factory = sqlite3.Row
+        _write_ahead(connection, busy_timeout_s)
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
+    """Waits by hand: it is the one statement that does not do so by itself, and of many that
+    open a new file at once all but one would be told that it is locked.
+    """
+    deadline = monotonic() + busy_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not busy or monotonic() > deadline:
+                raise
+            sleep(_PAUSE_S)
+        else:
+            return
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """What writes never begins DEFERRED: two that read first and write later can only end by
+    one failing.
+    """
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some errors, as a full disk, have ended it already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

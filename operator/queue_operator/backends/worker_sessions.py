@@ -1,0 +1,176 @@
+"""Worker sessions as stores keep them: what the worker said, what it does, what it should do."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from queue_operator.domain.errors import Forbidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOrder:
+    """What an operator of the cluster wants of a session, above what its worker declared; None
+    leaves that alone. `ended` is for ever: the worker must come back as a new process.
+    """
+
+    capacity: int | None = None
+    tags: frozenset[str] | None = None
+    drain: bool | None = None
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSession:
+    """A connected worker process. `session_id` is the assignee id of its jobs; `worker_name`
+    and `pod_uid` come from its proven identity, the rest from its hello.
+
+    `connection` names the stream that opened it last. `order` is the newest one, number
+    `order_number`, and the replica of the stream follows the one numbered `followed`. `shown`
+    says that whoever gives orders has seen it.
+    """
+
+    session_id: str
+    namespace: str
+    worker_name: str
+    pod_uid: str = ""
+    host: str = ""
+    replica: str = ""
+    tags: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    capacity: int = 1
+    busy: int = 0
+    draining: bool = False
+    version: str = ""
+    connection: str = ""
+    order: SessionOrder = field(default_factory=SessionOrder)
+    order_number: int = 0
+    followed: int = 0
+    shown: bool = False
+    connected_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+    def is_of_the_worker_of(self, other: "WorkerSession") -> bool:
+        """Both are one worker's."""
+        mine = (self.namespace, self.worker_name, self.pod_uid)
+        return mine == (other.namespace, other.worker_name, other.pod_uid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionNews:
+    """What the stream of a session does not know yet. `connection` is None where the session
+    is not stored any more, and not the stream's own where a newer one has it.
+    """
+
+    session_id: str
+    connection: str | None = None
+    order: SessionOrder = field(default_factory=SessionOrder)
+    order_number: int = 0
+
+
+def not_yours(session: WorkerSession) -> Forbidden:
+    """Why it is not opened."""
+    return Forbidden(
+        f"session {session.session_id!r} is another worker's, or its QueueWorker was deleted; "
+        "start again as a new process, with a new id"
+    )
+
+
+@runtime_checkable
+class Sessions(Protocol):
+    """Worker sessions in the store: written by the worker plane, read and given orders by the
+    controller.
+    """
+
+    async def open_session(self, session: WorkerSession) -> SessionNews:
+        """Stores the session, or hands it to this connection if it is the same worker's, and
+        says what it is ordered. Raises Forbidden if the id is another worker's, or was ended.
+        """
+        ...
+
+    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+        """Heartbeats of many sessions in one statement: busy, draining, followed and
+        heartbeat_at. Those that another connection has are left alone.
+        """
+        ...
+
+    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+        """Of these, those that are gone, that another connection has, that were ended, or that
+        have an order beyond the one `followed`.
+        """
+        ...
+
+    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+        """Gives the session an order, unless it has the same; it is shown from then on."""
+        ...
+
+    async def close_sessions(
+        self, session_ids: Collection[str], *, replica: str | None = None
+    ) -> None:
+        """With `replica`, those that a worker has opened on another one since then stay. One
+        that was ended stays until it is long silent.
+        """
+        ...
+
+    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+        """Open sessions, those ended or silent for longer than `max_age_s` left out."""
+        ...
+
+
+# What follows from what is stored, for stores that keep sessions as they are.
+
+
+def opening(session: WorkerSession, stored: WorkerSession | None) -> WorkerSession:
+    """The session when it is opened by a new connection. Raises Forbidden."""
+    if stored is None:
+        return replace(session, order=SessionOrder(), order_number=0, followed=0, shown=False)
+    if stored.order.ended or not stored.is_of_the_worker_of(session):
+        raise not_yours(session)
+    return replace(
+        session,
+        order=stored.order,
+        order_number=stored.order_number,
+        followed=0,
+        shown=stored.shown,
+    )
+
+
+def touching(
+    stored: Mapping[str, WorkerSession], sessions: Iterable[WorkerSession]
+) -> list[WorkerSession]:
+    """The sessions that these heartbeats are about, as they are told; of two with one id the
+    last counts.
+    """
+    newest = {one.session_id: one for one in sessions if one.session_id in stored}
+    return [
+        replace(stored[name], busy=told.busy, draining=told.draining, followed=told.followed)
+        for name, told in newest.items()
+        if stored[name].connection == told.connection
+    ]
+
+
+def ordering(stored: WorkerSession | None, order: SessionOrder) -> WorkerSession | None:
+    """The session with the order; None where nothing changes."""
+    if stored is None or stored.order.ended or (stored.shown and stored.order == order):
+        return None
+    return replace(stored, order=order, order_number=stored.order_number + 1, shown=True)
+
+
+def news_of(known: WorkerSession, stored: WorkerSession | None) -> SessionNews | None:
+    """What whoever has the session open as `known` is to hear."""
+    if stored is None:
+        return SessionNews(session_id=known.session_id)
+    told = (known.connection, known.followed, False)
+    if (stored.connection, stored.order_number, stored.order.ended) == told:
+        return None
+    return told_of(stored)
+
+
+def told_of(stored: WorkerSession) -> SessionNews:
+    """All that a stream is told of its session."""
+    return SessionNews(
+        session_id=stored.session_id,
+        connection=stored.connection,
+        order=stored.order,
+        order_number=stored.order_number,
+    )

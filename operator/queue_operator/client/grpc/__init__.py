@@ -1,0 +1,12 @@
+"""The queue of another process, over gRPC: the same calls, the same errors, the same streams.
+
+>>> async with GrpcQueue("queue-operator:50051", token=file_token("/var/run/token")) as queue:
+...     await queue.enqueue_job(Job(id="welcome-4711", type="send-email", payload=b"..."))
+"""
+
+from queue_operator.client.grpc.queue import GrpcQueue
+from queue_operator.client.grpc.retrying import Repeats
+from queue_operator.client.grpc.stream import GrpcStream
+from queue_operator.wire.tls import ClientTls
+
+__all__ = ["ClientTls", "GrpcQueue", "GrpcStream", "Repeats"]

@@ -1,0 +1,76 @@
+"""What no message can hold is refused before it is sent, as the queue itself would refuse it.
+
+Sizes are the server's to judge: it knows its limits.
+"""
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from queue_operator.domain.job import Job
+from queue_operator.domain.validation import (
+    Limits,
+    check_batch,
+    check_bytes,
+    check_job,
+    check_limit,
+    check_text,
+    check_texts,
+    check_ttl,
+)
+
+_ANY: Final = sys.maxsize
+_NO_LIMITS: Final = Limits(
+    payload_bytes=_ANY,
+    result_bytes=_ANY,
+    checkpoint_bytes=_ANY,
+    tags=_ANY,
+    tag_characters=_ANY,
+    id_characters=_ANY,
+    dependencies=_ANY,
+    error_characters=_ANY,
+    stack_characters=_ANY,
+)
+_MAX_COUNT: Final = 2**62
+
+
+def job(value: Job) -> None:
+    """Raises InvalidArgument, as do all of these."""
+    check_job(value, _NO_LIMITS)
+
+
+def jobs(values: Sequence[Job]) -> None:
+    """A batch, in which an id may be given once."""
+    check_batch(values, _NO_LIMITS)
+
+
+def text(field: str, value: object, *, required: bool = True) -> None:
+    """A text of any length."""
+    check_text(field, value, _ANY, required=required)
+
+
+def token(value: str | None) -> None:
+    """A token that is none of ours is for the server to refuse."""
+    if value is not None:
+        check_text("token", value, _ANY, required=False)
+
+
+def texts(field: str, values: Collection[str]) -> list[str]:
+    """The entries, once they are known to be texts."""
+    check_texts(field, values, _ANY)
+    return list(values)
+
+
+def data(field: str, value: object) -> None:
+    """Bytes of any length."""
+    check_bytes(field, value, _ANY)
+
+
+def count(field: str, value: object) -> None:
+    """A whole number above zero."""
+    check_limit(field, value, _MAX_COUNT)
+
+
+def ttl(field: str, seconds: object) -> None:
+    """A duration above zero."""
+    check_ttl(field, seconds)

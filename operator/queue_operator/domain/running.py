@@ -1,0 +1,111 @@
+"""What workers say about the jobs they run, beside outcomes and leases: checkpoints, children,
+log lines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from queue_operator.domain.errors import QueueError
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
+
+LOG_LINES: Final = 1000
+LOG_BYTES: Final = 256 * 1024
+LOG_ATTEMPTS: Final = 10
+"""What is kept of the log of one attempt, and of how many attempts of one job: the newest."""
+
+_LINE_BYTES: Final = 64
+"""What a line takes beside its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReport:
+    """State that the next attempt starts from. `number` rises with each checkpoint of a run."""
+
+    job_id: str
+    token: str
+    namespace: str = DEFAULT_NAMESPACE
+    number: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAnswer:
+    """The answer to one report: it is stored, or a newer one of the job is, unless there is an
+    `error`. `cancel_requested` and `cancel_forced` tell of a cancel the worker may have missed.
+    """
+
+    job_id: str
+    namespace: str
+    error: QueueError | None = None
+    cancel_requested: bool = False
+    cancel_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnRequest:
+    """A child that the handler of a running job submits. `key` tells it apart from the parent's
+    other children; `token` is the parent's. Of `job` the namespace is the parent's whatever it
+    says, an empty id is made of parent and key, an empty correlation id is the parent's.
+    """
+
+    parent_id: str
+    token: str
+    namespace: str = DEFAULT_NAMESPACE
+    key: str
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of a handler. `number` counts the lines of its attempt from 1; `fields` is the
+    text of a JSON object.
+    """
+
+    number: int
+    at: datetime
+    level: str
+    message: str
+    fields: str = "{}"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _LINE_BYTES + len(self.message) + len(self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReport:
+    """Lines of the attempt that has, or had, the token; in order of their numbers."""
+
+    job_id: str
+    token: str
+    namespace: str = DEFAULT_NAMESPACE
+    lines: tuple[LogLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLog:
+    """The newest lines of one attempt. `version` is the lease version of its claim, as in the
+    job's history; `dropped` says how many lines before them, or between them, are missing.
+    """
+
+    version: int
+    number: int
+    lines: tuple[LogLine, ...]
+    dropped: int = 0
+
+
+def newest_lines(version: int, number: int, lines: Sequence[LogLine]) -> AttemptLog:
+    """What counts of an attempt's lines, which are in order of their numbers."""
+    kept: list[LogLine] = []
+    size = 0
+    for line in reversed(lines):
+        size += line.size
+        if len(kept) == LOG_LINES or size > LOG_BYTES:
+            break
+        kept.append(line)
+    kept.reverse()
+    dropped = (lines[-1].number if lines else 0) - len(kept)
+    return AttemptLog(version=version, number=number, lines=tuple(kept), dropped=max(dropped, 0))

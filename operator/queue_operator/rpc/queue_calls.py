@@ -1,0 +1,247 @@
+"""The unary calls of the gRPC Queue: for each its right, its arguments and its answer."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from queue_operator.auth.protocol import QUEUE_JOBS, QUEUE_JOBS_STATUS, QUEUE_WORKERS
+from queue_operator.domain.job import Job
+from queue_operator.domain.lease import Held
+from queue_operator.queue.protocol import HostedQueue
+from queue_operator.wire import queue_convert as convert
+from queue_operator.wire.v1 import queue_pb2 as pb
+
+Run = Callable[[HostedQueue, Any, str], Awaitable[Message]]
+Namespaces = Callable[[Any, str], Collection[str]]
+
+EVERYWHERE: Final = ("",)
+"""What a review is asked about that concerns all namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a caller needs, in each namespace that the call concerns."""
+
+    verb: str
+    resource: str = QUEUE_JOBS
+
+
+OUTCOME: Final = Right("update", QUEUE_JOBS_STATUS)
+
+
+def _of_the_call(request: Any, namespace: str) -> Collection[str]:
+    return (namespace,)
+
+
+def _of_all_where_asked(request: Any, namespace: str) -> Collection[str]:
+    return EVERYWHERE if request.all_namespaces else (namespace,)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One unary call."""
+
+    request: type[Message]
+    right: Right
+    run: Run
+    namespaces: Namespaces = _of_the_call
+
+
+# Submission
+
+
+async def _enqueue_job(
+    queue: HostedQueue, request: pb.EnqueueJobRequest, namespace: str
+) -> Message:
+    job = convert.job_from_wire(request.job, namespace=namespace)
+    return pb.EnqueueJobResponse(job_id=await queue.enqueue_job(job))
+
+
+async def _enqueue_jobs(
+    queue: HostedQueue, request: pb.EnqueueJobsRequest, namespace: str
+) -> Message:
+    jobs = convert.jobs_from_wire(request.jobs, namespace=namespace)
+    return pb.EnqueueJobsResponse(job_ids=await queue.enqueue_jobs(jobs))
+
+
+def _namespace_of_job(request: pb.EnqueueJobRequest, namespace: str) -> Collection[str]:
+    return (request.job.namespace or namespace,)
+
+
+def _namespaces_of_jobs(request: pb.EnqueueJobsRequest, namespace: str) -> Collection[str]:
+    """A batch without jobs is asked about too: nobody learns anything without a right."""
+    return {job.namespace or namespace for job in request.jobs} or (namespace,)
+
+
+# Outcomes
+
+
+def _token(request: Any) -> str | None:
+    return str(request.token) if request.HasField("token") else None
+
+
+async def _complete_job(
+    queue: HostedQueue, request: pb.CompleteJobRequest, namespace: str
+) -> Message:
+    await queue.complete_job(
+        request.job_id, request.result, namespace=namespace, token=_token(request)
+    )
+    return pb.CompleteJobResponse()
+
+
+def _ending(method: str, response: type[Message]) -> Run:
+    """The calls that end an attempt with a message differ in their names only."""
+
+    async def run(queue: HostedQueue, request: Any, namespace: str) -> Message:
+        call = getattr(queue, method)
+        await call(
+            request.job_id, request.error_message, namespace=namespace, token=_token(request)
+        )
+        return response()
+
+    return run
+
+
+async def _acknowledge_cancellation(
+    queue: HostedQueue, request: pb.AcknowledgeCancellationRequest, namespace: str
+) -> Message:
+    await queue.acknowledge_cancellation(
+        request.job_id, request.was_executing, namespace=namespace, token=_token(request)
+    )
+    return pb.AcknowledgeCancellationResponse()
+
+
+async def _return_jobs(
+    queue: HostedQueue, request: pb.ReturnJobsRequest, namespace: str
+) -> Message:
+    await queue.give_back([Held(job.job_id, job.token, namespace) for job in request.jobs])
+    return pb.ReturnJobsResponse()
+
+
+# The rest
+
+
+async def _cancel_jobs(
+    queue: HostedQueue, request: pb.CancelJobsRequest, namespace: str
+) -> Message:
+    cancelled = await queue.cancel_jobs(
+        list(request.tags),
+        list(request.job_ids),
+        namespace=namespace,
+        force=request.force,
+        reason=request.reason,
+    )
+    # The requests hold lease tokens, which are between the queue and the workers.
+    return pb.CancelJobsResponse(
+        cancelled_job_ids=cancelled.cancelled_job_ids, unknown_job_ids=cancelled.unknown_job_ids
+    )
+
+
+async def _get_job(queue: HostedQueue, request: pb.GetJobRequest, namespace: str) -> Message:
+    job = await queue.get_job(request.job_id, namespace=namespace)
+    return pb.GetJobResponse(job=convert.job_to_wire(job))
+
+
+async def _get_job_stats(
+    queue: HostedQueue, request: pb.GetJobStatsRequest, namespace: str
+) -> Message:
+    stats = await queue.get_job_stats(list(request.tags), namespace=namespace)
+    return pb.GetJobStatsResponse(stats=convert.stats_to_wire(stats))
+
+
+async def _delete_jobs(
+    queue: HostedQueue, request: pb.DeleteJobsRequest, namespace: str
+) -> Message:
+    deleted = await queue.delete_jobs(
+        list(request.tags), list(request.job_ids), namespace=namespace
+    )
+    return pb.DeleteJobsResponse(deleted=deleted)
+
+
+async def _cleanup_expired_jobs(
+    queue: HostedQueue, request: pb.CleanupExpiredJobsRequest, namespace: str
+) -> Message:
+    ttl_s = convert.seconds_from_wire("ttl", request.ttl)
+    where = None if request.all_namespaces else namespace
+    return pb.CleanupExpiredJobsResponse(
+        deleted=await queue.cleanup_expired_jobs(ttl_s, namespace=where)
+    )
+
+
+async def _reset_running_jobs(
+    queue: HostedQueue, request: pb.ResetRunningJobsRequest, namespace: str
+) -> Message:
+    await queue.reset_running_jobs(namespace=None if request.all_namespaces else namespace)
+    return pb.ResetRunningJobsResponse()
+
+
+async def _mark_worker_unresponsive(
+    queue: HostedQueue, request: pb.MarkWorkerUnresponsiveRequest, namespace: str
+) -> Message:
+    await queue.mark_worker_unresponsive(request.assignee_id)
+    return pb.MarkWorkerUnresponsiveResponse()
+
+
+def messages_of(jobs: Iterable[Job], room_bytes: int) -> Iterable[tuple[list[Job], pb.JobBatch]]:
+    """Batches of at most `room_bytes`; a job larger than that travels alone."""
+    batch, of, used = pb.JobBatch(), list[Job](), 0
+    for job in jobs:
+        message = convert.job_to_wire(job)
+        size = message.ByteSize()
+        if of and used + size > room_bytes:
+            yield of, batch
+            batch, of, used = pb.JobBatch(), [], 0
+        batch.jobs.append(message)
+        of.append(job)
+        used += size
+    if of:
+        yield of, batch
+
+
+METHODS: Final[dict[str, Method]] = {
+    "EnqueueJob": Method(pb.EnqueueJobRequest, Right("create"), _enqueue_job, _namespace_of_job),
+    "EnqueueJobs": Method(
+        pb.EnqueueJobsRequest, Right("create"), _enqueue_jobs, _namespaces_of_jobs
+    ),
+    "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job),
+    "FailJob": Method(pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse)),
+    "StopJob": Method(pb.StopJobRequest, OUTCOME, _ending("stop_job", pb.StopJobResponse)),
+    "StopJobWithRetry": Method(
+        pb.StopJobWithRetryRequest,
+        OUTCOME,
+        _ending("stop_job_with_retry", pb.StopJobWithRetryResponse),
+    ),
+    "MarkJobUnknownStopped": Method(
+        pb.MarkJobUnknownStoppedRequest,
+        OUTCOME,
+        _ending("mark_job_unknown_stopped", pb.MarkJobUnknownStoppedResponse),
+    ),
+    "AcknowledgeCancellation": Method(
+        pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation
+    ),
+    "ReturnJobs": Method(pb.ReturnJobsRequest, OUTCOME, _return_jobs),
+    "CancelJobs": Method(pb.CancelJobsRequest, Right("update"), _cancel_jobs),
+    "GetJob": Method(pb.GetJobRequest, Right("get"), _get_job),
+    "GetJobStats": Method(pb.GetJobStatsRequest, Right("list"), _get_job_stats),
+    "DeleteJobs": Method(pb.DeleteJobsRequest, Right("delete"), _delete_jobs),
+    "CleanupExpiredJobs": Method(
+        pb.CleanupExpiredJobsRequest,
+        Right("deletecollection"),
+        _cleanup_expired_jobs,
+        _of_all_where_asked,
+    ),
+    "ResetRunningJobs": Method(
+        pb.ResetRunningJobsRequest,
+        Right("deletecollection"),
+        _reset_running_jobs,
+        _of_all_where_asked,
+    ),
+    "MarkWorkerUnresponsive": Method(
+        pb.MarkWorkerUnresponsiveRequest,
+        Right("delete", QUEUE_WORKERS),
+        _mark_worker_unresponsive,
+        lambda request, namespace: EVERYWHERE,
+    ),
+}

@@ -1,0 +1,142 @@
+"""The gRPC Queue: for every call the same way from the message to the queue and back."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import Message
+
+from queue_operator.auth.protocol import QUEUE_JOBS_STATUS
+from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
+from queue_operator.domain.job import Job
+from queue_operator.domain.lease import Held
+from queue_operator.queue.protocol import HostedQueue, JobBatches
+from queue_operator.rpc.door import Context, Door, Unreadable, reader, refuse
+from queue_operator.rpc.queue_calls import METHODS, OUTCOME, Method, messages_of
+from queue_operator.rpc.session import BYTES_PER_MESSAGE
+from queue_operator.wire.v1 import queue_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["Queue"].full_name
+STREAM_ID_KEY: Final = "stream-id"
+"""Initial metadata of a stream that is registered."""
+
+Answer = Callable[[Any, Context], Awaitable[Message | None]]
+
+
+class QueueServicer:
+    """Serves `queueoperator.v1.Queue`."""
+
+    def __init__(self, queue: HostedQueue, door: Door, message_bytes: int) -> None:
+        self._queue = queue
+        self._door = door
+        self._message_bytes = message_bytes
+        self._streams: dict[str, JobBatches] = {}
+        self._leaving = False
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Of all methods of the service."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            name: self._unary(method.request, self._call(method))
+            for name, method in METHODS.items()
+        }
+        handlers["EndStream"] = self._unary(pb.EndStreamRequest, self._end_stream)
+        handlers["StreamJobs"] = grpc.unary_stream_rpc_method_handler(
+            self._refusing(self._stream_jobs),
+            request_deserializer=reader(pb.StreamJobsRequest, self._message_bytes),
+            response_serializer=pb.JobBatch.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    async def leave(self) -> None:
+        """Every stream ends after what it has begun to write, and there are no new ones."""
+        self._leaving = True
+        streams = list(self._streams.values())
+        await asyncio.gather(*(stream.aclose() for stream in streams), return_exceptions=True)
+
+    def _unary(self, request: type[Message], answer: Answer) -> "grpc.RpcMethodHandler[Any, Any]":
+        return grpc.unary_unary_rpc_method_handler(
+            self._refusing(answer),
+            request_deserializer=reader(request, self._message_bytes),
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+
+    def _refusing(self, answer: Answer) -> Answer:
+        async def answer_or_refuse(request: Any, context: Context) -> Message | None:
+            try:
+                if isinstance(request, Unreadable):
+                    await self._door.identify(context)
+                    raise request.error
+                return await answer(request, context)
+            except QueueError as error:
+                await refuse(context, error)
+            except Exception as error:
+                logger.exception("a gRPC call met a fault of the server")
+                await refuse(context, QueueError(str(error)))
+
+        return answer_or_refuse
+
+    def _call(self, method: Method) -> Answer:
+        async def call(request: Any, context: Context) -> Message:
+            identity = await self._door.identify(context)
+            namespace = self._door.namespace(context, identity)
+            right, concerned = method.right, method.namespaces(request, namespace)
+            await self._door.admit(identity, right.verb, right.resource, concerned)
+            return await method.run(self._queue, request, namespace)
+
+        return call
+
+    # Streams
+
+    async def _admit_stream(self, context: Context) -> str:
+        identity = await self._door.identify(context)
+        namespace = self._door.namespace(context, identity)
+        await self._door.admit(identity, OUTCOME.verb, QUEUE_JOBS_STATUS, (namespace,))
+        return namespace
+
+    async def _stream_jobs(self, request: pb.StreamJobsRequest, context: Context) -> None:
+        namespace = await self._admit_stream(context)
+        if self._leaving:
+            raise Unavailable("the server is shutting down")
+        async with self._queue.stream_jobs(
+            request.assignee_id,
+            list(request.tags),
+            request.max_assigned_jobs,
+            namespace=namespace,
+        ) as stream:
+            stream_id = uuid.uuid4().hex
+            self._streams[stream_id] = stream
+            try:
+                await context.send_initial_metadata(((STREAM_ID_KEY, stream_id),))
+                async for jobs in stream:
+                    await self._write(jobs, context)
+            finally:
+                del self._streams[stream_id]
+
+    async def _write(self, jobs: Sequence[Job], context: Context) -> None:
+        unwritten = {job.id: job for job in jobs}
+        try:
+            for part, message in messages_of(jobs, BYTES_PER_MESSAGE):
+                await context.write(message)
+                for job in part:
+                    del unwritten[job.id]
+        finally:
+            if unwritten:
+                # The caller is gone, and this task is cut off with it.
+                await asyncio.shield(self._queue.give_back([*map(_held, unwritten.values())]))
+
+    async def _end_stream(self, request: pb.EndStreamRequest, context: Context) -> Message:
+        await self._admit_stream(context)
+        stream = self._streams.get(request.stream_id)
+        if stream is None:
+            raise InvalidArgument("stream_id", "is not open on this server")
+        await stream.aclose()
+        return pb.EndStreamResponse()
+
+
+def _held(job: Job) -> Held:
+    return Held(job.id, job.token, job.namespace)

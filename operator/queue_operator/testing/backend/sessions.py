@@ -1,0 +1,116 @@
+"""Worker sessions: who has one, and what it is ordered to do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from queue_operator.backends.protocol import SessionNews, SessionOrder, Sessions, WorkerSession
+from queue_operator.domain.errors import Forbidden
+from queue_operator.testing.store import Contract, Store
+
+_OTHER_WORKERS = (
+    {"namespace": "other"},
+    {"worker_name": "other"},
+    {"pod_uid": "other"},
+)
+
+
+def _session(session_id: str = "s-1", **fields: Any) -> WorkerSession:
+    values = {"namespace": "team", "worker_name": "mailer", "pod_uid": "pod", "connection": "c-1"}
+    return WorkerSession(session_id=session_id, **(values | fields))
+
+
+def _sessions(backend: Contract) -> Sessions:
+    assert isinstance(backend, Sessions)
+    return backend
+
+
+async def test_the_newest_connection_has_the_session(backend: Contract) -> None:
+    sessions, older, newer = _sessions(backend), _session(busy=1), _session(connection="c-2")
+    opened = await sessions.open_session(older)
+    assert opened == SessionNews(session_id="s-1", connection="c-1")
+    assert await sessions.session_news([older]) == []
+    await sessions.open_session(newer)
+    assert await sessions.session_news([older]) == [replace(opened, connection="c-2")]
+    await sessions.touch_sessions([replace(older, busy=7, draining=True)])
+    [listed] = await sessions.list_sessions()
+    assert (listed.connection, listed.busy, listed.draining) == ("c-2", 0, False)
+    assert await sessions.session_news([newer]) == []
+
+
+@pytest.mark.parametrize("fields", _OTHER_WORKERS)
+async def test_no_other_worker_gets_the_session(backend: Contract, fields: dict[str, str]) -> None:
+    sessions = _sessions(backend)
+    await sessions.open_session(_session(capacity=3))
+    with pytest.raises(Forbidden, match="s-1"):
+        await sessions.open_session(_session(connection="c-2", capacity=9, **fields))
+    [listed] = await sessions.list_sessions()
+    assert (listed.connection, listed.capacity, listed.namespace) == ("c-1", 3, "team")
+
+
+async def test_a_session_that_is_not_stored_is_news(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    await sessions.open_session(_session("s-2"))
+    await sessions.close_sessions(["s-2"])
+    assert await sessions.session_news([_session("s-2")]) == [SessionNews(session_id="s-2")]
+    assert await sessions.session_news([]) == []
+
+
+async def test_an_order_is_news_until_it_is_followed(backend: Contract) -> None:
+    sessions, mine = _sessions(backend), _session()
+    await sessions.open_session(mine)
+    await sessions.open_session(_session("s-2"))
+    order = SessionOrder(capacity=2, tags=frozenset({"eu", "gpu"}), drain=True)
+    await sessions.order_session("s-1", order)
+    [news] = await sessions.session_news([mine, _session("s-2")])
+    assert (news.session_id, news.connection, news.order) == ("s-1", "c-1", order)
+    follows = replace(mine, followed=news.order_number)
+    await sessions.touch_sessions([follows])
+    assert await sessions.session_news([follows]) == []
+    [listed, _] = sorted(await sessions.list_sessions(), key=lambda one: one.session_id)
+    assert (listed.order, listed.shown) == (order, True)
+    assert listed.followed == listed.order_number == news.order_number
+    assert (listed.capacity, listed.tags) == (mine.capacity, mine.tags)
+
+
+async def test_the_same_order_again_is_none(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    await sessions.open_session(_session())
+    await sessions.order_session("s-1", SessionOrder())
+    [first] = await sessions.list_sessions()
+    assert (first.shown, first.order) == (True, SessionOrder())
+    await sessions.order_session("s-1", SessionOrder())
+    await sessions.order_session("nobody", SessionOrder(capacity=1))
+    [again] = await sessions.list_sessions()
+    assert again.order_number == first.order_number
+    for order in (SessionOrder(tags=frozenset()), SessionOrder(drain=False), SessionOrder()):
+        await sessions.order_session("s-1", order)
+        [listed] = await sessions.list_sessions()
+        assert listed.order == order
+
+
+async def test_orders_outlive_a_reconnect(backend: Contract) -> None:
+    sessions, order = _sessions(backend), SessionOrder(capacity=5)
+    await sessions.open_session(_session())
+    await sessions.order_session("s-1", order)
+    again = await sessions.open_session(_session(connection="c-2", followed=1))
+    assert (again.order, again.connection) == (order, "c-2")
+    [listed] = await sessions.list_sessions()
+    assert (listed.order, listed.followed, listed.shown) == (order, 0, True)
+
+
+async def test_an_ended_session_is_not_opened_again(backend: Contract, store: Store) -> None:
+    sessions, mine = _sessions(backend), _session(replica="r")
+    await sessions.open_session(mine)
+    await sessions.order_session("s-1", SessionOrder(ended=True))
+    await sessions.order_session("s-1", SessionOrder(capacity=1))
+    [news] = await sessions.session_news([mine])
+    assert news.order == SessionOrder(ended=True)
+    await sessions.touch_sessions([replace(mine, followed=news.order_number)])
+    assert len(await sessions.session_news([replace(mine, followed=news.order_number)])) == 1
+    await sessions.close_sessions(["s-1"], replica="r")
+    await sessions.close_sessions(["s-1"])
+    assert await sessions.list_sessions() == []
+    with pytest.raises(Forbidden):
+        await sessions.open_session(_session(connection="c-2"))

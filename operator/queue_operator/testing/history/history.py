@@ -1,0 +1,88 @@
+"""The whole history of a run: what all processes saw, and what the store says in the end."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from queue_operator.backends.protocol import Attempt, TransitionRecord
+from queue_operator.domain.job import Job
+from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.testing.history.records import Kind, Record
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """A job's part of one row of the event log."""
+
+    event: str
+    before: JobState | None
+    after: JobState | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """All that the store says of one job. `events` is None where it keeps no event log."""
+
+    job: Job
+    attempts: tuple[Attempt, ...]
+    transitions: tuple[TransitionRecord, ...]
+    events: tuple[LoggedEvent, ...] | None = None
+
+    @cached_property
+    def by_token(self) -> Mapping[str, Attempt]:
+        return {attempt.token: attempt for attempt in self.attempts}
+
+    def next_after(self, attempt: Attempt) -> Attempt | None:
+        """The attempt that took over from this one."""
+        later = (one for one in self.attempts if one.version > attempt.version)
+        return min(later, key=lambda one: one.version, default=None)
+
+    def holdings(self) -> Iterator[tuple[Attempt, datetime, datetime | None]]:
+        """When each attempt took a slot, and when the job left the states that take one.
+
+        A late outcome moves the end of an attempt, but not that of its slot.
+        """
+        claims = [n for n, one in enumerate(self.transitions) if one.event == Event.CLAIM]
+        for attempt, place in zip(self.attempts, claims, strict=False):
+            after = self.transitions[place + 1 :]
+            left = next((one.at for one in after if one.after not in SLOT_HOLDING), None)
+            yield attempt, self.transitions[place].at, left
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything about one run in one namespace. `quiet` says that at its end everything had
+    been given the time to end, with nobody in the way. A store tells the time at which a
+    transaction began; what it did then may be up to `slack_s` later, where lines are slow.
+    """
+
+    records: Sequence[Record]
+    jobs: Mapping[str, StoredJob]
+    quiet: bool = True
+    slack_s: float = 1.0
+
+    @cached_property
+    def by_job(self) -> Mapping[str, Sequence[Record]]:
+        found: defaultdict[str, list[Record]] = defaultdict(list)
+        for record in self.records:
+            if record.job_id:
+                found[record.job_id].append(record)
+        return found
+
+    def of(self, *kinds: Kind) -> Iterator[Record]:
+        return (record for record in self.records if record.kind in kinds)
+
+    def around(self, job_id: str, extra: Iterable[Record] = ()) -> tuple[str, ...]:
+        """What everybody saw of the job and what the store says of it, in order of time."""
+        lines = [(record.at, str(record)) for record in (*self.by_job.get(job_id, ()), *extra)]
+        if (stored := self.jobs.get(job_id)) is not None:
+            lines += [(one.at.timestamp(), _told(one)) for one in stored.transitions]
+        return tuple(text for _, text in sorted(lines))
+
+
+def _told(one: TransitionRecord) -> str:
+    at = one.at.strftime("%H:%M:%S.%f")
+    return f"{at} {'the store':<14} {one.event}: {one.before} to {one.after} {one.reason}".rstrip()

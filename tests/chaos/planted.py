@@ -1,0 +1,211 @@
+"""Bugs, each as small as the ones that people make, planted in the real classes.
+
+Each says which rule must find it. `plant` takes what pytest calls a monkeypatch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Final
+
+import pytest
+
+from queue_operator.backends import engine
+from queue_operator.backends.engine import Engine
+from queue_operator.backends.stored import Stored
+from queue_operator.domain import overdue as overdue_
+from queue_operator.domain import record, transition
+from queue_operator.domain.errors import StaleLease
+from queue_operator.domain.job import Job
+from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
+from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.queue.capacity import Slots
+from queue_operator.queue.completer import Completer
+from queue_operator.queue.service import QueueService
+from queue_operator.queue.stream import JobStream
+from queue_operator.testing.history import Rule
+
+Patch = pytest.MonkeyPatch
+_OF: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """`found_by`: at least one of these rules must speak."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    found_by: frozenset[Rule]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BUGS: Final[list[Planted]] = []
+
+
+def bug(name: str, *found_by: Rule) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def note(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        BUGS.append(Planted(name, plant, frozenset(found_by)))
+        return plant
+
+    return note
+
+
+def now_and_then() -> Callable[[], bool]:
+    """True for every fifth that asks."""
+    numbers = count(1)
+    return lambda: next(numbers) % _OF == 0
+
+
+@bug("the token of an outcome is not checked", Rule.NO_STALE_OUTCOME)
+def no_token_check(patch: Patch) -> None:
+    patch.setattr(transition, "_check_token", lambda current, token: None)
+
+
+@bug("a slot is forgotten when its job has ended", Rule.SLOTS)
+def slot_forgotten(patch: Patch) -> None:
+    patch.setattr(Slots, "_drop_if_over", lambda self, key, slot: False)
+    patch.setattr(Slots, "settle", lambda self, key, token=None: False)
+
+
+@bug("an outcome is acknowledged before it is stored, and then lost", Rule.OUTCOME_KEPT)
+def acknowledged_before_commit(patch: Patch) -> None:
+    loses, real = now_and_then(), Completer._settle
+
+    async def settle(self: Completer, outcomes: Sequence[Outcome]) -> Sequence[Settled]:
+        if not loses():
+            return await real(self, outcomes)
+        answers = [Settled(one.job_id, one.namespace, JobState.COMPLETED) for one in outcomes]
+        self._on_settled(outcomes, answers)
+        return answers
+
+    patch.setattr(Completer, "_settle", settle)
+
+
+@bug("a lease is renewed after somebody else took over", Rule.ONE_LEASE)
+def lease_renewed_late(patch: Patch) -> None:
+    real = Engine._renew
+
+    def renew(self: Engine, held: Held, ttl: Any) -> LeaseAnswer:
+        one = self._shelf.get((held.namespace, held.job_id))
+        if one is not None and one.job.state in SLOT_HOLDING:
+            return LeaseAnswer(held.job_id, held.token, held.namespace, LeaseStatus.CURRENT)
+        return real(self, held, ttl)
+
+    patch.setattr(Engine, "_renew", renew)
+
+
+@bug("the sweeper judges by what it read earlier", Rule.COMPLETED_ONCE, Rule.TABLE)
+def completed_is_requeued(patch: Patch) -> None:
+    seen: list[Stored] = []
+    real = Engine.expire_leases
+
+    async def expire(self: Engine, **options: Any) -> list[Lost]:
+        for one in seen:
+            if one.job.state is JobState.COMPLETED:
+                changes = {"transition": one.job.transition + 1, "finalized_at": None}
+                lost = replace(one.job, state=JobState.UNKNOWN_RETRY, **changes)  # type: ignore[arg-type]
+                one.become(lost, Event.LOSE, self._now)
+        seen[:] = self._shelf.leased()
+        return await real(self, **options)
+
+    patch.setattr(Engine, "expire_leases", expire)
+
+
+@bug("the bound of attempts is not looked at", Rule.ATTEMPTS)
+def attempts_without_bound(patch: Patch) -> None:
+    patch.setattr(record, "is_used_up", lambda job: False)
+    patch.setattr(transition, "failure_event", lambda error, attempt, bound: Event.FAIL)
+
+
+@bug("the cancel of a running job is answered and forgotten", Rule.CANCEL_KEPT)
+def cancel_lost(patch: Patch) -> None:
+    patch.setattr(Stored, "ask_to_stop", lambda self, force, reason, now: False)
+
+
+@bug("a job is given to two workers", Rule.ONE_LEASE, Rule.TABLE)
+def given_twice(patch: Patch) -> None:
+    real = record.is_claimable
+
+    def is_claimable(job: Job, now: Any) -> bool:
+        again = job.state is JobState.RUNNING and job.attempt == 1
+        return again or real(job, now)
+
+    patch.setattr(record, "is_claimable", is_claimable)
+
+
+@bug("an event is missing in the log", Rule.EVENTS)
+def event_missing(patch: Patch) -> None:
+    forgets, real = now_and_then(), Engine._tell_of
+
+    def tell(self: Engine, event: str, *args: Any, **told: Any) -> None:
+        if event != Event.CLAIM or not forgets():
+            real(self, event, *args, **told)
+
+    patch.setattr(Engine, "_tell_of", tell)
+
+
+@bug("what a worker brings along takes no slots after a reconnect", Rule.CAPACITY)
+def adopted_without_slots(patch: Patch) -> None:
+    patch.setattr(JobStream, "_adopt", lambda self, answer, parked: None)
+
+
+@bug("a submit is acknowledged before it is stored, and then lost", Rule.SUBMIT_KEPT)
+def submit_lost(patch: Patch) -> None:
+    loses, real = now_and_then(), QueueService.enqueue_job
+
+    async def enqueue_job(self: QueueService, job: Job) -> str:
+        return job.id if loses() else await real(self, job)
+
+    patch.setattr(QueueService, "enqueue_job", enqueue_job)
+
+
+@bug("the result of a worker that was replaced overwrites the stored one", Rule.RESULT_KEPT)
+def stale_result_wins(patch: Patch) -> None:
+    real = Engine._settle_in_turn
+
+    def settle(self: Engine, outcome: Outcome) -> Settled:
+        answer = real(self, outcome)
+        one = self._shelf.get((outcome.namespace, outcome.job_id))
+        stale = isinstance(answer.error, StaleLease) and outcome.event is Event.COMPLETE
+        if stale and one is not None and one.job.state is JobState.COMPLETED:
+            one.job = replace(one.job, result=outcome.result)
+        return answer
+
+    patch.setattr(Engine, "_settle_in_turn", settle)
+
+
+@bug("an outcome that is sent again is refused", Rule.OUTCOME_KEPT)
+def repeat_not_recognised(patch: Patch) -> None:
+    patch.setattr(transition, "_is_repeat", lambda current, outcome: False)
+
+
+@bug("the jobs of a dead worker are never taken back", Rule.ALL_ENDED)
+def never_swept(patch: Patch) -> None:
+    def overdue(job: Job, limits: overdue_.Limits, *times: Any) -> Outcome | None:
+        return overdue_.overdue(job, replace(limits, expires_at=None), *times)
+
+    patch.setattr(engine, "overdue", overdue)
+
+
+@bug("a lost attempt is not counted", Rule.ATTEMPTS)
+def attempts_not_counted(patch: Patch) -> None:
+    real = record.claimed
+
+    def claimed(job: Job, *args: Any) -> Job:
+        made = real(job, *args)
+        return replace(made, attempt=job.attempt) if job.failure_count else made
+
+    patch.setattr(record, "claimed", claimed)
+
+
+@bug("a claim is handed out that was never stored", Rule.KNOWN_TOKEN)
+def claim_rolled_back(patch: Patch) -> None:
+    forgets, real = now_and_then(), record.assignment
+
+    def assignment(job: Job, token: str, *args: Any) -> Any:
+        return real(job, f"not {token}" if forgets() else token, *args)
+
+    patch.setattr(record, "assignment", assignment)

@@ -1,0 +1,1 @@
+"""What the chaos run starts beside itself."""

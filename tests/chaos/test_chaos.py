@@ -1,0 +1,151 @@
+"""Real processes, a real Postgres, and everything that can strike them; then the proof that no
+promise was broken.
+
+QUEUE_OPERATOR_CHAOS_SEED and QUEUE_OPERATOR_CHAOS_SECONDS replay a run.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from tests.chaos.bounds import late
+from tests.chaos.clients import Client
+from tests.chaos.doors import NAMESPACE, Door, GrpcDoor, RestDoor
+from tests.chaos.faults import Striker
+from tests.chaos.plan import Fault, plan
+from tests.chaos.stage import TTL_S, WORKERS, Stage, staged
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.testing.history import (
+    History,
+    Kind,
+    Log,
+    Summary,
+    check,
+    read_logs,
+    read_store,
+    summarise,
+    takeovers,
+)
+
+FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
+SECONDS: Final = float(os.environ.get("QUEUE_OPERATOR_CHAOS_SECONDS", "300" if FULL else "60"))
+SEED: Final = int(os.environ.get("QUEUE_OPERATOR_CHAOS_SEED", "1"))
+CLIENTS: Final = 4
+JOBS_PER_S: Final = 2.5
+QUIET_S: Final = 30.0
+_SHOWN: Final = 5
+Tell = Callable[[str], None]
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Says something at once, whatever pytest does with what tests print."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n[chaos {time.monotonic() - began:5.1f} s] {text}", end="", flush=True)
+
+    return say
+
+
+async def test_no_promise_is_broken_whatever_strikes(tell: Tell) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="queue-operator-chaos-"))
+    tell(f"seed {SEED}, {SECONDS:g} s of faults, logs in {folder}")
+    async with staged(folder) as stage:
+        await storm(stage, tell)
+        history, wrong = await ended(stage, tell)
+    wrong += [str(violation) for violation in check(history)]
+    wrong += late(history) + surprises(folder)
+    summary = summarise(history)
+    tell(shown(summary, history))
+    assert summary.adds_up
+    (folder / "broken.txt").write_text("\n".join(wrong))
+    text = "\n".join(wrong[:_SHOWN])
+    assert not wrong, f"seed {SEED}: {len(wrong)} broken promises, logs in {folder}\n{text}"
+    assert struck(history) == {fault.name for fault in Fault}
+    assert summary.completed > SECONDS
+    shutil.rmtree(folder)
+
+
+async def storm(stage: Stage, tell: Tell) -> None:
+    """Clients that ask, and strikes that fall, for the time of the run."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for number in range(CLIENTS):
+            log = Log(f"client{number}", stage.folder / f"client{number}.jsonl")
+            door = door_of(stage, number, log)
+            client = Client(f"client{number}", door, log, SEED, JOBS_PER_S)
+            group.create_task(client.run(stop))
+        striker = Striker(stage, Log("chaos", stage.folder / "chaos.jsonl"), tell)
+        await striker.carry_out(plan(SEED, SECONDS), SECONDS)
+        stop.set()
+
+
+def door_of(stage: Stage, number: int, log: Log) -> Door:
+    """Every second client uses gRPC."""
+    if number % 2:
+        return GrpcDoor(stage.grpc_line.port, log)
+    return RestDoor(stage.rest_line.port, log)
+
+
+async def ended(stage: Stage, tell: Tell) -> tuple[History, list[str]]:
+    """The whole history, once everything has had its time to end; and what did not end well."""
+    tell("no more faults; waiting for the last jobs")
+    await stage.until(lambda: stage.unfinished() == 0, QUIET_S)
+    tell("waiting for the last slots")
+    await stage.until(lambda: slots_are_free(stage), 2 * TTL_S)
+    tell("ending the workers and the operators")
+    wrong = await stage.end()
+    tell("reading what everybody saw")
+    store = await PostgresBackend.open(stage.postgres.dsn)
+    try:
+        jobs = await read_store(store, namespace=NAMESPACE)
+    finally:
+        await store.close()
+    records = await asyncio.to_thread(read_logs, stage.folder.glob("*.jsonl"))
+    return History(records, jobs), wrong
+
+
+def slots_are_free(stage: Stage) -> bool:
+    """As the operators say, which are asked once more; the last answers count."""
+    stage.ask_for_usage()
+    found = read_logs(stage.folder.glob("operator*.jsonl"))
+    last = {r.assignee_id: r.said["busy"] for r in found if r.kind is Kind.STREAM_USAGE}
+    return len(last) >= WORKERS and not any(last.values())
+
+
+def surprises(folder: Path) -> list[str]:
+    """Errors that no part had reckoned with leave a trace in what its process says."""
+    said = [(path, path.read_text()) for path in sorted(folder.glob("*.out"))]
+    return [f"{path} has a traceback" for path, text in said if "Traceback (most recent" in text]
+
+
+def struck(history: History) -> set[object]:
+    return {record.said["fault"] for record in history.of(Kind.FAULT)}
+
+
+def shown(summary: Summary, history: History) -> str:
+    table = Table("", "count", title=f"chaos, seed {SEED}, {SECONDS:g} s of faults")
+    for name, value in summary.lines():
+        table.add_row(name, value)
+    waits = [one.waited_s for one in takeovers(history) if one.again_at is not None]
+    table.add_row("jobs of killed workers that ran elsewhere", str(len(waits)))
+    table.add_row("  the longest wait of them, seconds", f"{max(waits, default=0.0):.2f}")
+    strikes = Counter(str(record.said["fault"]) for record in history.of(Kind.FAULT))
+    for fault in Fault:
+        table.add_row(f"fault: {fault}", str(strikes[fault.name]))
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n" + captured.get()

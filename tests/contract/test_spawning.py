@@ -1,0 +1,3 @@
+"""Spawned children on every store."""
+
+from queue_operator.testing.backend.spawning import *  # noqa: F403

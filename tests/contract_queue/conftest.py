@@ -1,0 +1,124 @@
+"""The suite of the queue runs on every rig: a new one adds its factory to `RIGS`."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+
+import psycopg
+import pytest
+import pytest_asyncio
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from tests.contract.store import PostgresStore
+from tests.contract_queue.over_grpc import GrpcRig
+
+from queue_operator.backends.postgres import migrate
+from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.queue.fixtures import desk  # noqa: F401
+from queue_operator.testing.queue.local import LocalRig
+from queue_operator.testing.queue.rig import QueueRig
+from queue_operator.testing.sqlite import SqliteStore
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    """A migrated database for this suite alone."""
+    name = f"contract_queue_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(postgres_admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+Make = Callable[[], Awaitable[LocalRig]]
+
+
+def _memory(_: pytest.FixtureRequest, replicas: int) -> Make:
+    return LocalRig(MemoryStore(), replicas).start
+
+
+def _sqlite(_: pytest.FixtureRequest, replicas: int) -> Make:
+    return LocalRig(SqliteStore(), replicas).start
+
+
+def _postgres(request: pytest.FixtureRequest, replicas: int) -> Make:
+    dsn: str = request.getfixturevalue("postgres_dsn")
+
+    async def make() -> LocalRig:
+        return await LocalRig(await PostgresStore.on(dsn), replicas).start()
+
+    return make
+
+
+def _grpc(request: pytest.FixtureRequest, replicas: int) -> Make:
+    dsn: str = request.getfixturevalue("postgres_dsn")
+
+    async def make() -> LocalRig:
+        return await GrpcRig(await PostgresStore.on(dsn), replicas).start()
+
+    return make
+
+
+RIGS: dict[str, Callable[[pytest.FixtureRequest], Make]] = {
+    "memory": partial(_memory, replicas=1),
+    "memory-replicas": partial(_memory, replicas=2),
+    "sqlite": partial(_sqlite, replicas=1),
+    "sqlite-replicas": partial(_sqlite, replicas=2),
+    "postgres": partial(_postgres, replicas=1),
+    "postgres-replicas": partial(_postgres, replicas=2),
+    "grpc": partial(_grpc, replicas=1),
+    "grpc-replicas": partial(_grpc, replicas=2),
+}
+
+
+# News go from one replica to the other through the store: of two on a file those modules are run
+# that ask for it. Servers, which run as replicas, are on Postgres. Of two servers over gRPC those
+# are run where it matters that a stream and a call are on different ones: the rest is the same as
+# on one, or as on two in one process.
+SELECTED = {
+    "sqlite-replicas": {"test_cancel", "test_sessions", "test_slots", "test_workers"},
+    "grpc-replicas": {"test_cancel", "test_ending", "test_slots", "test_streaming", "test_workers"},
+}
+
+# A store that is away is away for every replica, and takes seconds to come back.
+OUTAGES = {
+    "test_calls_without_the_store_change_nothing",
+    "test_deletions_without_the_store_delete_nothing",
+    "test_streams_outlive_an_outage_of_the_store",
+}
+
+# Workers' streams are not for clients of another process.
+IN_PROCESS = [name for name in RIGS if not name.startswith("grpc")]
+
+
+@pytest.fixture(params=RIGS, scope="session")
+def make_rig(request: pytest.FixtureRequest) -> Make:
+    """Synchronous, because fixtures of a whole run cannot be made inside a test's loop."""
+    return RIGS[request.param](request)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def rig(make_rig: Make) -> AsyncIterator[QueueRig]:
+    """One for all tests on it, in a loop that outlives them."""
+    rig = await make_rig()
+    yield rig
+    await rig.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not selected for a rig."""
+    left_out = [item for item in items if not _is_selected(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_selected(item)]
+
+
+def _is_selected(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    rig = str(chosen.params.get("make_rig")) if chosen is not None else ""
+    if rig.endswith("-replicas") and item.name.partition("[")[0] in OUTAGES:
+        return False
+    return item.path.stem in SELECTED.get(rig, {item.path.stem})

@@ -1,0 +1,7 @@
+"""AcknowledgeCancellation on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.acknowledge import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -1,0 +1,7 @@
+"""CompleteJob on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.complete import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

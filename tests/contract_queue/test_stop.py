@@ -1,0 +1,7 @@
+"""StopJob and StopJobWithRetry on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.stop import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

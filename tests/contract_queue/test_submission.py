@@ -1,0 +1,7 @@
+"""EnqueueJob and EnqueueJobs on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.submission import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

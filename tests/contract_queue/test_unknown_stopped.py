@@ -1,0 +1,7 @@
+"""MarkJobUnknownStopped on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.unknown_stopped import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

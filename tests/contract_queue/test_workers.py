@@ -1,0 +1,7 @@
+"""MarkWorkerUnresponsive and ResetRunningJobs on our rigs."""
+
+import pytest
+
+from queue_operator.testing.queue.workers import *  # noqa: F403
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")

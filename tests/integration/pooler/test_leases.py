@@ -1,0 +1,3 @@
+"""Through a pooler in transaction mode."""
+
+from queue_operator.testing.backend.leases import *  # noqa: F403

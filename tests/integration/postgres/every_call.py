@@ -1,0 +1,75 @@
+"""One call of every method of the Postgres store."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import (
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    ProgressReport,
+    SessionOrder,
+    SpawnRequest,
+    WorkerSession,
+)
+from queue_operator.domain.job import Demand, Job, Progress
+from queue_operator.domain.lease import Held
+from queue_operator.testing.backend import errors
+
+Call = Callable[[PostgresBackend, str], Awaitable[object]]
+
+TTL_S: Final = 60.0
+_TOKEN: Final = "0" * 32
+_SESSION: Final = WorkerSession(session_id="s", namespace="default", worker_name="w")
+_PROGRESS: Final = Progress(percent=1, message="", updated_at=datetime(2026, 1, 1, tzinfo=UTC))
+_REPORT: Final = ProgressReport(job_id="x", token=_TOKEN, progress=_PROGRESS)
+_CHECKPOINT: Final = CheckpointReport(job_id="x", token=_TOKEN, number=1, data=b"")
+_CHILD: Final = SpawnRequest(parent_id="x", token=_TOKEN, key="1", job=Job(id="", type="t"))
+_LINE: Final = LogLine(number=1, at=_PROGRESS.updated_at, level="INFO", message="")
+_LOG: Final = LogReport(job_id="x", token=_TOKEN, lines=(_LINE,))
+
+
+def a_job(name: str, key: str = "") -> Job:
+    return Job(id=name, type="t", idempotency_key=key)
+
+
+# Those of the contract, and what only this store has. Given a word that nobody else uses.
+EVERY: Final[dict[str, Call]] = {
+    **errors.EVERY,
+    "enqueue_job": lambda b, x: b.enqueue_job(a_job(x)),
+    "enqueue_jobs": lambda b, x: b.enqueue_jobs([a_job(f"{x}-{n}") for n in range(60)]),
+    "submit": lambda b, x: b.submit([a_job(f"{x}-s", key=x)], atomic=False),
+    "take_in": lambda b, x: b.take_in([a_job(f"{x}-t")]),
+    "pending_cancels": lambda b, x: b.pending_cancels(["w"]),
+    "confirm_cancels": lambda b, x: b.confirm_cancels([Held(x, _TOKEN)]),
+    "mark_worker_unresponsive": lambda b, x: b.mark_worker_unresponsive(x),
+    "extend_leases": lambda b, x: b.extend_leases([Held(x, _TOKEN)], lease_ttl_s=TTL_S),
+    "read_events": lambda b, x: b.read_events(),
+    "eligible_for": lambda b, x: b.eligible_for([Demand(assignee_id=x, limit=1)]),
+    "queue_depth": lambda b, x: b.queue_depth(),
+    "reset_running_jobs": lambda b, x: b.reset_running_jobs(namespace="nobody's"),
+    "cleanup_expired_jobs": lambda b, x: b.cleanup_expired_jobs(TTL_S),
+    "detach": lambda b, x: b.detach([x]),
+    "attached": lambda b, x: b.attached("c"),
+    "pending_mirrors": lambda b, x: b.pending_mirrors(),
+    "acknowledge_mirrors": lambda b, x: b.acknowledge_mirrors([1]),
+    "open_session": lambda b, x: b.open_session(_SESSION),
+    "touch_sessions": lambda b, x: b.touch_sessions([_SESSION]),
+    "session_news": lambda b, x: b.session_news([_SESSION]),
+    "order_session": lambda b, x: b.order_session(x, SessionOrder()),
+    "close_sessions": lambda b, x: b.close_sessions([x]),
+    "list_sessions": lambda b, x: b.list_sessions(),
+    "record_progress": lambda b, x: b.record_progress([_REPORT]),
+    "store_checkpoints": lambda b, x: b.store_checkpoints([_CHECKPOINT]),
+    "spawn": lambda b, x: b.spawn([_CHILD]),
+    "append_logs": lambda b, x: b.append_logs([_LOG]),
+    "job_log": lambda b, x: b.job_log(x),
+}
+# These do not ask the server anything that they wait for, or are a test of their own.
+APART: Final = frozenset({"open", "close", "listen", "hears_itself"})
+
+
+def methods() -> set[str]:
+    return {name for name in dir(PostgresBackend) if not name.startswith("_")} - APART

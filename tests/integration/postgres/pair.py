@@ -1,0 +1,139 @@
+"""Two real servers: a primary, and a standby that follows it."""
+
+import asyncio
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from queue_operator.backends.postgres import migrate
+from queue_operator.devcluster import Postgres
+from queue_operator.devcluster.commands import run
+from queue_operator.devcluster.paths import is_root
+from queue_operator.devcluster.pgprograms import programs, server_uid
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`first` is the primary at the start, `second` its standby."""
+
+    first: Postgres
+    second: Postgres
+
+    @property
+    def dsn(self) -> str:
+        """Leads to whichever of the two takes writes; commits wait for the standby."""
+        return make_conninfo(
+            self.first.dsn,
+            host=f"{HOST},{HOST}",
+            port=f"{self.first.port},{self.second.port}",
+            options="-c synchronous_commit=remote_apply",
+        )
+
+    def promote(self) -> None:
+        """The standby becomes a primary. The first server must be down, or take no writes."""
+        control(self.second, "promote", "-w")
+
+    def demote(self) -> None:
+        """Starts the first server again, after it was stopped, as a standby."""
+        own_file(self.first.data / "standby.signal", "")
+        control(self.first, "start", "-l", str(self.first.log), "-w")
+
+    def close_first_to_writes(self) -> None:
+        """As long as it runs; those who are connected are told with their next statement."""
+        with psycopg.connect(self.first.admin_dsn, autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            admin.execute("SELECT pg_reload_conf()")
+            while admin.execute("SHOW default_transaction_read_only").fetchone() != ("on",):
+                pass
+
+
+@contextmanager
+def pair() -> Iterator[Pair]:
+    """Running, migrated, and replicating synchronously."""
+    # Not in a temporary folder of pytest's: the server's user must be able to reach it.
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="queue-operator-pair-"))
+    folder.chmod(0o755)
+    ports = free_ports(2)
+    made = Pair(*(Postgres(folder / str(port), HOST, port) for port in ports))
+    try:
+        made.first.start()
+        asyncio.run(migrate(made.first.dsn))
+        copy(made.first, made.second)
+        made.second.start()
+        replicate_synchronously(made.first)
+        yield made
+    finally:
+        made.first.kill()
+        made.second.kill()
+        shutil.rmtree(folder)
+
+
+def copy(source: Postgres, target: Postgres) -> None:
+    """Makes `target` a standby of `source`, with the same passwords."""
+    with (source.data / "pg_hba.conf").open("a") as rules:
+        rules.write(f"host replication all {HOST}/32 scram-sha-256\n")
+    control(source, "reload")
+    target.folder.mkdir()
+    target.data.mkdir(mode=0o700)
+    for password in source.folder.glob("*.password"):
+        shutil.copy(password, target.folder)
+    if is_root():
+        os.chown(target.data, server_uid(), -1)
+    given = conninfo_to_dict(source.admin_dsn)
+    words = ["-D", str(target.data), "-d", make_conninfo(source.admin_dsn, password=None)]
+    run(
+        as_server("pg_basebackup", *words, "-R", "-X", "stream", "-c", "fast"),
+        cwd=Path("/"),
+        env={"PGPASSWORD": str(given["password"])},
+    )
+    with (target.data / "postgresql.conf").open("a") as settings:
+        settings.write(f"port = {target.port}\n")
+    (target.folder / ".initialised").touch()
+
+
+def replicate_synchronously(primary: Postgres) -> None:
+    with psycopg.connect(primary.admin_dsn, autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        admin.execute("SELECT pg_reload_conf()")
+        query = "SELECT sync_state FROM pg_stat_replication"
+        while admin.execute(query).fetchone() != ("sync",):
+            pass
+
+
+def control(server: Postgres, action: str, *words: str) -> None:
+    run(as_server("pg_ctl", action, "-D", str(server.data), *words), cwd=Path("/"))
+
+
+def as_server(program: str, *words: str) -> list[str | Path]:
+    """The command line that runs a program as the servers' user."""
+    command: list[str | Path] = [programs() / program, *words]
+    if not is_root():
+        return command
+    uid = server_uid()
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--", *command]
+
+
+def own_file(path: Path, text: str) -> None:
+    path.write_text(text)
+    if is_root():
+        os.chown(path, server_uid(), -1)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()

@@ -1,0 +1,214 @@
+"""Claims beside others that hold the jobs in front, and claims whose line breaks midway."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.locking import until_waiting
+
+from queue_operator.backends.postgres import PostgresBackend, claiming
+from queue_operator.backends.postgres.claiming import Claims
+from queue_operator.backends.postgres.groups import Group
+from queue_operator.backends.postgres.leases import Leases
+from queue_operator.backends.postgres.reading import Reader
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.states import JobState
+
+_LOOKS = "FROM seen\n    WHERE (("
+
+
+def _ids(claimed: list[Assignment]) -> list[str]:
+    return [one.job_id for one in claimed]
+
+
+async def _claim(backend: PostgresBackend, namespace: str, limit: int) -> list[Assignment]:
+    demand = Demand(assignee_id="w", limit=limit, namespace=namespace)
+    return await backend.claim([demand], lease_ttl_s=60)
+
+
+async def _submit(backend: PostgresBackend, namespace: str, count: int, type_: str = "t") -> None:
+    jobs = [Job(id=f"{type_}{n:04}", type=type_, namespace=namespace) for n in range(count)]
+    await backend.enqueue_jobs(jobs)
+
+
+@pytest.mark.parametrize("lanes", [1, 12], ids=["one lane", "many lanes"])
+async def test_a_claim_looks_past_what_others_hold(
+    backend: PostgresBackend, namespace: str, ask: Ask, lanes: int
+) -> None:
+    for lane in range(lanes):
+        await _submit(backend, namespace, 60 // lanes, f"t{lane}")
+    # Another claimer stands in the middle of its transaction, with the 30 oldest.
+    await ask("BEGIN")
+    held = await ask(
+        "SELECT job.id FROM ready JOIN job USING (job_no) JOIN namespace n ON n.id = namespace_id"
+        " WHERE n.name = %s ORDER BY order_time, job_no LIMIT 30 FOR UPDATE OF ready",
+        namespace,
+    )
+    first = await _claim(backend, namespace, 20)
+    second = await _claim(backend, namespace, 20)
+    await ask("ROLLBACK")
+    third = await _claim(backend, namespace, 40)
+    assert (len(first), len(second), len(third)) == (20, 10, 30)
+    # What was let go again is not passed over by a mark.
+    assert sorted(_ids(third)) == sorted(one for (one,) in held)
+
+
+async def test_no_claim_beside_others_comes_back_short(dsn: str, namespace: str) -> None:
+    backends = [await PostgresBackend.open(dsn, pool_size=2) for _ in range(4)]
+    await _submit(backends[0], namespace, 1600)
+
+    async def take(number: int) -> list[list[Assignment]]:
+        demand = Demand(assignee_id=f"w{number}", limit=20, namespace=namespace)
+        return [await backends[number % 4].claim([demand], lease_ttl_s=60) for _ in range(10)]
+
+    taken = [one for many in await asyncio.gather(*map(take, range(8))) for one in many]
+    assert {len(one) for one in taken} == {20}
+    given = Counter(one.job_id for claimed in taken for one in claimed)
+    assert (len(given), set(given.values())) == (1600, {1})
+    for one in backends:
+        await one.close()
+
+
+async def test_a_row_that_moved_under_the_claim_is_not_taken_twice(
+    backend: PostgresBackend,
+    dsn: str,
+    namespace: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody writes to the job between our look at it and our lock: it has another place."""
+    await _submit(backend, namespace, 2)
+    waits = "FROM seen\n    WHERE (SELECT pg_advisory_xact_lock(7) IS NOT NULL) AND (("
+    assert claiming._CLAIM.count(_LOOKS) == 1
+    await ask("SELECT pg_advisory_lock(7)")
+    with monkeypatch.context() as patched:
+        patched.setattr(claiming, "_CLAIM", claiming._CLAIM.replace(_LOOKS, waits))
+        claim = asyncio.create_task(_claim(backend, namespace, 2))
+        await until_waiting(dsn, 1)
+        await ask(
+            "UPDATE ready SET due = due FROM job, namespace n WHERE job.job_no = ready.job_no"
+            " AND n.id = namespace_id AND n.name = %s AND job.id = 't0000'",
+            namespace,
+        )
+        await ask("SELECT pg_advisory_unlock(7)")
+        claimed = await claim
+    claimed += await _claim(backend, namespace, 2)
+    assert sorted(_ids(claimed)) == ["t0000", "t0001"]
+    rows = await ask(
+        "SELECT (SELECT count(*) FROM ready WHERE ready.job_no = job.job_no),"
+        " (SELECT count(*) FROM lease WHERE lease.job_no = job.job_no)"
+        " FROM job JOIN namespace n ON n.id = namespace_id WHERE n.name = %s",
+        namespace,
+    )
+    assert rows == [(0, 1), (0, 1)]
+
+
+async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_asked_for(
+    backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _submit(backend, namespace, 3, "a")
+    await _submit(backend, namespace, 3, "b")
+    take = Claims._take
+
+    async def breaks(self: Claims, groups: Sequence[Group], *terms: Any) -> object:
+        if any("b" in lane.key.type for group in groups for lane in group.lanes):
+            raise Unavailable("the line is cut")
+        return await take(self, groups, *terms)
+
+    monkeypatch.setattr(Claims, "_take", breaks)
+    # They overlap, and so they cannot be asked for together.
+    demands = [
+        Demand(assignee_id="w1", limit=3, namespace=namespace, types=frozenset({"a"})),
+        Demand(assignee_id="w2", limit=3, namespace=namespace, types=frozenset({"a", "b"})),
+    ]
+    assert len(await backend.claim(demands, lease_ttl_s=60)) == 3
+    with pytest.raises(Unavailable):
+        await backend.claim(demands[1:], lease_ttl_s=60)
+
+
+@pytest.mark.parametrize("part", [(Reader, "by_id"), (Leases, "stage")], ids=["read", "stage"])
+async def test_dequeue_gives_back_what_it_cannot_tell_of(
+    backend: PostgresBackend,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    part: tuple[type, str],
+) -> None:
+    await _submit(backend, namespace, 2)
+
+    async def breaks(*_: object) -> None:
+        raise Unavailable("the line is cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*part, breaks)
+        with pytest.raises(Unavailable):
+            await backend.dequeue_jobs("w", [], 5, namespace=namespace)
+    jobs = await backend.dequeue_jobs("w", [], 5, namespace=namespace)
+    assert [(job.id, job.state, job.attempt) for job in jobs] == [
+        ("t0000", JobState.RUNNING, 1),
+        ("t0001", JobState.RUNNING, 1),
+    ]
+
+
+@pytest.mark.parametrize("cause", ["another replica", "a late commit"])
+async def test_many_jobs_behind_the_mark_are_found_without_a_pause(
+    dsn: str, namespace: str, ask: Ask, cause: str
+) -> None:
+    """They came to lie there when the mark had passed; each claim takes a few of them."""
+    first, second = [await PostgresBackend.open(dsn) for _ in range(2)]
+    await _submit(first, namespace, 300)
+    if cause == "another replica":
+        for _ in range(3):
+            assert len(await _claim(second, namespace, 100)) == 100
+        assert await first.reset_running_jobs(namespace=namespace) == {"w": 300}
+    else:
+        # As if their transaction had ended after that of the job that is claimed.
+        await ask("UPDATE ready SET due = false")
+        await first.enqueue_job(Job(id="last", type="t", namespace=namespace))
+        assert _ids(await _claim(second, namespace, 1)) == ["last"]
+        await ask("UPDATE ready SET due = true")
+    # Until one starts at the beginning, claims may come back empty, for a second at most.
+    second._claims._marks._scanned_at.clear()
+    taken = [len(await _claim(second, namespace, 10)) for _ in range(30)]
+    assert taken == [10] * 30
+    for one in (first, second):
+        await one.close()
+
+
+async def test_types_with_whole_and_broken_seconds_are_claimed_together(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    jobs = [
+        Job(id="a", type="a", namespace=namespace, timeout_s=30),
+        Job(id="b", type="b", namespace=namespace, timeout_s=0.5, idempotency_key="k"),
+        Job(id="c", type="c", namespace=namespace, delay_s=1, idempotency_key="l"),
+    ]
+    await backend.enqueue_jobs(jobs)
+    defaults = {"a": TypeDefaults(timeout_s=30), "b": TypeDefaults(timeout_s=0.5)}
+    demand = Demand(assignee_id="w", limit=2, namespace=namespace)
+    claimed = await backend.claim([demand], lease_ttl_s=60, defaults=defaults)
+    assert [one.timeout_s for one in claimed] == [30, 0.5]
+
+
+async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
+    backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _submit(backend, namespace, 1)
+    reads = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        reads.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reader, "by_id", never)
+        call = asyncio.create_task(backend.dequeue_jobs("w", [], 1, namespace=namespace))
+        await reads.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    [job] = await backend.dequeue_jobs("w", [], 1, namespace=namespace)
+    assert (job.id, job.attempt) == ("t0000", 1)

@@ -1,0 +1,344 @@
+"""Who may call the gRPC Queue, and what callers are told when something is wrong."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from queue_operator.auth.protocol import Identity
+from queue_operator.client.grpc import GrpcQueue
+from queue_operator.domain import errors
+from queue_operator.domain.job import Job
+from queue_operator.queue.protocol import Queue
+from queue_operator.rpc.queue_calls import METHODS
+from queue_operator.testing.clauses import proves
+from queue_operator.wire.status import ERROR_CODE_KEY, error_from_status
+from queue_operator.wire.v1 import queue_pb2 as pb
+
+NewJobs = Callable[..., list[Job]]
+DEADLINE_S = 20.0
+OWN = "own"
+
+
+class Vouching:
+    """Tokens are names."""
+
+    async def authenticate(self, token: str | None) -> Identity:
+        if not token:
+            raise errors.Unauthenticated("no token")
+        return Identity(name=token, namespace=OWN)
+
+
+class Granting:
+    """Allows what was granted, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.granted: set[tuple[str, str, str]] = set()
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:
+        self.asked.append((verb, resource, namespace))
+        if (verb, resource, namespace) not in self.granted:
+            raise errors.Forbidden(f"{identity.name} may not {verb} {resource} in {namespace!r}")
+
+
+@pytest.fixture
+def granting() -> Granting:
+    return Granting()
+
+
+@pytest.fixture
+async def guarded(
+    start_plane: Callable[..., Awaitable[Any]], granting: Granting
+) -> AsyncIterator[GrpcQueue]:
+    plane = await start_plane(Vouching(), granting, message_bytes=64 * 1024)
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", "somebody", timeout_s=DEADLINE_S) as client:
+        yield client
+
+
+def outcome(method: str, *arguments: Any) -> Callable[[Queue, str], Awaitable[Any]]:
+    return lambda queue, ns: getattr(queue, method)("j", *arguments, namespace=ns)
+
+
+JOB_RIGHT = "queuejobs"
+STATUS = ("update", "queuejobs/status")
+CALLS: dict[str, tuple[tuple[str, str], Callable[[Queue, str], Awaitable[Any]]]] = {
+    "EnqueueJob": (
+        ("create", JOB_RIGHT),
+        lambda queue, ns: queue.enqueue_job(Job(id=uuid.uuid4().hex, type="t", namespace=ns)),
+    ),
+    "EnqueueJobs": (
+        ("create", JOB_RIGHT),
+        lambda queue, ns: queue.enqueue_jobs([Job(id=uuid.uuid4().hex, type="t", namespace=ns)]),
+    ),
+    "CompleteJob": (STATUS, outcome("complete_job", b"")),
+    "FailJob": (STATUS, outcome("fail_job", "m")),
+    "StopJob": (STATUS, outcome("stop_job", "m")),
+    "StopJobWithRetry": (STATUS, outcome("stop_job_with_retry", "m")),
+    "MarkJobUnknownStopped": (STATUS, outcome("mark_job_unknown_stopped", "m")),
+    "AcknowledgeCancellation": (STATUS, outcome("acknowledge_cancellation", True)),
+    "CancelJobs": (
+        ("update", JOB_RIGHT),
+        lambda queue, ns: queue.cancel_jobs([], ["j"], namespace=ns),
+    ),
+    "GetJob": (("get", JOB_RIGHT), lambda queue, ns: queue.get_job("j", namespace=ns)),
+    "GetJobStats": (("list", JOB_RIGHT), lambda queue, ns: queue.get_job_stats([], namespace=ns)),
+    "DeleteJobs": (
+        ("delete", JOB_RIGHT),
+        lambda queue, ns: queue.delete_jobs([], ["j"], namespace=ns),
+    ),
+    "CleanupExpiredJobs": (
+        ("deletecollection", JOB_RIGHT),
+        lambda queue, ns: queue.cleanup_expired_jobs(3600, namespace=ns),
+    ),
+    "ResetRunningJobs": (
+        ("deletecollection", JOB_RIGHT),
+        lambda queue, ns: queue.reset_running_jobs(namespace=ns),
+    ),
+    "StreamJobs": (STATUS, lambda queue, ns: _open(queue, ns)),
+}
+
+
+async def _open(queue: Queue, namespace: str) -> None:
+    async with queue.stream_jobs("me", [], 1, namespace=namespace):
+        pass
+
+
+async def attempt(call: Awaitable[Any]) -> errors.QueueError | None:
+    try:
+        await call
+    except errors.QueueError as error:
+        return error
+    return None
+
+
+@proves("queue-api.WorkerPlane.rule.1")
+def test_every_call_is_in_the_list() -> None:
+    served = set(METHODS) | {"StreamJobs"}
+    apart = {"MarkWorkerUnresponsive", "ReturnJobs"}  # for all namespaces; and used by streams
+    assert served == set(CALLS) | apart
+    own = {method.name for method in pb.DESCRIPTOR.services_by_name["Queue"].methods}
+    assert own == served | {"EndStream"}
+
+
+@proves("queue-api.WorkerPlane.rule.15")
+@pytest.mark.parametrize("name", CALLS)
+async def test_each_call_asks_for_its_right_and_does_nothing_without(
+    guarded: GrpcQueue, granting: Granting, namespace: str, name: str
+) -> None:
+    (verb, resource), call = CALLS[name]
+    refused = await attempt(call(guarded, namespace))
+    assert isinstance(refused, errors.Forbidden)
+    assert str(refused) == f"somebody may not {verb} {resource} in {namespace!r}"
+    assert granting.asked == [(verb, resource, namespace)]
+    granting.granted.add((verb, resource, namespace))
+    allowed = await attempt(call(guarded, namespace))
+    assert not isinstance(allowed, errors.Forbidden)
+
+
+async def test_calls_for_all_namespaces_need_a_right_for_all(
+    guarded: GrpcQueue, granting: Granting
+) -> None:
+    granting.granted = {
+        ("deletecollection", JOB_RIGHT, OWN),
+        ("delete", "queueworkers", OWN),
+    }
+    calls: tuple[Callable[[], Awaitable[Any]], ...] = (
+        guarded.reset_running_jobs,
+        lambda: guarded.cleanup_expired_jobs(3600),
+        lambda: guarded.mark_worker_unresponsive("nobody"),
+    )
+    for call in calls:
+        assert isinstance(await attempt(call()), errors.Forbidden)
+    granting.granted = {("deletecollection", JOB_RIGHT, ""), ("delete", "queueworkers", "")}
+    for call in calls:
+        assert await attempt(call()) is None
+
+
+async def test_a_batch_is_asked_about_in_each_of_its_namespaces(
+    guarded: GrpcQueue, granting: Granting
+) -> None:
+    jobs = [Job(id=uuid.uuid4().hex, type="t", namespace=ns) for ns in ("one", "two")]
+    granting.granted = {("create", JOB_RIGHT, "one")}
+    with pytest.raises(errors.Forbidden, match="'two'"):
+        await guarded.enqueue_jobs(jobs)
+    granting.granted.add(("get", JOB_RIGHT, "one"))
+    with pytest.raises(errors.JobNotFound):
+        await guarded.get_job(jobs[0].id, namespace="one")
+
+
+async def test_a_call_without_a_namespace_is_for_the_callers_own(
+    guarded: GrpcQueue, granting: Granting
+) -> None:
+    async with guarded._calls.line.call() as stub:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.GetJob(
+                pb.GetJobRequest(job_id="j"), metadata=(("authorization", "Bearer somebody"),)
+            )
+    assert granting.asked == [("get", JOB_RIGHT, OWN)]
+
+
+@pytest.mark.parametrize("namespace", ["größe", " padded ", "x" * 255])
+async def test_any_namespace_can_be_named(
+    guarded: GrpcQueue, granting: Granting, namespace: str
+) -> None:
+    granting.granted = {("list", JOB_RIGHT, namespace)}
+    assert (await guarded.get_job_stats([], namespace=namespace)).total_jobs == 0
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "odd\ntoken", "größe"])
+async def test_nobody_gets_in_without_a_token_that_somebody_vouches_for(
+    plane: Any, token: str, namespace: str
+) -> None:
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", token) as client:
+        with pytest.raises(errors.Unauthenticated):
+            await client.get_job_stats([], namespace=namespace)
+        with pytest.raises(errors.Unauthenticated):
+            await anext(client.stream_jobs("me", [], 1, namespace=namespace))
+
+
+async def test_a_token_is_asked_for_anew_with_each_call(plane: Any, namespace: str) -> None:
+    tokens = iter(["wrong", plane.token])
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", lambda: next(tokens)) as client:
+        with pytest.raises(errors.Unauthenticated):
+            await client.get_job_stats([], namespace=namespace)
+        await client.get_job_stats([], namespace=namespace)
+
+
+# Errors
+
+
+@proves("queue-api.WorkerPlane.rule.3", "external-api.APIError.expect.1")
+async def test_errors_of_the_queue_arrive_as_they_are(
+    client: GrpcQueue, namespace: str, new_jobs: NewJobs
+) -> None:
+    [job, other] = new_jobs(2)
+    await client.enqueue_job(job)
+    found = await attempt(client.enqueue_jobs([other, job]))
+    assert isinstance(found, errors.DuplicateJob)
+    assert (found.indexes, found.job_ids) == ((1,), (job.id,))
+    found = await attempt(client.get_job("nobody", namespace=namespace))
+    assert isinstance(found, errors.JobNotFound)
+    assert (found.job_id, found.namespace) == ("nobody", namespace)
+    found = await attempt(client.complete_job(job.id, b"", namespace=namespace))
+    assert isinstance(found, errors.InvalidTransition)
+    assert (found.job_id, found.state, found.event) == (job.id, "INITIAL_PENDING", "COMPLETE")
+    found = await attempt(client.complete_job(job.id, b"", namespace=namespace, token="old"))
+    assert isinstance(found, errors.StaleLease)
+    [keyed] = new_jobs(idempotency_key="k")
+    await client.enqueue_job(keyed)
+    found = await attempt(client.enqueue_jobs([*new_jobs(idempotency_key="k", payload=b"other")]))
+    assert isinstance(found, errors.KeyConflict)
+    assert (found.key, found.job_id) == ("k", keyed.id)
+    assert found.field == "jobs[0].idempotency_key"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"id": ""}, "id"),
+        ({"type": "x" * 256}, "type"),
+        ({"tags": frozenset({""})}, "tags"),
+        ({"tags": {"a"}}, "tags"),
+        ({"payload": "text"}, "payload"),
+        ({"timeout_s": float("nan")}, "timeout"),
+        ({"max_attempts": 101}, "max_attempts"),
+        ({"correlation_id": "\ud800"}, "correlation_id"),
+        ({"type": "nul\x00"}, "type"),
+        ({"attempt": 1}, "attempt"),
+    ],
+)
+async def test_a_bad_job_is_refused_under_the_name_of_the_field(
+    client: GrpcQueue, new_jobs: NewJobs, fields: dict[str, Any], field: str
+) -> None:
+    [good] = new_jobs()
+    values: dict[str, Any] = {"id": uuid.uuid4().hex, "type": "t", "namespace": good.namespace}
+    bad = Job(**(values | fields))
+    found = await attempt(client.enqueue_job(bad))
+    assert isinstance(found, errors.InvalidArgument)
+    assert found.field == field
+    found = await attempt(client.enqueue_jobs([good, bad]))
+    assert isinstance(found, errors.InvalidArgument)
+    assert found.field == f"jobs[1].{field}"
+    found = await attempt(client.get_job(good.id, namespace=good.namespace))
+    assert isinstance(found, errors.JobNotFound)
+
+
+async def test_a_batch_of_many_taken_ids_names_every_position(
+    roomy_plane: Any, new_jobs: NewJobs
+) -> None:
+    jobs = new_jobs(9000)
+    async with GrpcQueue(f"127.0.0.1:{roomy_plane.port}", roomy_plane.token) as client:
+        await client.enqueue_jobs(jobs)
+        found = await attempt(client.enqueue_jobs(jobs))
+    assert isinstance(found, errors.DuplicateJob)
+    assert found.indexes == tuple(range(9000))
+    assert found.job_ids == tuple(job.id for job in jobs)
+
+
+async def test_foreign_messages_are_refused_by_name(
+    client: GrpcQueue, metadata: Any, namespace: str
+) -> None:
+    async with client._calls.line.call() as stub:
+        sent: list[tuple[Callable[..., Any], Any, str]] = [
+            (stub.EnqueueJob, pb.EnqueueJobRequest(job=pb.Job(id="j", type="t", priority="URGENT")),
+             "priority"),
+            (stub.CleanupExpiredJobs, pb.CleanupExpiredJobsRequest(ttl=Duration(seconds=-1)),
+             "ttl"),
+            (stub.EndStream, pb.EndStreamRequest(stream_id="unknown"), "stream_id"),
+        ]  # fmt: skip
+        for call, request, field in sent:
+            error = await failure(call(request, metadata=metadata(namespace)))
+            found = error_from_status(
+                error.code(), error.details() or "", tuple(error.trailing_metadata() or ())
+            )
+            assert isinstance(found, errors.InvalidArgument)
+            assert found.field == field
+
+
+async def failure(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+@pytest.mark.parametrize("method", ["GetJob", "EnqueueJobs", "StreamJobs"])
+async def test_bytes_that_are_no_message_are_refused(
+    plane: Any, metadata: Any, namespace: str, method: str
+) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{plane.port}") as channel:
+        path = f"/queueoperator.v1.Queue/{method}"
+        unary: Any = channel.unary_unary
+        stream: Any = channel.unary_stream
+        for data in (b"\xff\xff\xff", b"x" * 70_000):
+            if method == "StreamJobs":
+                error = await failure(stream(path)(data, metadata=metadata(namespace)).read())
+            else:
+                error = await failure(unary(path)(data, metadata=metadata(namespace)))
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            wanted = "INVALID_REQUEST" if len(data) == 3 else "PAYLOAD_TOO_LARGE"
+            assert (ERROR_CODE_KEY, wanted) in tuple(error.trailing_metadata() or ())
+            stranger = await failure(unary("/queueoperator.v1.Queue/GetJob")(data))
+            assert stranger.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_faults_of_the_server_are_told_without_their_text(
+    plane: Any, client: GrpcQueue, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*arguments: object, **named: object) -> Collection[str]:
+        raise RuntimeError("secret-host:5432")
+
+    async def away(*arguments: object, **named: object) -> Collection[str]:
+        raise errors.MissingPrivilege("grant SELECT to secret_role")
+
+    monkeypatch.setattr(plane.queue, "cancel_jobs", broken)
+    found = await attempt(client.cancel_jobs([], ["j"], namespace=namespace))
+    assert type(found) is errors.QueueError
+    assert "secret" not in str(found)
+    monkeypatch.setattr(plane.queue, "cancel_jobs", away)
+    found = await attempt(client.cancel_jobs([], ["j"], namespace=namespace))
+    assert type(found) is errors.Unavailable
+    assert "secret" not in str(found)

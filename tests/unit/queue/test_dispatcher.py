@@ -1,0 +1,134 @@
+"""Claims for many streams: one that the store refuses, and how equals share."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import pytest
+
+from queue_operator.backends.memory import MemoryBackend
+from queue_operator.backends.protocol import Kind
+from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
+from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event
+from queue_operator.queue.protocol import EndReason, StreamSpec
+from queue_operator.queue.service import QueueService
+from queue_operator.queue.stream import JobStream
+
+DEADLINE_S = 20.0
+
+
+class Picky(MemoryBackend):
+    """Refuses every claim that one of `unwanted` takes part in, and counts its claims."""
+
+    unwanted: frozenset[str] = frozenset()
+    error: QueueError = InvalidArgument("tags", "are too many for this store")
+    asked = 0
+
+    async def claim(
+        self,
+        demands: Sequence[Demand],
+        *,
+        lease_ttl_s: float,
+        defaults: Mapping[str, TypeDefaults] | None = None,
+    ) -> list[Assignment]:
+        self.asked += 1
+        if not self.unwanted.isdisjoint(demand.assignee_id for demand in demands):
+            raise self.error
+        return await super().claim(demands, lease_ttl_s=lease_ttl_s, defaults=defaults)
+
+
+@pytest.fixture
+async def backend() -> Picky:
+    return Picky()
+
+
+@pytest.fixture
+async def queue(backend: Picky) -> AsyncIterator[QueueService]:
+    queue = QueueService(backend)
+    await queue.start()
+    yield queue
+    await queue.close()
+
+
+def spec(name: str, capacity: int = 2, tags: frozenset[str] = frozenset()) -> StreamSpec:
+    return StreamSpec(assignee_id=name, worker_name=name, capacity=capacity, tags=tags)
+
+
+async def given(stream: JobStream, count: int) -> list[Assignment]:
+    got: list[Assignment] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while len(got) < count:
+            push = await stream.next()
+            assert push is not None
+            stream.delivered(push)
+            got += push.assignments
+    return got
+
+
+async def test_one_that_the_store_refuses_ends_alone(backend: Picky, queue: QueueService) -> None:
+    names = [f"w{n}" for n in range(16)]
+    backend.unwanted = frozenset({"w5", "w11"})
+    streams = {name: await queue.open_stream(spec(name)) for name in names}
+    await queue.enqueue_jobs([Job(id=f"j{n}", type="t") for n in range(28)])
+    for name in set(names) - backend.unwanted:
+        assert len(await given(streams[name], 2)) == 2
+    for name in backend.unwanted:
+        with pytest.raises(InvalidArgument, match="too many for this store"):
+            async with asyncio.timeout(DEADLINE_S):
+                await streams[name].next()
+        assert streams[name].end_reason is EndReason.FAILED
+    assert {usage.spec.assignee_id for usage in queue.usage()} == set(names) - backend.unwanted
+
+
+async def test_a_store_that_is_away_refuses_nobody(backend: Picky, queue: QueueService) -> None:
+    backend.unwanted = frozenset({"w0"})
+    backend.error = Unavailable("away")
+    streams = [await queue.open_stream(spec(f"w{n}")) for n in range(2)]
+    await queue.enqueue_jobs([Job(id=f"j{n}", type="t") for n in range(4)])
+    async with asyncio.timeout(DEADLINE_S):
+        while backend.asked < 3:
+            await asyncio.wait([asyncio.ensure_future(queue.ping())])
+    backend.unwanted = frozenset()
+    for stream in streams:
+        assert len(await given(stream, 2)) == 2
+
+
+async def test_equals_share_whatever_their_number_and_order(queue: QueueService) -> None:
+    """Single jobs go round, and each of many jobs goes to who has waited longest."""
+    streams = [await queue.open_stream(spec(f"w{n}", capacity=1)) for n in range(5)]
+    served: Counter[str] = Counter()
+
+    async def work(stream: JobStream) -> None:
+        while (push := await stream.next()) is not None:
+            stream.delivered(push)
+            served[stream.spec.assignee_id] += len(push.assignments)
+            await stream.settle(
+                [
+                    Outcome(one.job_id, Event.COMPLETE, one.namespace, one.token)
+                    for one in push.assignments
+                ]
+            )
+
+    workers = [asyncio.create_task(work(stream)) for stream in streams]
+    await queue.enqueue_jobs([Job(id=f"j{n}", type="t") for n in range(200)])
+    async with asyncio.timeout(DEADLINE_S):
+        while served.total() < 200:
+            await asyncio.wait([asyncio.ensure_future(queue.ping())])
+    for stream in streams:
+        await stream.close()
+    await asyncio.gather(*workers)
+    assert min(served.values()) >= 30, served
+
+
+async def test_news_of_a_kind_wake_whom_they_concern(queue: QueueService) -> None:
+    for name, tags in {"red": {"red"}, "blue": {"blue"}, "any": set[str]()}.items():
+        await queue.open_stream(spec(name, tags=frozenset(tags)))
+    matching = queue.dispatcher._streams.matching
+    found = {one.tags for one in matching(Kind("default", "t", frozenset({"red", "big"})))}
+    assert found == {frozenset({"red"}), frozenset()}
+    assert not matching(Kind("elsewhere", "t", frozenset({"red"})))
+    await queue.open_stream(spec("big", tags=frozenset({"big"})))
+    found = {one.tags for one in matching(Kind("default", "t", frozenset({"red", "big"})))}
+    assert found == {frozenset({"red"}), frozenset(), frozenset({"big"})}

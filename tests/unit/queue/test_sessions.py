@@ -1,0 +1,30 @@
+"""The row of a session while one connection goes and the next one comes."""
+
+from queue_operator.backends.memory import MemoryBackend
+from queue_operator.queue.protocol import StreamSpec
+from queue_operator.queue.service import QueueService
+from queue_operator.queue.sessions import Opening
+
+
+def test_several_may_open_at_once() -> None:
+    opening = Opening()
+    with opening.of("w"):
+        with opening.of("w"):
+            assert "w" in opening
+        assert "w" in opening
+        assert "v" not in opening
+    assert "w" not in opening
+
+
+async def test_an_old_connection_that_ends_late_leaves_the_row_to_the_new_one() -> None:
+    backend = MemoryBackend()
+    queue = QueueService(backend, replica="here")
+    await queue.start()
+    old = await queue.open_stream(StreamSpec(assignee_id="w", capacity=1))
+    with queue._opening.of("w"):
+        await old.close()
+        assert [session.session_id for session in await backend.list_sessions()] == ["w"]
+    again = await queue.open_stream(StreamSpec(assignee_id="w", capacity=1))
+    await again.close()
+    assert await backend.list_sessions() == []
+    await queue.close()

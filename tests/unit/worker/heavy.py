@@ -1,0 +1,118 @@
+"""Handlers that run in processes of their own, which import this module."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from queue_operator.worker import Depends, JobContext, PermanentError, Retry, Worker
+
+worker = Worker()
+
+
+class Odd(Exception):
+    """One that cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("odd")
+        self.lock = (lambda: None).__get__(self)
+
+
+def pid(ctx: JobContext) -> int:
+    return os.getpid()
+
+
+def echo(ctx: JobContext, payload: dict[str, int]) -> dict[str, Any]:
+    return {
+        "payload": payload,
+        "job": [ctx.job_id, ctx.type, ctx.attempt, ctx.correlation_id, dict(ctx.tags)],
+        "created": ctx.created_at.isoformat(),
+        "deadline": ctx.deadline is not None,
+        "worker": ctx.worker.name,
+        "checkpoint": (ctx.last_checkpoint() or b"").decode(),
+        "main": multiprocessing.current_process().name,
+    }
+
+
+def raises(ctx: JobContext, payload: str) -> object:
+    match payload:
+        case "retry":
+            raise Retry("later", after=7)
+        case "permanent":
+            raise PermanentError("never", code="NEVER", context={"why": "because"})
+        case "key":
+            raise KeyError("missing")
+        case "odd":
+            raise Odd
+        case "exit":
+            sys.exit(3)
+    return object()
+
+
+def spin(ctx: JobContext, payload: str = "") -> str:
+    """Computes until it is asked to stop; with a file to write to until it is made to."""
+    ctx.report_progress(1, str(os.getpid()))
+    try:
+        while payload or not ctx.is_cancelled():
+            sum(range(10_000))
+    finally:
+        if payload:
+            Path(payload).write_text("cleaned up")
+    return "asked"
+
+
+def deaf(ctx: JobContext, payload: str) -> None:
+    """Stops for nobody but SIGKILL."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctx.report_progress(1, str(os.getpid()))
+    while True:
+        sum(range(10_000))
+
+
+def dies(ctx: JobContext, payload: str) -> None:
+    if payload == "signal":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(int(payload))
+
+
+def talks(ctx: JobContext) -> str:
+    ctx.report_progress(50, "half")
+    ctx.log("info", "from within", answer=42, odd=lambda: None)
+    logging.getLogger("theirs").warning("plain %s", "text")
+    ctx.checkpoint(b"state")
+    return str(ctx.spawn("child", {"a": 1}))
+
+
+def counted() -> Iterator[list[int]]:
+    calls: list[int] = []
+    yield calls
+    Path(os.environ["HEAVY_CLOSED"]).write_text(f"closed after {len(calls)}")
+
+
+def uses(ctx: JobContext, calls: Annotated[list[int], Depends(counted, scope="worker")]) -> int:
+    calls.append(1)
+    return len(calls)
+
+
+def has_children(ctx: JobContext) -> int:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(os.getppid) - os.getpid()
+
+
+HANDLERS: list[Callable[..., Any]] = [
+    pid,
+    echo,
+    raises,
+    spin,
+    deaf,
+    dies,
+    talks,
+    uses,
+    has_children,
+]
+for handler in HANDLERS:
+    worker.handler(handler.__name__, runs_in="process", concurrency=8)(handler)

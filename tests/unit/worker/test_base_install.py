@@ -1,0 +1,105 @@
+"""The worker without what only the server needs."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+BLOCKED = """
+import sys
+
+allowed = set(sys.argv[1].split(","))
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        # Python's own, and not in the list of its modules.
+        if top not in allowed and not top.startswith("_sysconfigdata"):
+            raise ModuleNotFoundError(f"the base install has no {name}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def needed(names: list[str]) -> set[str]:
+    """These distributions and all that they need, without extras."""
+    found: set[str] = set()
+    while names:
+        name = names.pop().lower().replace("_", "-")
+        if name not in found:
+            found.add(name)
+            wanted = [Requirement(text) for text in requires(name) or ()]
+            names += [one.name for one in wanted if not one.marker or one.marker.evaluate()]
+    return found
+
+
+def importable(extras: list[str]) -> str:
+    """The modules that an install with these extras brings, and those of Python."""
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    texts = [*project["dependencies"]]
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+    distributions = needed([Requirement(text).name for text in texts])
+    modules = {
+        module
+        for module, names in packages_distributions().items()
+        if any(name.lower().replace("_", "-") in distributions for name in names)
+    }
+    return ",".join({"queue_operator", "handlers", *modules, *sys.stdlib_module_names})
+
+
+def run(folder: Path, program: str, extras: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED + program, importable(extras)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+IMPORTS_ALL = """
+import importlib, pathlib, queue_operator.worker
+folder = pathlib.Path(queue_operator.worker.__file__).parent
+for path in sorted(folder.glob("*.py")):
+    importlib.import_module(f"queue_operator.worker.{path.stem}")
+from queue_operator.worker import Worker
+from queue_operator.worker.testing import run_handler
+worker = Worker()
+worker.register("t", lambda ctx, payload: payload)
+assert run_handler(worker, "t", [1]) == [1]
+"""
+RUNS_HARNESS = """
+from queue_operator.harness import WorkerHarness
+from queue_operator.worker import Worker
+worker = Worker()
+worker.register("t", lambda ctx, payload: payload)
+with WorkerHarness(worker) as harness:
+    job_id = harness.submit("t", [1])
+    harness.run_until_idle()
+    assert harness.result(job_id) == [1]
+"""
+PLUGIN_IS_LIGHT = """
+import queue_operator.harness.plugin
+assert "grpc" not in sys.modules and "pydantic" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "extras"),
+    [(IMPORTS_ALL, []), (RUNS_HARNESS, ["harness"]), (PLUGIN_IS_LIGHT, ["harness"])],
+)
+def test_it_imports_and_runs(tmp_path: Path, program: str, extras: list[str]) -> None:
+    result = run(tmp_path, program, extras)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("module", ["pydantic_settings", "kopf", "psycopg", "fastapi", "pytest"])
+def test_the_rest_is_really_blocked(tmp_path: Path, module: str) -> None:
+    result = run(tmp_path, f"import {module}", [])
+    assert f"the base install has no {module}" in result.stderr
