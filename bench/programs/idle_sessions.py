@@ -18,6 +18,7 @@ from queue_operator.backends.postgres import migrate
 from queue_operator.backends.sql import load
 from queue_operator.wire.v1 import worker_pb2 as pb
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
+from queue_operator.worker.client import CHANNEL_OPTIONS
 
 DEPLOYMENTS: Final = 20
 """The workers are of so many kinds, each of which demands a tag of its own."""
@@ -61,8 +62,8 @@ class Meter:
 
 async def connect(stack: AsyncExitStack, server: str, number: int) -> None:
     """One session on a connection of its own, as a worker in a pod has it."""
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    channel = await stack.enter_async_context(grpc.aio.insecure_channel(server, options=options))
+    channel = grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS)
+    await stack.enter_async_context(channel)
     call = WorkerPlaneStub(channel).Session()
     hello = pb.Hello(
         session_id=f"idle-{number}",

@@ -61,8 +61,8 @@ class QueueSettings(_Frozen):
     cancel_timeout_s: Seconds = Field(
         30.0, description="After a forced cancel, how long a worker may take to stop."
     )
-    claim_batch: Count = Field(500, description="Most jobs one claim statement takes.")
-    settle_batch: Count = Field(500, description="Most outcomes one statement settles.")
+    claim_batch: Count = Field(2000, description="Most jobs one claim statement takes.")
+    settle_batch: Count = Field(2000, description="Most outcomes one statement settles.")
     idle_poll_s: Seconds = Field(
         1.0, description="How often free slots are offered again when nothing woke us."
     )
@@ -116,6 +116,17 @@ class GrpcSettings(_Frozen):
         description="Largest message that is taken. A larger one is refused by name, up to four "
         "times that; what is larger still ends its connection's call.",
     )
+    backlog_bytes: Bytes = Field(
+        128 * MIB,
+        description="Most outcomes, checkpoints and children of all workers together that wait "
+        "until they are stored; beyond that no more is read from those who send them.",
+    )
+    calls_in_flight: Count = Field(
+        1000,
+        description="Most calls of the Queue that are answered at a time; those above it are "
+        "refused with RESOURCE_EXHAUSTED, to be repeated. Worker sessions and streams of jobs "
+        "do not count: they last.",
+    )
     certificate_file: Path | None = Field(
         None,
         description="PEM file with the server's certificate and its chain; with it the port "
@@ -128,9 +139,10 @@ class GrpcSettings(_Frozen):
         "(mutual TLS), beside their token.",
     )
     keepalive_s: Seconds = Field(
-        3.0,
+        3.75,
         description="A connection that is silent for so long is asked whether it lives; one "
-        "that does not answer within two thirds of that is closed.",
+        "that does not answer within a third of that is closed. Workers ask after 3.4 seconds, "
+        "and where this is longer the server need not.",
     )
 
     @model_validator(mode="after")

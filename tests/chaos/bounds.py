@@ -55,18 +55,21 @@ def _common(span: Span, rest: Sequence[Sequence[Span]]) -> Iterator[Span]:
 
 def judge(one: Takeover, others: Sequence[Span], outages: Sequence[Span]) -> str:
     """What is wrong with it; "" if it came in time. `others`: when something else than a worker
-    was struck; `outages`: when nobody could run anything.
+    was struck; `outages`: when nobody could run anything. A job that ended instead, cancelled or
+    without an attempt left, did so as soon as another would have run.
     """
-    if one.again_at is None:
-        return ""  # it ended: cancelled, or without an attempt left
-    struck = any(s < one.again_at and u > one.killed_at - TTL_S for s, u in (*others, *outages))
+    over_at = one.left_at if one.again_at is None else one.again_at
+    if one.is_missing or over_at is None:
+        return f"job {one.job_id} of {one.process} never ran elsewhere, and it has not ended"
+    struck = any(s < over_at and u > one.killed_at - TTL_S for s, u in (*others, *outages))
     bound_s = TTL_S * (2 if struck else 1) + SLACK_S
     from_s = one.killed_at
     while later := [u for s, u in outages if s < from_s + bound_s and u > from_s]:
         from_s = max(later)
-    if one.again_at - from_s <= bound_s:
+    if over_at - from_s <= bound_s:
         return ""
+    how = "ended" if one.again_at is None else "ran elsewhere"
     return (
-        f"job {one.job_id} of {one.process} ran elsewhere {one.waited_s:.2f} s after the kill; "
+        f"job {one.job_id} of {one.process} {how} {over_at - one.killed_at:.2f} s after the kill; "
         f"allowed were {from_s - one.killed_at + bound_s:.2f} s"
     )

@@ -15,7 +15,15 @@ from queue_operator.testing.history import Kind, Log
 _RETRY_S: Final = 0.2
 _CANCELLED: Final = 0.12
 _SHORT: Final = 0.55
-_KINDS: Final = {"task": 70, "threaded": 15, "flaky": 8, "broken": 3, "overlong": 4}
+_KINDS: Final = {
+    "task": 44,
+    "threaded": 15,
+    "stepping": 18,
+    "parent": 8,
+    "flaky": 8,
+    "broken": 3,
+    "overlong": 4,
+}
 
 
 class Client:

@@ -5,17 +5,19 @@ workers that are as honest as the SDK's, and a clock that jumps from one waking 
 import asyncio
 import heapq
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
+from queue_operator.backends.protocol import CheckpointReport, LogReport, SpawnRequest
 from queue_operator.domain.job import Assignment, Job
 from queue_operator.domain.lease import Held, LeaseStatus, heartbeat_interval_s
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff
+from queue_operator.domain.running import LogLine
 from queue_operator.domain.states import Event, is_terminal
 from queue_operator.queue.protocol import Push, Stream, StreamSpec
 from queue_operator.queue.service import QueueService
@@ -32,9 +34,12 @@ from queue_operator.testing.history import (
 )
 
 TTL_S: Final = 3.0
-JOBS: Final = 120
+JOBS: Final = 90
 WORKERS: Final = 3
 CAPACITY: Final = 3
+STEPS: Final = 3
+CHILDREN: Final = 2
+LOST_ANSWERS: Final = 0.2
 _TURNS: Final = 60
 _SETTLING_S: Final = 40.0
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,6 +90,7 @@ class Run:
     assignment: Assignment
     token: str
     cancelled: bool = False
+    fails: bool = False
     handler: asyncio.Task[None] | None = None
 
 
@@ -188,17 +194,77 @@ class SmallWorker:
 
     async def _work(self, run: Run) -> None:
         job = run.assignment
-        with recorded_handler(self.log, job.job_id, self.name):
-            await self.clock.sleep(self.rng.uniform(0.05, 2.0))
-            await self.awake.wait()
+        with recorded_handler(self.log, job.job_id, self.name, run.token, job.checkpoint):
+            match job.type:
+                case "stepping":
+                    run.fails = not await self._step(run)
+                case "parent":
+                    await self._spawn_children(run)
+                case _:
+                    await self._take_time()
         self.unanswered[job.job_id] = self._outcome(run)
         await self._send()
+
+    async def _take_time(self) -> None:
+        await self.clock.sleep(self.rng.uniform(0.05, 2.0))
+        await self.awake.wait()
+
+    async def _step(self, run: Run) -> bool:
+        """Goes on where the last attempt stored that it was; whether it got through."""
+        job_id, last = run.assignment.job_id, run.assignment.checkpoint or b"0"
+        for step in range(int(last.split()[0]) + 1, STEPS + 1):
+            await self._take_time()
+            data = f"{step} of {self.name} under {run.token}".encode()
+
+            async def ask(stream: Stream, step: int = step, data: bytes = data) -> bool:
+                report = CheckpointReport(job_id=job_id, token=run.token, number=step, data=data)
+                [answer] = await stream.checkpoint([report])
+                return answer.error is None
+
+            self._log_line(run, step)
+            await self._until_stored(ask)
+            if self.rng.random() < 0.2:
+                return False
+        return True
+
+    def _log_line(self, run: Run, number: int) -> None:
+        if self.stream is not None:
+            message = f"step {number} of {self.name}"
+            line = LogLine(number=number, at=self.clock.date(), level="INFO", message=message)
+            told = LogReport(job_id=run.assignment.job_id, token=run.token, lines=(line,))
+            self.stream.ship_logs([told])
+
+    async def _spawn_children(self, run: Run) -> None:
+        job_id = run.assignment.job_id
+        for place in range(CHILDREN):
+
+            async def ask(stream: Stream, place: int = place) -> bool:
+                job = Job(id="", type="good", max_attempts=5)
+                request = SpawnRequest(parent_id=job_id, token=run.token, key=f"{place}", job=job)
+                [answer] = await stream.spawn([request])
+                return answer.error is None
+
+            await self._until_stored(ask)
+            await self._take_time()
+
+    async def _until_stored(self, ask: Callable[[Stream], Awaitable[bool]]) -> None:
+        """Asks again while answers are lost, as the SDK does. One that is refused has its answer:
+        the handler will hear from its heartbeat why.
+        """
+        while True:
+            stream = self.stream
+            if stream is not None:
+                stored = await ask(stream)
+                if not stored or self.rng.random() >= LOST_ANSWERS:
+                    return
+            await self.clock.sleep(0.5)
+            await self.awake.wait()
 
     def _outcome(self, run: Run) -> Outcome:
         job_id, kind, token = run.assignment.job_id, run.assignment.type, run.token
         if run.cancelled:
             return Outcome(job_id, Event.ACK_EXECUTING, token=token, worker_plane=True)
-        if kind == "failing":
+        if kind == "failing" or run.fails:
             error = ErrorInfo("it fails", ErrorCategory.TEMPORARY, "FAILS")
             return Outcome(job_id, Event.FAIL, token=token, error=error, worker_plane=True)
         result = f"{job_id} of {self.name} under {token}".encode()
@@ -209,7 +275,7 @@ class SmallWorker:
         if stream is None or not sent:
             return
         answers = await stream.settle(sent)
-        if self.rng.random() < 0.2:
+        if self.rng.random() < LOST_ANSWERS:
             return  # the answer is lost; it is sent again
         for outcome, answer in zip(sent, answers, strict=True):
             if self.unanswered.get(answer.job_id) is outcome:
@@ -281,7 +347,8 @@ class Miniature:
             for replica in self.replicas:
                 record_usage(replica, self.log)
             jobs = await read_store(self.backend())
-        return History(self.log.records, jobs, slack_s=0.001)
+        # Nothing takes any time, and no two readings of the clock are equal.
+        return History(self.log.records, jobs, statement_s=0.0, transaction_s=0.0)
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
@@ -317,7 +384,7 @@ class Miniature:
             queue = self.rng.choice(self.replicas)
             job = Job(
                 id=f"job{number:03}",
-                type=self.rng.choice(["good", "good", "good", "failing"]),
+                type=self.rng.choice(["good", "good", "stepping", "parent", "failing"]),
                 max_attempts=self.rng.choice([1, 2, 5]),
                 backoff=Backoff(initial_delay_s=0.1, max_delay_s=1.0),
             )

@@ -3,6 +3,7 @@
 Each says which rule must find it. `plant` takes what pytest calls a monkeypatch.
 """
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,18 +11,27 @@ from typing import Any, Final
 
 import pytest
 
-from queue_operator.backends import engine
+from queue_operator.backends import engine, plane_base
 from queue_operator.backends.engine import Engine
+from queue_operator.backends.protocol import (
+    CheckpointAnswer,
+    CheckpointReport,
+    LogLine,
+    LogReport,
+    SpawnRequest,
+)
 from queue_operator.backends.stored import Stored
 from queue_operator.domain import overdue as overdue_
 from queue_operator.domain import record, transition
 from queue_operator.domain.errors import StaleLease
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Assignment, Demand, Job, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.capacity import Slots
 from queue_operator.queue.completer import Completer
+from queue_operator.queue.protocol import Push
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
 from queue_operator.testing.history import Rule
@@ -199,6 +209,104 @@ def attempts_not_counted(patch: Patch) -> None:
         return replace(made, attempt=job.attempt) if job.failure_count else made
 
     patch.setattr(record, "claimed", claimed)
+
+
+@bug("an assignment is pushed again after it was delivered", Rule.TOKEN_ONCE)
+def pushed_again(patch: Patch) -> None:
+    again, real = now_and_then(), JobStream._take_push
+    delivered: dict[JobStream, list[Assignment]] = {}
+
+    def take_push(self: JobStream) -> Push:
+        push, before = real(self), delivered.setdefault(self, [])
+        if before and again():
+            self._buffer[before[0].token] = before[0]
+        # One that was delivered long enough ago to be over.
+        delivered[self] = [*before, *push.assignments][-_OF:]
+        return push
+
+    patch.setattr(JobStream, "_take_push", take_push)
+
+
+@bug("a claim hands out again what was completed meanwhile", Rule.COMPLETED_ONCE)
+def completed_handed_out(patch: Patch) -> None:
+    again, real = now_and_then(), Engine.claim
+
+    async def claim(self: Engine, demands: Sequence[Demand], **options: Any) -> list[Assignment]:
+        found = await real(self, demands, **options)
+        done = self._shelf.completed_before(self._now, None)
+        if done and again():
+            old = engine._assignment(done[-1])
+            found.append(old._replace(assignee_id=demands[0].assignee_id))
+        return found
+
+    patch.setattr(Engine, "claim", claim)
+
+
+@bug("a checkpoint is acknowledged before it is stored, and then lost", Rule.CHECKPOINT_KEPT)
+def checkpoint_lost(patch: Patch) -> None:
+    loses, real = now_and_then(), WorkerAsks._store
+
+    async def store(
+        self: WorkerAsks, reports: Sequence[CheckpointReport]
+    ) -> Sequence[CheckpointAnswer]:
+        if not loses():
+            return await real(self, reports)
+        return [CheckpointAnswer(job_id=one.job_id, namespace=one.namespace) for one in reports]
+
+    patch.setattr(WorkerAsks, "_store", store)
+
+
+@bug("a second checkpoint is acknowledged and does not replace the first", Rule.CHECKPOINT_KEPT)
+def checkpoint_not_replaced(patch: Patch) -> None:
+    real = Stored.keep
+
+    def keep(self: Stored, token: str, number: int, data: bytes) -> bool:
+        before = self.checkpoint
+        kept = real(self, token, number, data)
+        self.checkpoint = before or self.checkpoint
+        return kept
+
+    patch.setattr(Stored, "keep", keep)
+
+
+@bug("a claim brings no checkpoint along", Rule.CHECKPOINT_KEPT)
+def checkpoint_forgotten(patch: Patch) -> None:
+    real = record.assignment
+    patch.setattr(
+        record, "assignment", lambda job, token, parent_result, _: real(job, token, parent_result)
+    )
+
+
+@bug("a parent that runs again gets other children", Rule.CHILD_ONCE)
+def children_doubled(patch: Patch) -> None:
+    patch.setattr(plane_base, "spawned_id", lambda *about: str(uuid.uuid4()))
+
+
+@bug("a child is acknowledged before it is stored, and then lost", Rule.CHILD_ONCE)
+def child_lost(patch: Patch) -> None:
+    loses, real = now_and_then(), WorkerAsks._spawn
+
+    async def spawn(self: WorkerAsks, requests: Sequence[SpawnRequest]) -> Sequence[Submitted]:
+        if not loses():
+            return await real(self, requests)
+        return [Submitted(job_id=f"lost {one.key}") for one in requests]
+
+    patch.setattr(WorkerAsks, "_spawn", spawn)
+
+
+@bug("a line is stored with the text of the one before it", Rule.LINES_KEPT)
+def line_mixed_up(patch: Patch) -> None:
+    real, before = Engine.append_logs, ["nothing yet"]
+
+    def mixed(line: LogLine) -> LogLine:
+        text = before[0]
+        before[0] = line.message
+        return replace(line, message=text)
+
+    async def append(self: Engine, reports: Sequence[LogReport]) -> None:
+        await real(self, [replace(one, lines=tuple(map(mixed, one.lines))) for one in reports])
+
+    patch.setattr(Engine, "append_logs", append)
 
 
 @bug("a claim is handed out that was never stored", Rule.KNOWN_TOKEN)

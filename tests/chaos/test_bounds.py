@@ -10,14 +10,25 @@ STRICT_S = TTL_S + SLACK_S
 LOOSE_S = 2 * TTL_S + SLACK_S
 
 
-def taken(again_at: float | None) -> Takeover:
-    return Takeover("job", "worker", 100.0, again_at)
+def taken(again_at: float) -> Takeover:
+    return Takeover("job", "worker", 100.0, again_at, left_at=again_at)
+
+
+def never(*, left_at: float | None, ended: bool) -> Takeover:
+    return Takeover("job", "worker", 100.0, None, left_at, ended)
 
 
 def test_where_only_workers_were_killed() -> None:
     assert judge(taken(100.0 + STRICT_S), [], []) == ""
     assert "worker" in judge(taken(100.1 + STRICT_S), [], [])
-    assert judge(taken(None), [], []) == ""
+
+
+def test_a_job_that_nobody_ran_again_must_have_ended_and_in_time() -> None:
+    assert judge(never(left_at=100.0 + STRICT_S, ended=True), [], []) == ""
+    assert "ended" in judge(never(left_at=100.1 + STRICT_S, ended=True), [], [])
+    assert "never" in judge(never(left_at=101.0, ended=False), [], [])
+    assert "never" in judge(never(left_at=None, ended=False), [], [])
+    assert never(left_at=101.0, ended=True).waited_s is None
 
 
 def test_where_something_else_was_struck_as_well() -> None:

@@ -74,6 +74,8 @@ async def test_no_promise_is_broken_whatever_strikes(tell: Tell) -> None:
     text = "\n".join(wrong[:_SHOWN])
     assert not wrong, f"seed {SEED}: {len(wrong)} broken promises, logs in {folder}\n{text}"
     assert struck(history) == {fault.name for fault in Fault}
+    # Where nobody resumed, spawned or logged, that nothing was found says nothing.
+    assert min(resumed(history), summary.children, logged(history)) > SECONDS / 6
     assert summary.completed > SECONDS
     shutil.rmtree(folder)
 
@@ -108,12 +110,13 @@ async def ended(stage: Stage, tell: Tell) -> tuple[History, list[str]]:
     tell("ending the workers and the operators")
     wrong = await stage.end()
     tell("reading what everybody saw")
+    records = await asyncio.to_thread(read_logs, stage.folder.glob("*.jsonl"))
+    speakers = {record.job_id for record in records if record.kind is Kind.LINE_SENT}
     store = await PostgresBackend.open(stage.postgres.dsn)
     try:
-        jobs = await read_store(store, namespace=NAMESPACE)
+        jobs = await read_store(store, namespace=NAMESPACE, logged=speakers)
     finally:
         await store.close()
-    records = await asyncio.to_thread(read_logs, stage.folder.glob("*.jsonl"))
     return History(records, jobs), wrong
 
 
@@ -131,6 +134,14 @@ def surprises(folder: Path) -> list[str]:
     return [f"{path} has a traceback" for path, text in said if "Traceback (most recent" in text]
 
 
+def resumed(history: History) -> int:
+    return sum(bool(one.said.get("checkpoint")) for one in history.of(Kind.HANDLER_STARTED))
+
+
+def logged(history: History) -> int:
+    return sum(len(log.lines) for stored in history.jobs.values() for log in stored.logs)
+
+
 def struck(history: History) -> set[object]:
     return {record.said["fault"] for record in history.of(Kind.FAULT)}
 
@@ -139,9 +150,14 @@ def shown(summary: Summary, history: History) -> str:
     table = Table("", "count", title=f"chaos, seed {SEED}, {SECONDS:g} s of faults")
     for name, value in summary.lines():
         table.add_row(name, value)
-    waits = [one.waited_s for one in takeovers(history) if one.again_at is not None]
+    taken = takeovers(history)
+    waits = [one.waited_s for one in taken if one.waited_s is not None]
+    longest = f"{max(waits):.2f}" if waits else "none waited"
     table.add_row("jobs of killed workers that ran elsewhere", str(len(waits)))
-    table.add_row("  the longest wait of them, seconds", f"{max(waits, default=0.0):.2f}")
+    table.add_row("  the longest wait of them, seconds", longest)
+    table.add_row("  that ended instead", str(sum(one.ended for one in taken)))
+    table.add_row("handlers that started from a checkpoint", str(resumed(history)))
+    table.add_row("log lines that are stored", str(logged(history)))
     strikes = Counter(str(record.said["fault"]) for record in history.of(Kind.FAULT))
     for fault in Fault:
         table.add_row(f"fault: {fault}", str(strikes[fault.name]))

@@ -11,11 +11,14 @@ from tests.chaos.miniature import TTL_S, JumpingClock
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.domain.job import Assignment, Job
 from queue_operator.domain.lease import Held, LeaseStatus, heartbeat_interval_s
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.states import Event
 from queue_operator.queue.protocol import Stream, StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 
 BEAT_S = heartbeat_interval_s(TTL_S)
+FAILED = ErrorInfo("it fails", ErrorCategory.TEMPORARY, "FAILS")
 
 
 @pytest.fixture
@@ -65,6 +68,29 @@ async def test_it_gets_no_more_before_it_has_said_what_it_holds(
     assert not waiting.done()
     assert [usage.busy for usage in queue.usage()] == [1]
     waiting.cancel()
+
+
+async def test_it_gets_no_more_when_it_was_stopped_again_at_once(
+    queue: QueueService, clock: JumpingClock
+) -> None:
+    stream = await queue.open_stream(StreamSpec(assignee_id="w", capacity=1))
+    await queue.enqueue_job(Job(id="first", type="t"))
+    first = await take(stream)
+    held = [Held(first.job_id, first.token)]
+    await stream.heartbeat(held)
+    await queue.enqueue_job(Job(id="second", type="t"))
+    waiting = asyncio.create_task(take(stream))
+    await clock.sleep(4 * TTL_S)
+
+    # It says that it still runs the job, and is stopped: the silence says nothing else.
+    for _ in range(2):
+        await stream.heartbeat(held)
+        await clock.sleep(4 * TTL_S)
+        assert not waiting.done()
+
+    failed = Outcome(first.job_id, Event.FAIL, token=first.token, error=FAILED, worker_plane=True)
+    await stream.settle([failed])
+    assert (await waiting).job_id in ("first", "second")
 
 
 async def test_it_gets_more_when_it_has_nothing_left_to_say(

@@ -6,12 +6,14 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from tests.integration.queue.counting import counted
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import Freed
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
@@ -36,6 +38,13 @@ class Watched(MemoryBackend):
         self.answers.set()
         self.claimed = asyncio.Event()
         self.refused = ""
+        self.completions = asyncio.Event()
+        self.completions.set()
+
+    async def complete_job(self, job_id: str, result: bytes, **options: Any) -> Freed:
+        self.calls["complete_job"] += 1
+        await self.completions.wait()
+        return await super().complete_job(job_id, result, **options)
 
     async def claim(
         self,
@@ -68,6 +77,7 @@ async def queue(store: Watched) -> AsyncIterator[QueueService]:
     await queue.start()
     yield queue
     store.answers.set()
+    store.completions.set()
     await queue.close()
 
 
@@ -167,6 +177,28 @@ async def test_a_claim_under_way_is_waited_for_and_given_back(
         await step
     stored = await store.get_job(job.id)
     assert (stored.state, stored.attempt) == (JobState.FAILED_RETRY, 0)
+
+
+@proves("queue-api.ErrorHandling.rule.2", "queue-api.Close.expect.2")
+async def test_a_call_whose_caller_is_gone_is_seen_through_before_the_queue_closes(
+    queue: QueueService, store: Watched
+) -> None:
+    [job] = jobs_of(1)
+    async with queue.stream_jobs("w", [], 1) as stream:
+        await queue.enqueue_job(job)
+        await take(stream, 1)
+        store.completions.clear()
+        calling = asyncio.ensure_future(queue.complete_job(job.id, b"done"))
+        await until(lambda: store.calls["complete_job"] == 1)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        closing = asyncio.ensure_future(queue.stop())
+        await many_turns()
+        assert not closing.done()
+        store.completions.set()
+        await closing
+    assert (await store.get_job(job.id)).result == b"done"
 
 
 @proves("queue-api.StreamJobsTermination.rule.3", "queue-api.Dispatch.rule.13")

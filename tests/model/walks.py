@@ -11,9 +11,9 @@ from tests.model.lockstep import Pair
 from tests.model.machine import Histories
 
 STEPS_PER_HISTORY: Final = 50
-# The usual run of hypothesis has 100 examples, the full one 2,000.
-_EXAMPLES: Final = settings.default.max_examples if settings.default else 100
-STEPS: Final = int(os.environ.get("QUEUE_OPERATOR_MODEL_STEPS", _EXAMPLES * 10))
+_USUAL, _FULL = 500, 20_000
+_IS_FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
+STEPS: Final = int(os.environ.get("QUEUE_OPERATOR_MODEL_STEPS", _FULL if _IS_FULL else _USUAL))
 WALKED: Final[dict[str, tuple[int, int]]] = {}
 """Steps and histories by the names of the two stores."""
 

@@ -35,6 +35,7 @@ from queue_operator.backends.plane import Checkpoints, JobLogs, Spawner
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
+    SessionRoll,
     Sessions,
     WorkerSession,
 )
@@ -462,6 +463,7 @@ __all__ = [
     "SearchOrder",
     "SessionNews",
     "SessionOrder",
+    "SessionRoll",
     "Sessions",
     "Signals",
     "SpawnRequest",

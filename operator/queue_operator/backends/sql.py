@@ -37,5 +37,11 @@ def render(text: str) -> LiteralString:
 
 
 def load(package: str, name: str) -> LiteralString:
-    """The statement `queries/<name>.sql` of a backend's package."""
-    return render((files(package) / "queries" / f"{name}.sql").read_text())
+    """The statement `queries/<name>.sql` of a backend's package, without comments and
+    indentation: drivers look at all of a long text each time, and servers keep it. Its first
+    line stays, by which it is known in the server's views.
+    """
+    text = (files(package) / "queries" / f"{name}.sql").read_text()
+    title, *lines = (line.strip() for line in text.splitlines())
+    code = (re.sub(r"(^|\s)--.*", "", line) for line in lines)
+    return render("\n".join([title, *filter(None, code)]))

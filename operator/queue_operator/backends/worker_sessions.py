@@ -1,5 +1,6 @@
 """Worker sessions as stores keep them: what the worker said, what it does, what it should do."""
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -68,6 +69,27 @@ class SessionNews:
     order_number: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRoll:
+    """The sessions that a replica has open, in short: how many they are, and the sum of the
+    marks of their connections.
+    """
+
+    replica: str
+    count: int = 0
+    mark: int = 0
+
+    @classmethod
+    def of(cls, replica: str, sessions: Collection[WorkerSession]) -> "SessionRoll":
+        mark = sum(_mark(one.connection) for one in sessions)
+        return cls(replica=replica, count=len(sessions), mark=mark)
+
+
+def _mark(connection: str) -> int:
+    """A number that every store can find; two sets of connections hardly have the same sum."""
+    return int(hashlib.sha256(connection.encode()).hexdigest()[:12], 16)
+
+
 def not_yours(session: WorkerSession) -> Forbidden:
     """Why it is not opened."""
     return Forbidden(
@@ -91,6 +113,13 @@ class Sessions(Protocol):
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         """Heartbeats of many sessions in one statement: busy, draining, followed and
         heartbeat_at. Those that another connection has are left alone.
+        """
+        ...
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        """Heartbeats of all sessions of a replica that were not ended, which show nothing new
+        since they were touched. Where the stored ones are not those of the roll, or have an
+        order beyond the one followed, nothing is done; False then.
         """
         ...
 
@@ -147,6 +176,16 @@ def touching(
         for name, told in newest.items()
         if stored[name].connection == told.connection
     ]
+
+
+def keeping(stored: Mapping[str, WorkerSession], roll: SessionRoll) -> list[WorkerSession]:
+    """The sessions of a roll; none where it is not the stored ones'."""
+    kept = [
+        one
+        for one in stored.values()
+        if one.replica == roll.replica and not one.order.ended and one.followed == one.order_number
+    ]
+    return kept if SessionRoll.of(roll.replica, kept) == roll else []
 
 
 def ordering(stored: WorkerSession | None, order: SessionOrder) -> WorkerSession | None:

@@ -52,6 +52,29 @@ class ServerError(QueueError):
         self.request_id = request_id
 
 
+def base_url(url: str) -> httpx.URL:
+    """Raises InvalidArgument for what is none."""
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        found = httpx.URL()
+    if found.scheme not in ("http", "https") or not found.host:
+        reason = f"{url!r} must be that of the REST port, as in http://localhost:8080"
+        raise InvalidArgument("url", reason)
+    return found
+
+
+def unreachable(failure: httpx.TransportError | None) -> Unavailable:
+    """What no answer means."""
+    text = f"the queue operator cannot be reached: {failure}"
+    if isinstance(failure, httpx.RemoteProtocolError):
+        text += (
+            "; if the URL is that of the gRPC port (50051 unless set otherwise), "
+            "give the one of REST (8080)"
+        )
+    return Unavailable(text)
+
+
 def submit(submission: Submission, namespace: str | None) -> Call:
     documents, made = _documents([submission])
     job_ids = (documents[0]["job_id"],)
@@ -136,7 +159,7 @@ def error_of(call: Call, response: httpx.Response) -> QueueError:
         case "INVALID_REQUEST":
             return _invalid(told)
         case "NOT_FOUND" if len(call.job_ids) == 1:
-            return JobNotFound(call.job_ids[0], call.params.get("namespace", "of the caller"))
+            return _not_found(call, told)
         case "UNAUTHORIZED":
             return Unauthenticated(told.message)
         case "FORBIDDEN":
@@ -167,6 +190,13 @@ def _job_path(job_id: str) -> str:
     # As segments of their own, dots would be taken for a way through the path.
     segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
     return f"/v1/jobs/{segment}"
+
+
+def _not_found(call: Call, told: APIError) -> JobNotFound:
+    """Only the server knows the caller's own namespace, so it is in the message at most."""
+    error = JobNotFound(call.job_ids[0], call.params.get("namespace", ""))
+    error.args = (told.message,)
+    return error
 
 
 def _duplicate(call: Call, told: APIError) -> DuplicateJob:

@@ -19,7 +19,6 @@ from queue_operator.client.models import (
 )
 from queue_operator.client.protocol import Call
 from queue_operator.client.retrying import RetryPolicy
-from queue_operator.domain.errors import Unavailable
 
 
 class QueueClient:
@@ -40,7 +39,7 @@ class QueueClient:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._http = httpx.Client(base_url=url, timeout=timeout_s)
+        self._http = httpx.Client(base_url=protocol.base_url(url), timeout=timeout_s)
         self._token = token
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
@@ -115,7 +114,7 @@ class QueueClient:
                 break
             self._sleep(self._retry.pause_s(tries, response))
         if response is None:
-            raise Unavailable(f"the queue operator cannot be reached: {failure}") from failure
+            raise protocol.unreachable(failure) from failure
         return response, tries
 
     def _try(self, call: Call) -> tuple[httpx.Response | None, httpx.TransportError | None]:

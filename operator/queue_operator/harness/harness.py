@@ -13,9 +13,9 @@ from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.auth.protocol import Identity
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, Demand, Job, TypeDefaults
-from queue_operator.domain.ordering import Priority
 from queue_operator.domain.states import TERMINAL, JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS
+from queue_operator.harness import arguments
 from queue_operator.harness.call import ServerEnd, connected
 from queue_operator.harness.launcher import Launcher, threads
 from queue_operator.harness.loop import ManualLoop
@@ -25,7 +25,7 @@ from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.settings import QueueSettings, Settings
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
-from queue_operator.worker.durations import Duration, seconds_of
+from queue_operator.worker.durations import Duration
 from queue_operator.worker.injection import Provider, all_of
 from queue_operator.worker.runner import Runner
 from queue_operator.worker.session import Session
@@ -40,22 +40,6 @@ LEASE_TTL_S: Final = 60.0
 IDLE_POLL_S: Final = 3600.0
 """The harness tells the queue of every change, so it need not look by itself."""
 DAY_S: Final = 86_400.0
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _priority(value: Any) -> Any:
-    """The queue refuses what is none, and says which there are."""
-    return Priority(value) if value in tuple(Priority) else value
-
-
-_CONVERTED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "tags": frozenset,
-    "depends_on": tuple,
-    "priority": _priority,
-}
 
 
 class JobFailed(AssertionError):
@@ -251,8 +235,10 @@ class WorkerHarness:
         `id`, `tags`, `priority` ("HIGH"), `delay_s`, `scheduled_at`, `timeout_s`,
         `max_attempts` (by default the handler's, else the queue's), `backoff`, `depends_on`, …
 
-        Raises InvalidArgument for what the queue would refuse.
+        Raises InvalidArgument for what the queue would refuse, for what is no field, and for a
+        type that the worker does not handle.
         """
+        arguments.handled(self.worker.registry, type)
         body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)
         defaults: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -260,8 +246,7 @@ class WorkerHarness:
             "content_type": content_type or "application/json",
             "max_attempts": 0,
         }
-        made = {name: _CONVERTED.get(name, _as_it_is)(value) for name, value in fields.items()}
-        job = Job(type=type, payload=body, **(defaults | made))
+        job = Job(type=type, payload=body, **(defaults | arguments.converted(fields)))
         return self._do(self._backend.enqueue_job(job))
 
     def cancel(self, *job_ids: str, force: bool = False, reason: str = "") -> None:
@@ -283,7 +268,7 @@ class WorkerHarness:
         """Lets that much time pass (seconds, a `timedelta`, or ISO 8601 text such as "PT5M"),
         with all that happens meanwhile, each at its time.
         """
-        until_s = self._loop.time() + seconds_of(duration)
+        until_s = self._loop.time() + arguments.seconds("duration", duration)
         self._run(lambda: self._look_again() or self._move(until_s))
 
     def run_until_finished(self, within: Duration = 7 * DAY_S) -> None:
@@ -291,7 +276,7 @@ class WorkerHarness:
 
         Raises AssertionError naming those that have not ended by then (by default a week).
         """
-        until_s = self._loop.time() + seconds_of(within)
+        until_s = self._loop.time() + arguments.seconds("within", within)
         self._run(lambda: self._look_again() or (bool(self.unfinished()) and self._move(until_s)))
         if left := self.unfinished():
             jobs = ", ".join(f"{job.id} ({job.type}) is {job.state}" for job in left)

@@ -82,8 +82,6 @@ class _Instrumented:
     async def _measured(
         self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
         call: Callable[..., Awaitable[Any]] = getattr(self._inner, name)
         started = self._monotonic()
         failure: Exception | None = None
@@ -91,14 +89,23 @@ class _Instrumented:
             result = await call(*args, **kwargs)
         except Exception as error:
             failure = error
-            self._recorder.refused(given.arguments.get("namespace") or "", error)
+            namespace = _bound(signature, args, kwargs).get("namespace")
+            self._recorder.refused(namespace or "", error)
             raise
         finally:
             self._recorder.called(name, self._monotonic() - started, failure)
         after = _AFTER.get(name)
         if after is not None:
-            after(self._recorder, given.arguments, result)
+            after(self._recorder, _bound(signature, args, kwargs), result)
         return result
+
+
+def _bound(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments:
+    given = signature.bind(*args, **kwargs)
+    given.apply_defaults()
+    return given.arguments
 
 
 def instrument(

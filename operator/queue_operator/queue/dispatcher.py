@@ -143,14 +143,9 @@ class Dispatcher:
         """Wakes the filters with free slots for which there are jobs; `told` that there may be
         some, also those that have no slot now: they look once they have one.
         """
-        idle = {
-            group.filter
-            for stream in self._streams.all()
-            if stream.accepting and stream.slots.free
-            for group in stream.groups
-        }
-        if idle:
-            self.wake(await self._found(list(idle)))
+        idle = self._streams.idle_filters()
+        if idle and (found := await self._found(list(idle))):
+            self.wake(found)
         if told:
             self._hungry.update(self._streams.filters() - idle)
 

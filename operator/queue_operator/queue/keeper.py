@@ -83,8 +83,7 @@ class Keeper:
         """Shows which sessions are open here, and what their streams do."""
         gone = self._streams.forget_parked(self._lease_ttl_s)
         await self._sessions.close([name for name in gone if not self._streams.of(name)])
-        await self._sessions.touch(self._streams.all())
-        await self.follow()
+        await self._sessions.tend(self._streams.all())
 
     async def _follow_turn(self) -> None:
         await self._sessions_changed.wait()
@@ -102,10 +101,11 @@ class Keeper:
 
     async def renew(self) -> None:
         """Jobs of library streams, and of all streams those their worker has not seen yet."""
-        for stream in self._streams.all():
+        busy = _busy(self._streams.all())
+        for stream in busy:
             if not stream.renewed_by_queue:
                 stream.release_stalled(STALLED_TTLS * self._lease_ttl_s)
-        asked = [(stream, held) for stream in self._streams.all() for held in stream.to_renew()]
+        asked = [(stream, held) for stream in busy for held in stream.to_renew()]
         answers = await self._leases.submit([held for _, held in asked])
         for (stream, _), answer in zip(asked, answers, strict=True):
             stream.renewed(answer)
@@ -117,23 +117,26 @@ class Keeper:
         gives back what the store counts for a stream that never heard of it.
         """
         streams = self._streams.all()
-        for stream in streams:
-            if not stream.renewed_by_queue:
-                stream.forget_silence(self._lease_ttl_s)
         if not streams:
             return
-        doubted = [stream for stream in streams if stream.in_doubt]
-        before, known = self._streams.last_order, _tokens(streams)
-        leased = await self._backend.leased({stream.spec.assignee_id for stream in streams})
+        # Most workers have nothing most of the time: each look at all of them is paid for.
+        restless = [stream for stream in streams if not stream.at_rest]
+        for stream in restless:
+            if not stream.renewed_by_queue:
+                stream.forget_silence(self._lease_ttl_s)
+        doubted = [stream for stream in restless if stream.in_doubt]
+        before, known = self._streams.last_order, _tokens(restless)
+        leased = await self._backend.leased(self._streams.assignee_ids())
         # What it counts may have come with a claim whose answer is still on its way.
         await self._dispatcher.claimed()
-        known |= _tokens(streams)
+        busy = _busy(streams)
+        known |= _tokens(busy)
         unknown = [one for one in leased if one.token not in known]
         if unknown:
             # They are another's if that one has the session by now.
             await self.follow()
         await self._give_back(unknown)
-        _compare((s for s in streams if s.end_reason is None), leased, before)
+        _compare((stream for stream in busy if stream.end_reason is None), leased, before)
         for stream in doubted:
             stream.in_doubt = False
         self._dispatcher.freed()
@@ -152,6 +155,10 @@ class Keeper:
         return any(stream.could_have(one) for stream in streams) and not any(
             stream.knows(one.token) for stream in streams
         )
+
+
+def _busy(streams: Iterable[JobStream]) -> list[JobStream]:
+    return [stream for stream in streams if stream.slots.busy]
 
 
 def _tokens(streams: Iterable[JobStream]) -> set[str]:

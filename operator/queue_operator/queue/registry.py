@@ -1,7 +1,6 @@
 """The open streams of this process, and whose streams left jobs with their worker."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
@@ -29,7 +28,7 @@ class StreamRegistry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._streams: dict[str, list[JobStream]] = {}
-        self._filters: Counter[Filter] = Counter()
+        self._filters: dict[Filter, dict[JobStream, None]] = {}
         self._matching: dict[Kind, tuple[Filter, ...]] = {}
         self._parked: dict[Owner, float] = {}
         self._orders = itertools.count(1)
@@ -49,8 +48,7 @@ class StreamRegistry:
     def add(self, stream: JobStream) -> None:
         self._streams.setdefault(stream.spec.assignee_id, []).append(stream)
         self._order[stream] = None
-        self._filters.update(group.filter for group in stream.groups)
-        self._matching.clear()
+        self._ask(stream, stream.groups)
 
     def remove(self, stream: JobStream) -> None:
         """Forgets the stream, but for a while not that its worker took jobs along."""
@@ -58,9 +56,7 @@ class StreamRegistry:
         if stream in siblings:
             siblings.remove(stream)
             del self._order[stream]
-            self._filters.subtract(group.filter for group in stream.groups)
-            self._filters += Counter()
-            self._matching.clear()
+            self._ask_no_more(stream, stream.groups)
         if not siblings:
             self._streams.pop(stream.spec.assignee_id, None)
         if stream.left_jobs and not stream.renewed_by_queue:
@@ -69,10 +65,21 @@ class StreamRegistry:
     def refilter(self, stream: JobStream, before: Sequence[Group]) -> None:
         """The stream asks by other groups than `before`."""
         if stream in self._order:
-            self._filters.subtract(group.filter for group in before)
-            self._filters.update(group.filter for group in stream.groups)
-            self._filters += Counter()
-            self._matching.clear()
+            self._ask_no_more(stream, before)
+            self._ask(stream, stream.groups)
+
+    def _ask(self, stream: JobStream, groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._filters.setdefault(group.filter, {})[stream] = None
+        self._matching.clear()
+
+    def _ask_no_more(self, stream: JobStream, groups: Sequence[Group]) -> None:
+        for group in groups:
+            asking = self._filters.get(group.filter, {})
+            asking.pop(stream, None)
+            if not asking:
+                self._filters.pop(group.filter, None)
+        self._matching.clear()
 
     def unpark(self, spec: StreamSpec) -> None:
         """The worker is back."""
@@ -108,6 +115,14 @@ class StreamRegistry:
 
     def filters(self) -> Set[Filter]:
         return self._filters.keys()
+
+    def idle_filters(self) -> set[Filter]:
+        """Those by which a stream asks that has a slot free."""
+        return {
+            one
+            for one, streams in self._filters.items()
+            if any(stream.accepting and stream.slots.free for stream in streams)
+        }
 
     def matching(self, kind: Kind) -> tuple[Filter, ...]:
         """The filters that accept such jobs. Remembered while the filters stay the same."""

@@ -4,14 +4,14 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Forbidden, Unavailable
+from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.outcome import Outcome, Settled
@@ -32,6 +32,7 @@ from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
+from queue_operator.queue.whole import Calls, whole
 from queue_operator.settings import QueueSettings
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class QueueService:
             rng=rng,
         )
         self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
+        self.calls = Calls()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
         self.dispatcher = Dispatcher(backend, self._streams, self._completer, settings, clock, rng)
         ttl_s = settings.lease_ttl_s
@@ -161,6 +163,7 @@ class QueueService:
             for service in self._services:
                 services.push_async_callback(service.stop)
         await asyncio.gather(*closing)
+        await self.calls.finished()
 
     async def close(self) -> None:
         if self._closing is None:
@@ -218,14 +221,17 @@ class QueueService:
 
     async def open_stream(self, spec: StreamSpec, held: Sequence[Held] = ()) -> JobStream:
         stream = self._open(spec, renewed_by_queue=False)
-        with self._opening.of(spec.assignee_id):
-            await self._set_up(stream, held)
+        async with AsyncExitStack() as undo:
+            with self._opening.of(spec.assignee_id):
+                await self._end_older(spec)
+                await self._sessions.open(stream)
+                undo.push_async_callback(self._forget_row, stream)
+                await self._set_up(stream, held)
+            undo.pop_all()
         return stream
 
     async def _set_up(self, stream: JobStream, held: Sequence[Held]) -> None:
         spec = stream.spec
-        await self._end_older(spec)
-        await self._sessions.open(stream)
         stored = await self._store.leased([spec.assignee_id])
         self._streams.unpark(spec)
         await stream.adopt(held, [one for one in stored if one.namespace == spec.namespace])
@@ -248,6 +254,11 @@ class QueueService:
         wanted = self._streams.of(assignee_id) or assignee_id in self._opening
         if not wanted and not self._streams.is_parked(stream.spec):
             await self._sessions.close([assignee_id])
+
+    async def _forget_row(self, stream: JobStream) -> None:
+        """Of a stream that was not opened after all; why is said already."""
+        with suppress(QueueError):
+            await self._close_row(stream)
 
     def _open(self, spec: StreamSpec, *, renewed_by_queue: bool) -> JobStream:
         self._check_open()
@@ -284,6 +295,7 @@ class QueueService:
 
     # Lifecycle
 
+    @whole
     async def complete_job(
         self,
         job_id: str,
@@ -292,10 +304,10 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        before = self._streams.last_order
-        freed = await self._store.complete_job(job_id, result, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id, before)
+        call = self._store.complete_job(job_id, result, namespace=namespace, token=token)
+        await self._end_attempt(call, namespace, job_id)
 
+    @whole
     async def fail_job(
         self,
         job_id: str,
@@ -304,11 +316,11 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        before = self._streams.last_order
-        freed = await self._store.fail_job(job_id, error_msg, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id, before)
+        call = self._store.fail_job(job_id, error_msg, namespace=namespace, token=token)
+        await self._end_attempt(call, namespace, job_id)
         self._may_be_ready()
 
+    @whole
     async def stop_job(
         self,
         job_id: str,
@@ -317,10 +329,10 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        before = self._streams.last_order
-        freed = await self._store.stop_job(job_id, error_msg, namespace=namespace, token=token)
-        self._left(freed, namespace, job_id, before)
+        call = self._store.stop_job(job_id, error_msg, namespace=namespace, token=token)
+        await self._end_attempt(call, namespace, job_id)
 
+    @whole
     async def stop_job_with_retry(
         self,
         job_id: str,
@@ -329,12 +341,10 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        before = self._streams.last_order
-        freed = await self._store.stop_job_with_retry(
-            job_id, error_msg, namespace=namespace, token=token
-        )
-        self._left(freed, namespace, job_id, before)
+        call = self._store.stop_job_with_retry(job_id, error_msg, namespace=namespace, token=token)
+        await self._end_attempt(call, namespace, job_id)
 
+    @whole
     async def mark_job_unknown_stopped(
         self,
         job_id: str,
@@ -343,14 +353,22 @@ class QueueService:
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
-        before = self._streams.last_order
-        freed = await self._store.mark_job_unknown_stopped(
+        call = self._store.mark_job_unknown_stopped(
             job_id, error_msg, namespace=namespace, token=token
         )
-        self._left(freed, namespace, job_id, before)
+        await self._end_attempt(call, namespace, job_id)
+
+    async def _end_attempt(
+        self, call: Awaitable[Iterable[str]], namespace: str, job_id: str
+    ) -> None:
+        before = self._streams.last_order
+        assignee_ids = await call
+        self._streams.freed(assignee_ids, (namespace, job_id), before)
+        self.dispatcher.freed()
 
     # Cancellation
 
+    @whole
     async def cancel_jobs(
         self,
         tags: Collection[str],
@@ -366,6 +384,7 @@ class QueueService:
         self._streams.cancel(cancelled.requests)
         return cancelled
 
+    @whole
     async def acknowledge_cancellation(
         self,
         job_id: str,
@@ -389,12 +408,14 @@ class QueueService:
 
     # Workers
 
+    @whole
     async def mark_worker_unresponsive(self, assignee_id: str) -> None:
         before = self._streams.last_order
         freed = await self._store.mark_worker_unresponsive(assignee_id)
         self._streams.lost_all({*freed, assignee_id}, before)
         self._may_be_ready()
 
+    @whole
     async def reset_running_jobs(self, *, namespace: str | None = None) -> None:
         before = self._streams.last_order
         await self._store.reset_running_jobs(namespace=namespace)
@@ -429,10 +450,6 @@ class QueueService:
     def _on_settled(self, outcomes: Sequence[Outcome], answers: Sequence[Settled]) -> None:
         if self._streams.settled(outcomes, answers):
             self._may_be_ready()
-        self.dispatcher.freed()
-
-    def _left(self, assignee_ids: Iterable[str], namespace: str, job_id: str, before: int) -> None:
-        self._streams.freed(assignee_ids, (namespace, job_id), before)
         self.dispatcher.freed()
 
     def _may_be_ready(self) -> None:

@@ -6,9 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
 
-from queue_operator.backends.protocol import Backend, SessionNews, Sessions, WorkerSession
+from queue_operator.backends.protocol import (
+    Backend,
+    SessionNews,
+    SessionRoll,
+    Sessions,
+    WorkerSession,
+)
 from queue_operator.domain.errors import Forbidden
 from queue_operator.queue.protocol import EndReason, StreamSpec
 from queue_operator.queue.stream import JobStream
@@ -49,9 +54,9 @@ class SessionRows:
         self._replica = replica
         self._disconnected = disconnected
         # Most sessions are as they were when they were last looked at.
-        self._shown: WeakKeyDictionary[JobStream, tuple[_Changing, WorkerSession]] = (
-            WeakKeyDictionary()
-        )
+        self._shown: dict[JobStream, tuple[_Changing, WorkerSession]] = {}
+        self._known: list[WorkerSession] = []
+        self._roll: SessionRoll | None = None
 
     async def open(self, stream: JobStream) -> None:
         """From now on the stream is the one that has the session, and it follows the order that
@@ -61,24 +66,45 @@ class SessionRows:
             news = await self._rows.open_session(self._row(stream))
             stream.follow(news.order, news.order_number)
 
-    async def touch(self, streams: Collection[JobStream]) -> None:
+    async def tend(self, streams: Collection[JobStream]) -> None:
+        """Shows that the sessions are open here and what their streams do, and follows what
+        others wrote to them. While nothing changes on either side, one statement says all that
+        in a few words, whatever their number.
+        """
+        if self._rows is None:
+            return
         rows = [self._row(stream) for stream in streams if not stream.renewed_by_queue]
-        if rows and self._rows is not None:
+        if len(self._shown) > len(rows):
+            self._shown = {
+                stream: self._shown[stream] for stream in streams if stream in self._shown
+            }
+        if rows and not await self._keep(self._rows, rows):
+            self._known, self._roll = [], None
             await self._rows.touch_sessions(rows)
+            if not await self.follow(streams):
+                self._known = rows
+
+    async def _keep(self, stored: Sessions, rows: list[WorkerSession]) -> bool:
+        if rows != self._known:
+            return False
+        if self._roll is None:
+            self._roll = SessionRoll.of(self._replica, rows)
+        return await stored.keep_sessions(self._roll)
 
     async def close(self, session_ids: Sequence[str]) -> None:
         if session_ids and self._rows is not None:
             await self._rows.close_sessions(session_ids, replica=self._replica)
 
-    async def follow(self, streams: Collection[JobStream]) -> None:
+    async def follow(self, streams: Collection[JobStream]) -> bool:
         """Streams do what the rows of their sessions say: one that another connection has ends,
-        as does one whose QueueWorker was deleted.
+        as does one whose QueueWorker was deleted. True if there was any news.
         """
         by_id = {s.spec.assignee_id: s for s in streams if not s.renewed_by_queue}
         if not by_id or self._rows is None:
-            return
+            return False
         found = await self._rows.session_news([self._row(stream) for stream in by_id.values()])
         await asyncio.gather(*(self._take(by_id[news.session_id], news) for news in found))
+        return bool(found)
 
     async def _take(self, stream: JobStream, news: SessionNews) -> None:
         if stream.end_reason is not None:

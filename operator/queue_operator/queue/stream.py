@@ -91,6 +91,7 @@ class JobStream:
         self._told: dict[str, bool] = {}
         self._strays: set[str] = set()
         self._named: frozenset[str] = frozenset()
+        self._going_on: set[str] = set()
         self._heard_s = parts.clock.monotonic()
         self._owes_word_since_s: float | None = None
         self._changed = asyncio.Event()
@@ -115,6 +116,12 @@ class JobStream:
     def accepting(self) -> bool:
         withheld = self.draining or self.stalled or self.silent or self.in_doubt
         return not withheld and self.end_reason is None
+
+    @property
+    def at_rest(self) -> bool:
+        """The worker has nothing and owes no word, and nobody doubts what it has."""
+        owes = self.silent or self._owes_word_since_s is not None
+        return not (self.slots.busy or owes or self.in_doubt)
 
     def usage(self) -> StreamUsage:
         return StreamUsage(
@@ -173,6 +180,7 @@ class JobStream:
         answers = await self._parts.completer.submit(outcomes)
         for outcome, settled in zip(outcomes, answers, strict=True):
             self._told.pop(outcome.token or "", None)
+            self._going_on.discard(outcome.token or "")
             if settled.freed_assignee_id is None:
                 self._finish_unfreed(outcome, settled)
         self._parts.freed()
@@ -215,8 +223,11 @@ class JobStream:
 
     def _learn(self, answers: Iterable[LeaseAnswer]) -> None:
         strays, self._strays = self._strays, set()
+        self._going_on.clear()
         for answer in answers:
             key = (answer.namespace, answer.job_id)
+            if answer.status in (LeaseStatus.CURRENT, LeaseStatus.LOST):
+                self._going_on.add(answer.token)
             if answer.status is not LeaseStatus.CURRENT:
                 self.slots.lose(key, answer.token)
             if self.slots.get(key) is None:
@@ -450,10 +461,7 @@ class JobStream:
         now_s = self._parts.clock.monotonic()
         silent_s = now_s - self._heard_s
         if self.silent:
-            # One that speaks again and then names nothing for an interval holds nothing.
-            if self._spoke_s is not None and silent_s > self._interval_s:
-                self.slots.report(())
-                self._trust()
+            self._wait_for_word(silent_s)
             return
         if self._is_overdue(now_s, lease_ttl_s):
             self.silent, self._interval_s = True, heartbeat_interval_s(lease_ttl_s)
@@ -463,6 +471,18 @@ class JobStream:
             )
         elif silent_s > lease_ttl_s:
             self.slots.report(())
+
+    def _wait_for_word(self, silent_s: float) -> None:
+        """One that speaks again and then names nothing for an interval holds nothing, unless it
+        named jobs that it has to go on with: then it was stopped once more.
+        """
+        if self._spoke_s is None:
+            return
+        if not self._going_on and silent_s > self._interval_s:
+            self.slots.report(())
+            self._trust()
+        elif silent_s > 2 * self._interval_s:
+            self._spoke_s = None
 
     def _is_overdue(self, now_s: float, lease_ttl_s: float) -> bool:
         owed_since_s = self._owes_word_since_s

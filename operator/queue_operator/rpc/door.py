@@ -84,9 +84,7 @@ class Door:
 
 async def refuse(context: Context, error: QueueError) -> NoReturn:
     """Ends the call with the error."""
-    told = _public(error)
-    if told is not error:
-        logger.warning("a gRPC call failed: %s", error)
+    told = public(error)
     await context.abort(status_code(told), status_text(told), trailers(told))
 
 
@@ -96,11 +94,14 @@ _OURS: Final = {
 }
 
 
-def _public(error: QueueError) -> QueueError:
-    """Errors of our own name hosts and accounts, and the caller may be a stranger."""
+def public(error: QueueError) -> QueueError:
+    """The error as callers are told it: our own name hosts and accounts, and the caller may be a
+    stranger. Those are logged.
+    """
     text = _OURS.get(status_code(error))
     if text is None:
         return error
+    logger.warning("a gRPC call failed: %s", error)
     return Unavailable(text) if isinstance(error, Unavailable) else QueueError(text)
 
 

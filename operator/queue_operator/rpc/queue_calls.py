@@ -1,5 +1,6 @@
 """The unary calls of the gRPC Queue: for each its right, its arguments and its answer."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,15 +8,20 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from queue_operator.auth.protocol import QUEUE_JOBS, QUEUE_JOBS_STATUS, QUEUE_WORKERS
+from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.rpc.door import public
 from queue_operator.wire import queue_convert as convert
+from queue_operator.wire.status import error_to_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 Run = Callable[[HostedQueue, Any, str], Awaitable[Message]]
 Namespaces = Callable[[Any, str], Collection[str]]
 
+SUBMISSIONS_AT_ONCE: Final = 1000
+"""Of one EnqueueEach: each of them takes the place of a call."""
 EVERYWHERE: Final = ("",)
 """What a review is asked about that concerns all namespaces."""
 
@@ -66,11 +72,30 @@ async def _enqueue_jobs(
     return pb.EnqueueJobsResponse(job_ids=await queue.enqueue_jobs(jobs))
 
 
+async def _enqueue_each(
+    queue: HostedQueue, request: pb.EnqueueEachRequest, namespace: str
+) -> Message:
+    if len(request.jobs) > SUBMISSIONS_AT_ONCE:
+        raise InvalidArgument("jobs", f"are more than {SUBMISSIONS_AT_ONCE}; send them apart")
+    enqueued = await asyncio.gather(*(_enqueued(queue, job, namespace) for job in request.jobs))
+    return pb.EnqueueEachResponse(enqueued=enqueued)
+
+
+async def _enqueued(queue: HostedQueue, message: pb.Job, namespace: str) -> pb.Enqueued:
+    try:
+        job = convert.job_from_wire(message, namespace=namespace)
+        return pb.Enqueued(job_id=await queue.enqueue_job(job))
+    except QueueError as error:
+        return pb.Enqueued(job_id=message.id, error=error_to_wire(public(error)))
+
+
 def _namespace_of_job(request: pb.EnqueueJobRequest, namespace: str) -> Collection[str]:
     return (request.job.namespace or namespace,)
 
 
-def _namespaces_of_jobs(request: pb.EnqueueJobsRequest, namespace: str) -> Collection[str]:
+def _namespaces_of_jobs(
+    request: pb.EnqueueJobsRequest | pb.EnqueueEachRequest, namespace: str
+) -> Collection[str]:
     """A batch without jobs is asked about too: nobody learns anything without a right."""
     return {job.namespace or namespace for job in request.jobs} or (namespace,)
 
@@ -204,6 +229,9 @@ METHODS: Final[dict[str, Method]] = {
     "EnqueueJob": Method(pb.EnqueueJobRequest, Right("create"), _enqueue_job, _namespace_of_job),
     "EnqueueJobs": Method(
         pb.EnqueueJobsRequest, Right("create"), _enqueue_jobs, _namespaces_of_jobs
+    ),
+    "EnqueueEach": Method(
+        pb.EnqueueEachRequest, Right("create"), _enqueue_each, _namespaces_of_jobs
     ),
     "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job),
     "FailJob": Method(pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse)),

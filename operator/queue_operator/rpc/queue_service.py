@@ -10,13 +10,19 @@ import grpc
 from google.protobuf.message import Message
 
 from queue_operator.auth.protocol import QUEUE_JOBS_STATUS
-from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    QueueError,
+    QuotaExceeded,
+    Unavailable,
+)
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.queue.protocol import HostedQueue, JobBatches
 from queue_operator.rpc.door import Context, Door, Unreadable, reader, refuse
 from queue_operator.rpc.queue_calls import METHODS, OUTCOME, Method, messages_of
 from queue_operator.rpc.session import BYTES_PER_MESSAGE
+from queue_operator.settings import GrpcSettings
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -24,6 +30,8 @@ logger = logging.getLogger(__name__)
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Queue"].full_name
 STREAM_ID_KEY: Final = "stream-id"
 """Initial metadata of a stream that is registered."""
+REPEAT_AFTER_S: Final = 1.0
+"""For callers who came when there were too many."""
 
 Answer = Callable[[Any, Context], Awaitable[Message | None]]
 
@@ -31,17 +39,19 @@ Answer = Callable[[Any, Context], Awaitable[Message | None]]
 class QueueServicer:
     """Serves `queueoperator.v1.Queue`."""
 
-    def __init__(self, queue: HostedQueue, door: Door, message_bytes: int) -> None:
+    def __init__(self, queue: HostedQueue, door: Door, settings: GrpcSettings) -> None:
         self._queue = queue
         self._door = door
-        self._message_bytes = message_bytes
+        self._message_bytes = settings.message_bytes
+        self._most_calls = settings.calls_in_flight
+        self._calls = 0
         self._streams: dict[str, JobBatches] = {}
         self._leaving = False
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Of all methods of the service."""
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            name: self._unary(method.request, self._call(method))
+            name: self._unary(method.request, self._counted(self._call(method)))
             for name, method in METHODS.items()
         }
         handlers["EndStream"] = self._unary(pb.EndStreamRequest, self._end_stream)
@@ -89,6 +99,21 @@ class QueueServicer:
             return await method.run(self._queue, request, namespace)
 
         return call
+
+    def _counted(self, answer: Answer) -> Answer:
+        """The limit of gRPC itself counts sessions and streams too, and those may be thousands."""
+
+        async def answer_one_more(request: Any, context: Context) -> Message | None:
+            if self._calls >= self._most_calls:
+                what = "calls that this server answers at a time"
+                raise QuotaExceeded(what, self._calls, self._most_calls, REPEAT_AFTER_S)
+            self._calls += 1
+            try:
+                return await answer(request, context)
+            finally:
+                self._calls -= 1
+
+        return answer_one_more
 
     # Streams
 

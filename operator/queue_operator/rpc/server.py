@@ -40,7 +40,7 @@ class WorkerPlaneServer:
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
         self._sessions = WorkerPlaneServicer(queue, door, settings)
-        self._calls = QueueServicer(queue, door, settings.grpc.message_bytes)
+        self._calls = QueueServicer(queue, door, settings.grpc)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 
@@ -75,15 +75,17 @@ class WorkerPlaneServer:
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     """Keepalive proves an idle worker alive, so it need not send heartbeats; a dead connection
-    ends within one and two thirds of its interval, one lease TTL unless told otherwise.
+    ends within one and a third of its interval, one lease TTL unless told otherwise. Workers ask
+    a little sooner, and whoever has asked just now is not asked: one exchange serves both ends.
     """
+    timeout_ms = round(settings.keepalive_s * 1000 / 3)
     return [
         ("grpc.max_receive_message_length", settings.message_bytes * _TRANSPORT_LIMIT),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", round(settings.keepalive_s * 1000)),
-        ("grpc.keepalive_timeout_ms", round(settings.keepalive_s * 2000 / 3)),
+        ("grpc.keepalive_timeout_ms", timeout_ms),
         # Without this a ping that nobody answers is waited for for a minute all the same.
-        ("grpc.http2.ping_timeout_ms", round(settings.keepalive_s * 2000 / 3)),
+        ("grpc.http2.ping_timeout_ms", timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),

@@ -7,9 +7,15 @@ from typing import Final
 import grpc
 
 from queue_operator.auth.protocol import Identity
-from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, QueueError
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    PayloadTooLarge,
+    QueueError,
+    Unavailable,
+)
 from queue_operator.domain.lease import heartbeat_interval_s
 from queue_operator.queue.protocol import Stream, StreamHost
+from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
 from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits
@@ -21,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["WorkerPlane"].full_name
 HELLO_TIMEOUT_S: Final = 10.0
+
+
+class ConnectionLost(Unavailable):
+    """Nothing can be written to the worker any more."""
 
 
 class WorkerCall:
@@ -36,7 +46,10 @@ class WorkerCall:
         return message if isinstance(message, pb.WorkerMessage | Oversized) else None
 
     async def write(self, message: pb.ServerMessage) -> None:
-        await self._context.write(message)
+        try:
+            await self._context.write(message)
+        except grpc.aio.BaseError as error:
+            raise ConnectionLost(str(error)) from error
 
 
 class WorkerPlaneServicer:
@@ -60,6 +73,7 @@ class WorkerPlaneServicer:
             checkpoint_bytes=limits.checkpoint_bytes,
             payload_bytes=limits.payload_bytes,
         )
+        self._backlog = Backlog(settings.grpc.backlog_bytes)
         self._sessions: set[Session] = set()
         self._leaving = False
 
@@ -81,6 +95,8 @@ class WorkerPlaneServicer:
     async def session(self, requests: object, context: Context) -> None:
         try:
             await self._serve(context)
+        except ConnectionLost as error:
+            logger.info("a session ends, as its connection did: %s", error)
         except QueueError as error:
             await refuse(context, error)
         except Exception as error:
@@ -97,7 +113,7 @@ class WorkerPlaneServicer:
         Raises QueueError when the worker must be told that the call failed.
         """
         stream = await self._open(await self._hello(call), identity)
-        session = Session(stream, call, self._limits)
+        session = Session(stream, call, self._limits, self._backlog)
         self._sessions.add(session)
         try:
             await call.write(pb.ServerMessage(welcome=self._welcome(stream)))

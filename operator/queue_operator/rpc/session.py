@@ -20,22 +20,28 @@ from queue_operator.domain.job import Assignment, Progress, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.queue.protocol import EndReason, Push, Stream
+from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.hello import types_of
 from queue_operator.wire import convert
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 logger = logging.getLogger(__name__)
 
-JOBS_PER_MESSAGE: Final = 256
+JOBS_PER_MESSAGE: Final = 1024
 BYTES_PER_MESSAGE: Final = 3 * 1024 * 1024
 """Assignments of one message stay below this, and so below the 4 MiB that gRPC clients take
 unless told otherwise; a job larger than that travels alone.
 """
 OUTCOME_MESSAGES_IN_FLIGHT: Final = 16
 """A worker that sends more before the first is stored has to wait: its transport fills up."""
-ANSWERED_BY_ITEM: Final = frozenset({"outcomes", "checkpoints", "spawns"})
+TAKEN_OVERSIZED: Final = frozenset({"outcomes", "checkpoints", "spawns", "heartbeat"})
 ASK_MESSAGES_IN_FLIGHT: Final = 4
 """The same for checkpoints and children, which may fill their messages."""
+HELD_PER_SLOT: Final = 4
+HELD_AT_LEAST: Final = 1000
+"""A worker names the jobs it runs. Handlers that are deaf to their end are among them, so these
+may be more than its capacity for a while, but not many times that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +73,11 @@ class SessionLimits:
 class Session:
     """Runs until the worker leaves, the stream ends or the server says goodbye."""
 
-    def __init__(self, stream: Stream, call: Call, limits: SessionLimits) -> None:
+    def __init__(self, stream: Stream, call: Call, limits: SessionLimits, backlog: Backlog) -> None:
         self._stream = stream
         self._call = call
         self._limits = limits
+        self._backlog = backlog
         self._namespace = stream.spec.namespace
         self._writing = asyncio.Lock()
         self._leaving = asyncio.Event()
@@ -78,6 +85,7 @@ class Session:
         self._in_flight = asyncio.Semaphore(OUTCOME_MESSAGES_IN_FLIGHT)
         self._asks_in_flight = asyncio.Semaphore(ASK_MESSAGES_IN_FLIGHT)
         self._answers: set[asyncio.Task[None]] = set()
+        self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held: list[Held] | None = None
         self._heartbeating = False
 
@@ -94,10 +102,12 @@ class Session:
             asyncio.create_task(self._leave()),
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            ends: list[asyncio.Future[None]] = [*tasks, self._fault]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                end.result()
         finally:
+            self._fault.cancel()
             for task in (*tasks, *self._answers):
                 task.cancel()
             await asyncio.gather(*tasks, *self._answers, return_exceptions=True)
@@ -177,7 +187,7 @@ class Session:
 
     async def _take_oversized(self, oversized: Oversized) -> None:
         """The worker is told, and nothing is lost that is answered item by item: each of those
-        has a limit of its own.
+        has a limit of its own. Nor do jobs lose their leases because they are many.
         """
         kind = oversized.message.WhichOneof("message") or ""
         error = PayloadTooLarge(kind, oversized.size, self._limits.message_bytes)
@@ -186,20 +196,20 @@ class Session:
             kind=kind, size=error.size, limit=error.limit, error_message=error.message
         )
         await self._write(pb.ServerMessage(too_large=told))
-        if kind in ANSWERED_BY_ITEM:
+        if kind in TAKEN_OVERSIZED:
             await self._take(oversized.message)
 
     async def _take(self, message: pb.WorkerMessage) -> None:
         match message.WhichOneof("message"):
             case "outcomes":
                 await self._in_flight.acquire()
-                self._answer(self._settle(message.outcomes))
+                await self._answer_stored(message, self._settle(message.outcomes))
             case "heartbeat":
                 self._beat(message.heartbeat)
             case "checkpoints":
-                await self._ask("checkpoints", partial(self._keep, message.checkpoints))
+                await self._ask(message, partial(self._keep, message.checkpoints))
             case "spawns":
-                await self._ask("children", partial(self._spawn, message.spawns))
+                await self._ask(message, partial(self._spawn, message.spawns))
             case "types":
                 self._stream.retype(types_of(message.types.types, self._limits.wire.id_characters))
             case "drain":
@@ -227,10 +237,21 @@ class Session:
             case _:
                 logger.debug("ignoring a message of a kind this version does not know")
 
-    def _answer(self, work: Coroutine[None, None, None]) -> None:
+    def _answer(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        task.add_done_callback(self._answer_ended)
+        return task
+
+    def _answer_ended(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits for an answer: one that failed ends the session."""
+        self._answers.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if self._fault.done():
+            logger.debug("an answer failed as its session ended", exc_info=error)
+        else:
+            self._fault.set_exception(error)
 
     async def _settle(self, batch: pb.OutcomeBatch) -> None:
         try:
@@ -263,19 +284,35 @@ class Session:
         return outcomes, refused
 
     async def _ask(
-        self, what: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
+        self,
+        message: pb.WorkerMessage,
+        work: Callable[[], Coroutine[None, None, pb.ServerMessage]],
     ) -> None:
         """Answers what a handler waits for, once it is stored."""
         await self._asks_in_flight.acquire()
-        self._answer(self._reply(what, work))
+        kind = message.WhichOneof("message") or ""
+        await self._answer_stored(message, self._reply(kind, work))
+
+    async def _answer_stored(
+        self, message: pb.WorkerMessage, work: Coroutine[None, None, None]
+    ) -> None:
+        """Answers a message that has to be kept until it is stored."""
+        size = message.ByteSize()
+        try:
+            await self._backlog.add(size)
+        except BaseException:
+            work.close()
+            raise
+        task = self._answer(work)
+        task.add_done_callback(lambda _: self._backlog.remove(size))
 
     async def _reply(
-        self, what: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
+        self, kind: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
     ) -> None:
         try:
             await self._write(await work())
         except Unavailable:
-            logger.info("%s must send its %s again", self._stream.spec.worker_name, what)
+            logger.info("%s must send its %s again", self._stream.spec.worker_name, kind)
         finally:
             self._asks_in_flight.release()
 
@@ -311,10 +348,20 @@ class Session:
 
     def _beat(self, heartbeat: pb.Heartbeat) -> None:
         """One renewal at a time; of those that arrive meanwhile only the newest counts."""
+        self._check_room(len(heartbeat.held))
         self._held = self._held_jobs(heartbeat.held, "held")
         if not self._heartbeating:
             self._heartbeating = True
             self._answer(self._renew())
+
+    def _check_room(self, named: int) -> None:
+        capacity, brought = self._stream.spec.capacity, len(self._stream.adopted)
+        most = max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
+        if named > most:
+            reason = (
+                f"names {named} jobs; of a worker of capacity {capacity} at most {most} are taken"
+            )
+            raise InvalidArgument("heartbeat.held", reason)
 
     async def _renew(self) -> None:
         try:
@@ -340,7 +387,7 @@ class Session:
                 token=report.token,
                 namespace=self._namespace,
                 progress=Progress(
-                    min(report.percent, 100), convert.cut(report.message, limit), now
+                    min(report.percent, 100), convert.cut_storable(report.message, limit), now
                 ),
             )
             for report in batch.progress

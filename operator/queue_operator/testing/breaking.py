@@ -35,6 +35,21 @@ async def in_a_cancelled_task(call: Call) -> None:
         task.result()
 
 
+async def cancelled_after(turns: int, made: Awaitable[object]) -> bool:
+    """Cancels whoever awaits the call after so many turns of the loop; whether the call was
+    through before. What it raised by itself is raised.
+    """
+    task = asyncio.ensure_future(made)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    through = task.done()
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+    return through
+
+
 async def cancelled_anywhere(
     bring: Callable[[], Awaitable[T]],
     call: Callable[[T], Awaitable[object]],

@@ -30,6 +30,7 @@ from queue_operator.domain.running import (
     SpawnRequest,
 )
 from queue_operator.domain.states import Event
+from queue_operator.domain.texts import cut
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     MAX_DURATION_S,
@@ -104,12 +105,9 @@ def seconds_from_wire(field: str, duration: Duration) -> float:
     return seconds
 
 
-def cut(text: str, limit_bytes: int) -> str:
+def cut_storable(text: str, limit_bytes: int) -> str:
     """At most `limit_bytes` of UTF-8, without the NUL characters no store can hold."""
-    text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    if len(text) * 4 <= limit_bytes:
-        return text
-    return text.encode()[:limit_bytes].decode(errors="ignore")
+    return cut(text.replace("\x00", "\N{REPLACEMENT CHARACTER}"), limit_bytes)
 
 
 # Assignments
@@ -149,17 +147,21 @@ def add_assignment(batch: pb.AssignmentBatch, assignment: Assignment) -> pb.Assi
 def error_from_wire(message: pb.ErrorInfo, limits: WireLimits = DEFAULT_WIRE_LIMITS) -> ErrorInfo:
     """Texts over their limits are cut; a category this version does not know is TEMPORARY."""
     return ErrorInfo(
-        message=cut(message.message, limits.error_message_bytes) or "the worker gave no message",
+        message=cut_storable(message.message, limits.error_message_bytes)
+        or "the worker gave no message",
         category=_CATEGORIES.get(message.category, ErrorCategory.TEMPORARY),
-        code=cut(message.code, limits.id_characters),
-        stack_trace=cut(message.stack_trace, limits.stack_trace_bytes),
+        code=cut_storable(message.code, limits.id_characters),
+        stack_trace=cut_storable(message.stack_trace, limits.stack_trace_bytes),
         context=_context(message.context),
     )
 
 
 def _context(entries: Mapping[str, str]) -> dict[str, str]:
     kept = sorted(entries.items())[:_CONTEXT_ENTRIES]
-    return {cut(key, _CONTEXT_BYTES): cut(value, _CONTEXT_BYTES) for key, value in kept}
+    return {
+        cut_storable(key, _CONTEXT_BYTES): cut_storable(value, _CONTEXT_BYTES)
+        for key, value in kept
+    }
 
 
 def outcome_from_wire(
@@ -409,8 +411,8 @@ def _log_line(message: pb.LogLine, limits: WireLimits) -> LogLine:
     return LogLine(
         number=message.number,
         at=at,
-        level=cut(message.level, limits.id_characters),
-        message=cut(message.message, limits.log_line_bytes),
+        level=cut_storable(message.level, limits.id_characters),
+        message=cut_storable(message.message, limits.log_line_bytes),
         fields=fields or "{}",
     )
 

@@ -168,5 +168,17 @@ def error_from_status(
                 break
     if sizes := _SIZES.search(text):
         return PayloadTooLarge("message", int(sizes[1]), int(sizes[2]))
+    return _CLASSES.get(code, QueueError)(explained(code, text))
+
+
+def explained(code: grpc.StatusCode, text: str) -> str:
+    """A status of gRPC itself in words that say what to do, where that is known."""
     told = f"{code.name}: {text}" if text else code.name
-    return _CLASSES.get(code, QueueError)(told)
+    return f"{told}; {_REST_PORT}" if _NO_HTTP_2 in text else told
+
+
+_NO_HTTP_2: Final = "Expected SETTINGS frame"
+_REST_PORT: Final = (
+    "what answers there is no gRPC: if the address is that of REST (port 8080 unless set "
+    "otherwise), give the one of gRPC (port 50051)"
+)

@@ -16,9 +16,10 @@ from queue_operator.domain.errors import (
 )
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker.errors import Cancelled
-from queue_operator.worker.outcomes import MAX_BATCH, MAX_BATCH_BYTES, RESEND_TICKS
+from queue_operator.worker.outcomes import MAX_BATCH_BYTES, RESEND_TICKS
 from queue_operator.worker.runner import Run
 
+CHILDREN_PER_MESSAGE: Final = 256
 _REFUSALS: Final = {InvalidArgument.code, PayloadTooLarge.code, "DUPLICATE"}
 
 
@@ -161,7 +162,7 @@ class SpawnBuffer:
                 parent_id=run.job_id, token=run.token, key=key, job=self._asked[run, key].job
             )
             size += spawn.ByteSize()
-            if not batches or len(batches[-1].spawns) == MAX_BATCH or size > max_bytes:
+            if not batches or len(batches[-1].spawns) == CHILDREN_PER_MESSAGE or size > max_bytes:
                 batches.append(wire.SpawnBatch())
                 size = spawn.ByteSize()
             batches[-1].spawns.append(spawn)

@@ -1,5 +1,6 @@
 """The inside of a handler's own process: runs one job at a time while the worker lives."""
 
+import atexit
 import copyreg
 import ctypes
 import importlib
@@ -127,8 +128,19 @@ def serve(connection: "Connection[Any, Any]", log_level: int) -> None:
     child = Child(connection)
     logging.basicConfig(level=log_level, handlers=[_Forward(child.send)], force=True)
     threading.Thread(target=child.read, name="pipe", daemon=True).start()
-    with suppress(Interrupted):
+    try:
         child.run()
+    except Interrupted:
+        _leave_at_once()
+
+
+def _leave_at_once() -> None:
+    """The worker waits: of what the interpreter does at its end only what may be missed."""
+    with suppress(Exception):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

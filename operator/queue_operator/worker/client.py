@@ -12,6 +12,7 @@ import grpc
 from grpc import aio
 
 from queue_operator.domain.retry import Backoff, delay_s
+from queue_operator.wire.status import explained
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
@@ -43,11 +44,12 @@ CHANNEL_OPTIONS: Final = (
     # would not send must not end each session that it is sent through.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A dead path is found within one lease TTL, in time to go on through another.
-    ("grpc.keepalive_time_ms", 3_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
+    # A dead path is found within one lease TTL, in time to go on through another. The server asks
+    # after longer silence only, so that one of the two does.
+    ("grpc.keepalive_time_ms", 3_400),
+    ("grpc.keepalive_timeout_ms", 1_600),
     # Without this a ping that nobody answers is waited for for a minute all the same.
-    ("grpc.http2.ping_timeout_ms", 2_000),
+    ("grpc.http2.ping_timeout_ms", 1_600),
     ("grpc.http2.max_pings_without_data", 0),
     # Each connect gets a channel of its own: no backoff of an earlier one may delay it.
     ("grpc.use_local_subchannel_pool", 1),
@@ -174,10 +176,8 @@ class Client:
         return aio.secure_channel(settings.server, tls.credentials(), options=CHANNEL_OPTIONS)
 
     def _metadata(self) -> aio.Metadata:
-        if self._settings.token_file is None:
-            return aio.Metadata()
-        token = self._settings.token_file.read_text().strip()
-        return aio.Metadata(("authorization", f"Bearer {token}"))
+        token = self._settings.token()
+        return aio.Metadata(("authorization", f"Bearer {token}")) if token else aio.Metadata()
 
     async def unless_done(self, work: Awaitable[None]) -> None:
         """Waits for the work, or cuts it off when there is nothing more to do."""
@@ -300,7 +300,7 @@ def _code(error: Exception) -> grpc.StatusCode | None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, aio.AioRpcError):
-        return f"{error.code().name} {error.details()}"
+        return explained(error.code(), error.details() or "")
     return str(error) or "the server did not answer the hello in time"
 
 

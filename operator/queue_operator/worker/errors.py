@@ -3,11 +3,13 @@
 Raised by handlers                      Raised by the worker
 ├── Retry           try again later     ├── InvalidHandler    a registration makes no sense
 ├── PermanentError  never try again     ├── InvalidSettings   the environment is wrong
-└── Cancelled       I stopped           ├── SessionRefused    the server will not have us
+└── Cancelled       I stopped           ├── UnusableToken     its file holds none; tried again
+                                        ├── SessionRefused    the server will not have us
                                         └── SessionEnded      the server sent us away
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.validation import MAX_DURATION_S
@@ -80,6 +82,14 @@ class InvalidSettings(QueueError):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
+
+
+class UnusableToken(OSError):
+    """A file that can be read and holds no token; another one may be there soon."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"{file} holds no bearer token: that is one line of ASCII characters")
+        self.file = file
 
 
 class SessionRefused(QueueError):

@@ -1,7 +1,6 @@
 """The command `queue-worker run MODULE:WORKER`."""
 
 import argparse
-import gc
 import importlib
 import logging
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from queue_operator import __version__
+from queue_operator.collector import collect_seldom
 from queue_operator.domain.errors import QueueError
 from queue_operator.worker import logs
 from queue_operator.worker.errors import InvalidSettings, SessionEnded, SessionRefused
@@ -21,10 +21,6 @@ logger = logging.getLogger(__name__)
 
 REFUSED: Final = 1
 MISUSED: Final = 2
-COLLECT_AFTER: Final = (20_000, 20, 20)
-"""The collector of cycles looks at this many new objects at a time; at Python's 700 it took a
-quarter of the processor where jobs are short.
-"""
 
 EPILOG: Final = """\
 environment:
@@ -63,9 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _reload(options)
     try:
         worker = load(options.target)
-        # What was imported stays, and most of what comes goes by itself.
-        gc.freeze()
-        gc.set_threshold(*COLLECT_AFTER)
+        collect_seldom()
         abandoned = worker.run()
     except (TargetError, InvalidSettings) as error:
         print(f"queue-worker: {error}", file=sys.stderr)
@@ -139,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
 def load(target: str) -> Worker:
     """Imports the worker. Raises TargetError saying which part of the target is wrong."""
     module_name, _, attribute = target.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        parts = Path(module_name).with_suffix("").parts
+        meant = f"{'.'.join(parts).strip('./')}:{attribute or 'worker'}"
+        raise TargetError(f"{target!r} names a file; give its module, as in {meant}")
     if not module_name or not attribute:
         raise TargetError(f"{target!r} must be MODULE:WORKER, as in handlers:worker")
     sys.path.insert(0, str(Path.cwd()))

@@ -5,11 +5,12 @@ from datetime import timedelta
 from typing import Final
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.texts import cut
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import cut, storable
+from queue_operator.worker.content import storable
 from queue_operator.worker.runner import Completed, Ending, Failed, Fate, Run, Stopped
 
-MAX_BATCH: Final = 256
+MAX_BATCH: Final = 1024
 MAX_BATCH_BYTES: Final = 3 * 1024 * 1024
 RESEND_TICKS: Final = 3
 MAX_MESSAGE_BYTES: Final = 8 * 1024

@@ -14,11 +14,12 @@ from typing import Any, Final, Protocol
 from queue_operator import __version__
 from queue_operator.domain.errors import StaleLease
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.texts import cut
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import outcomes
 from queue_operator.worker.asks import CheckpointBuffer, SpawnBuffer
-from queue_operator.worker.content import cut, storable
+from queue_operator.worker.content import storable
 from queue_operator.worker.context import (
     MAX_PROGRESS_MESSAGE_BYTES,
     WorkerIdentity,

@@ -1,18 +1,21 @@
 """The settings of a worker process, from `QUEUE_OPERATOR_` environment variables."""
 
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 from queue_operator.domain.validation import check_tags
-from queue_operator.worker.errors import InvalidSettings
+from queue_operator.worker.errors import InvalidSettings, UnusableToken
 
 PREFIX = "QUEUE_OPERATOR_"
+_HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+"""What a header of HTTP can hold."""
 
 
 def _default_name() -> str:
@@ -60,6 +63,18 @@ class WorkerSettings:
         faults = [text for fault in _RULES if (text := fault(self))]
         if faults:
             raise InvalidSettings(faults)
+
+    def token(self) -> str:
+        """The bearer token as its file holds it now, "" without a file.
+
+        Raises OSError for a file that cannot be read or holds none (UnusableToken).
+        """
+        if self.token_file is None:
+            return ""
+        found = self.token_file.read_bytes().strip()
+        if not _HEADER.fullmatch(found):
+            raise UnusableToken(self.token_file)
+        return found.decode("ascii")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "WorkerSettings":

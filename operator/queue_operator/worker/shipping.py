@@ -9,8 +9,9 @@ from typing import Any, Final, Protocol
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from queue_operator.domain.texts import cut
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import cut, storable
+from queue_operator.worker.content import storable
 
 MAX_MESSAGE_BYTES: Final = 8 * 1024
 MAX_FIELDS_BYTES: Final = 8 * 1024

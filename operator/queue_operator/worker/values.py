@@ -22,6 +22,8 @@ from queue_operator.worker.errors import (
 
 UNTYPED: Final = (inspect.Parameter.empty, Any, object)
 
+_FAULTS_TOLD: Final = 10
+
 PayloadReader = Callable[[bytes], object]
 ResultWriter = Callable[[object], tuple[bytes, str]]
 
@@ -96,7 +98,8 @@ def _adapter(field: str, annotation: Any) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(annotation)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise InvalidHandler(field, f"pydantic cannot validate {annotation!r}: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise InvalidHandler(field, f"pydantic cannot validate {annotation!r}: {reason}") from None
 
 
 def _checked(adapter: TypeAdapter[Any], annotation: Any, value: object) -> object:
@@ -115,10 +118,14 @@ def _is_octets(value: object) -> bool:
 
 def _faults(error: ValidationError, whole: str) -> str:
     """One clause per field; without the values, which may be private."""
-    return "; ".join(
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    clauses = [
         f"{'.'.join(str(part) for part in fault['loc']) or whole}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)
-    )
+        for fault in faults[:_FAULTS_TOLD]
+    ]
+    if len(faults) > _FAULTS_TOLD:
+        clauses.append(f"and {len(faults) - _FAULTS_TOLD} more")
+    return "; ".join(clauses)
 
 
 def _read_json(payload: bytes) -> object:

@@ -2,13 +2,14 @@
 
 import os
 import sys
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from tests.chaos.programs.parent import end_with_parent
 
-from queue_operator.testing.history import Log, record_session, recorded_handler
+from queue_operator.testing.history import Kind, Log, digest, record_session
 from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker, logs, process
 from queue_operator.worker.session import Session
 
@@ -16,9 +17,22 @@ worker = Worker()
 log = Log(os.environ["CHAOS_NAME"], Path(os.environ["CHAOS_LOG"]))
 
 
+STEPS: Final = 3
+CHILDREN: Final = 2
+_numbers = count(1)
+
+
 class Work(BaseModel):
     seconds: float = 0.0
     fail_times: int = 0
+
+
+class State(BaseModel):
+    """What a checkpoint holds. No two are equal."""
+
+    step: int
+    by: str
+    number: int
 
 
 def answer(ctx: JobContext) -> dict[str, object]:
@@ -33,36 +47,60 @@ async def work(ctx: JobContext, given: Work) -> dict[str, object]:
 
 @worker.handler("task")
 async def task(ctx: JobContext, given: Work) -> dict[str, object]:
-    with recorded_handler(log, ctx.job_id, ctx.worker.session_id):
-        return await work(ctx, given)
+    return await work(ctx, given)
 
 
 @worker.handler("threaded")
 def threaded(ctx: JobContext, given: Work) -> dict[str, object]:
-    with recorded_handler(log, ctx.job_id, ctx.worker.session_id):
-        if ctx.cancelled.wait(given.seconds):
+    if ctx.cancelled.wait(given.seconds):
+        raise Cancelled
+    return answer(ctx)
+
+
+@worker.handler("stepping")
+async def stepping(ctx: JobContext, given: Work) -> dict[str, object]:
+    """Goes on where the last attempt stored that it was."""
+    last = ctx.last_checkpoint()
+    done = State.model_validate_json(last).step if last is not None else 0
+    for step in range(done + 1, STEPS + 1):
+        if await ctx.cancelled.wait_async(given.seconds / STEPS):
             raise Cancelled
-        return answer(ctx)
+        ctx.log("info", f"step {step} of {STEPS}", attempt=ctx.attempt)
+        state = State(step=step, by=ctx.worker.session_id, number=next(_numbers))
+        stored = state.model_dump_json().encode()
+        await ctx.checkpoint(stored)
+        # What the handler was told counts, not what its session was.
+        log.write(Kind.CHECKPOINT_ACKNOWLEDGED, ctx.job_id, state=digest(stored))
+        if step == given.fail_times and last is None:
+            raise RuntimeError(f"it fails after step {step}, once")
+    return answer(ctx)
+
+
+@worker.handler("parent")
+async def parent(ctx: JobContext, given: Work) -> dict[str, object]:
+    for place in range(1, CHILDREN + 1):
+        child = await ctx.spawn("task", Work(), key=f"{place}", max_attempts=20)
+        log.write(Kind.SPAWN_ACKNOWLEDGED, ctx.job_id, key=f"={place}", child=child)
+        if await ctx.cancelled.wait_async(given.seconds / CHILDREN):
+            raise Cancelled
+    return answer(ctx)
 
 
 @worker.handler("flaky")
 async def flaky(ctx: JobContext, given: Work) -> dict[str, object]:
-    with recorded_handler(log, ctx.job_id, ctx.worker.session_id):
-        if ctx.attempt <= given.fail_times:
-            raise RuntimeError(f"attempt {ctx.attempt} of {given.fail_times} that fail")
-        return await work(ctx, given)
+    if ctx.attempt <= given.fail_times:
+        raise RuntimeError(f"attempt {ctx.attempt} of {given.fail_times} that fail")
+    return await work(ctx, given)
 
 
 @worker.handler("broken")
 async def broken(ctx: JobContext) -> None:
-    with recorded_handler(log, ctx.job_id, ctx.worker.session_id):
-        raise PermanentError("it can never work", code="BROKEN")
+    raise PermanentError("it can never work", code="BROKEN")
 
 
 @worker.handler("overlong", timeout=0.5)
 async def overlong(ctx: JobContext, given: Work) -> dict[str, object]:
-    with recorded_handler(log, ctx.job_id, ctx.worker.session_id):
-        return await work(ctx, given)
+    return await work(ctx, given)
 
 
 def main() -> None:
@@ -70,7 +108,8 @@ def main() -> None:
     logs.configure("info", as_json=False)
 
     def recorded(*args: Any, **options: Any) -> Session:
-        return record_session(Session(*args, **options), log)
+        _, _, _, launcher = args
+        return record_session(Session(*args, **options), launcher, log)
 
     vars(process)["Session"] = recorded
     stuck = worker.run()

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.integration.local.conftest import Local, LocalStore
 
-from queue_operator.backends.protocol import Sessions, WorkerSession
+from queue_operator.backends.protocol import SessionRoll, Sessions, WorkerSession
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.store import TTL_S
 
@@ -59,6 +59,20 @@ async def test_touched_sessions_show_what_they_do(store: LocalStore, backend: Lo
     assert (by_id["s-1"].busy, by_id["s-1"].draining, by_id["s-1"].capacity) == (2, True, 4)
     assert (by_id["s-2"].busy, by_id["s-2"].draining) == (0, False)
     assert [s.session_id for s in await backend.list_sessions(max_age_s=60)] == ["s-1"]
+
+
+async def test_kept_sessions_are_alive_and_others_are_not(
+    store: LocalStore, backend: Local
+) -> None:
+    mine = [session(f"s-{n}", replica="r", connection=f"c-{n}") for n in range(3)]
+    for one in [*mine, session("s-9", replica="other")]:
+        await backend.open_session(one)
+    store.clock.advance(3600)
+    assert not await backend.keep_sessions(SessionRoll.of("r", mine[:2]))
+    assert await backend.list_sessions(max_age_s=60) == []
+    assert await backend.keep_sessions(SessionRoll.of("r", mine))
+    kept = [one.session_id for one in await backend.list_sessions(max_age_s=60)]
+    assert kept == ["s-0", "s-1", "s-2"]
 
 
 async def test_listed_by_namespace_and_worker(backend: Local) -> None:

@@ -369,6 +369,13 @@ CASES = {
         # As long as there are jobs running, and renewed too often for an index.
         also_whole=frozenset({"lease"}),
     ),
+    "sweep beyond the look": Case(
+        lambda backend: backend._leases.take_back(ttl_s=60, limit=50),
+        {"ready_stage"},
+        14000,
+        9000,
+        also_whole=frozenset({"lease"}),
+    ),
     "stage": Case(
         lambda backend: backend._leases.stage(), {"ready_stage", "ready_pkey"}, 2100, 20000
     ),

@@ -11,6 +11,7 @@ from queue_operator.backends.protocol import (
     LogReport,
     ProgressReport,
     SessionOrder,
+    SessionRoll,
     SpawnRequest,
     WorkerSession,
 )
@@ -57,6 +58,7 @@ EVERY: Final[dict[str, Call]] = {
     "acknowledge_mirrors": lambda b, x: b.acknowledge_mirrors([1]),
     "open_session": lambda b, x: b.open_session(_SESSION),
     "touch_sessions": lambda b, x: b.touch_sessions([_SESSION]),
+    "keep_sessions": lambda b, x: b.keep_sessions(SessionRoll.of("r", [_SESSION])),
     "session_news": lambda b, x: b.session_news([_SESSION]),
     "order_session": lambda b, x: b.order_session(x, SessionOrder()),
     "close_sessions": lambda b, x: b.close_sessions([x]),

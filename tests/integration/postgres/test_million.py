@@ -15,7 +15,7 @@ from queue_operator.testing.clauses import proves
 
 UNWATCHED = {
     *("session_open", "session_touch", "session_close", "session_list"),
-    *("session_news", "session_order"),
+    *("session_keep", "session_news", "session_order"),
     "signal_listen",
     *("migration_list", "migration_place", "migration_record", "migration_table"),
     *("privileges_missing", "privileges_owner"),

@@ -8,7 +8,7 @@ import pytest
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.signals import Announcer
-from queue_operator.backends.protocol import SessionOrder, Topic, WorkerSession
+from queue_operator.backends.protocol import SessionOrder, SessionRoll, Topic, WorkerSession
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
@@ -75,6 +75,18 @@ async def test_touched_sessions_show_what_they_do(store: SessionStore, ask: Ask)
     assert [s.session_id for s in await store.list_sessions(max_age_s=60)] == ["s-1"]
 
 
+async def test_kept_sessions_are_alive_and_others_are_not(store: SessionStore, ask: Ask) -> None:
+    mine = [session(f"s-{n}", replica="r", connection=f"c-{n}") for n in range(3)]
+    for one in [*mine, session("s-9", replica="other")]:
+        await store.open_session(one)
+    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '1 hour'")
+    assert not await store.keep_sessions(SessionRoll.of("r", mine[:2]))
+    assert await store.list_sessions(max_age_s=60) == []
+    assert await store.keep_sessions(SessionRoll.of("r", mine))
+    kept = [one.session_id for one in await store.list_sessions(max_age_s=60)]
+    assert kept == ["s-0", "s-1", "s-2"]
+
+
 async def test_of_two_touches_in_one_batch_the_last_counts(store: SessionStore) -> None:
     await store.open_session(session())
     await store.touch_sessions([session(busy=1), session(busy=2)])
@@ -106,6 +118,7 @@ async def test_others_hear_of_changes_and_of_nothing_else(pool: Pool, ask: Ask) 
     assert not await heard(lambda store: store.touch_sessions([]))
     assert not await heard(lambda store: store.touch_sessions([session(busy=9, connection="old")]))
     assert not await heard(lambda store: store.session_news([session()]))
+    assert not await heard(lambda store: store.keep_sessions(SessionRoll.of("", [session()])))
     assert await heard(lambda store: store.order_session("s-1", SessionOrder(capacity=1)))
     assert not await heard(lambda store: store.order_session("s-1", SessionOrder(capacity=1)))
     assert not await heard(lambda store: store.close_sessions(["missing"]))

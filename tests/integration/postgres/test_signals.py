@@ -7,12 +7,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, open_pool
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.signals import Announcer, Seen
 from queue_operator.backends.protocol import Kind, News, Topic
+from queue_operator.domain.job import Demand, Job
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 EVERYTHING = frozenset(Topic)
@@ -67,6 +69,27 @@ async def test_every_listener_hears_of_it(dsn: str, pool: Pool, announcer: Annou
         assert [await heard(here), await heard(there)] == [EVERYTHING, EVERYTHING]
         announcer.announce(Topic.SESSION)
         assert [await heard(here), await heard(there)] == [{Topic.SESSION}, {Topic.SESSION}]
+
+
+async def test_what_comes_back_elsewhere_is_found_at_once_also_without_a_name(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    """Its place is before the marks of this process."""
+    here, there = backend, await PostgresBackend.open(dsn)
+    # Too long to be named in a notification.
+    kinds = [frozenset({"x" * 120 + f"{n}"}) for n in range(40)]
+    await there.enqueue_jobs(
+        [Job(id=f"{n} {m}", type="t", tags=tags) for n, tags in enumerate(kinds) for m in range(2)]
+    )
+    demand = Demand(assignee_id="w", limit=100)
+    async with aclosing(here.listen()) as topics:  # type: ignore[type-var]
+        await heard(topics)
+        assert len(await here.claim([demand], lease_ttl_s=600.0)) == 80
+        await there.reset_running_jobs()
+        while Topic.READY not in await heard(topics):
+            pass
+        assert len(await here.claim([demand], lease_ttl_s=600.0)) == 80
+    await there.close()
 
 
 async def test_what_others_say_that_nobody_here_understands_is_passed_over(

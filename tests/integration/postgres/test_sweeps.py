@@ -126,7 +126,7 @@ async def test_a_sweep_stopped_between_reading_and_writing_overwrites_nothing(
     first, second, _ = replicas
     claimed = await expired(first, namespace)
     ids = [one.job_id for one in claimed]
-    proxy.stop_after(b"Leases that ran out")
+    proxy.stop_after(b"THEN 'timeout'")
     sweeping = asyncio.create_task(swept(stopped, namespace, SWEEP_S))
     await proxy.until_stopped()
     # What is new is not in the list that the sweep has read.
@@ -267,7 +267,7 @@ async def test_a_worker_given_up_by_hand_loses_no_job_that_another_has_claimed_s
     old = f"old-{namespace}"
     await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
     await take(backend, namespace, 1, TTL_S, old)
-    proxy.stop_after(b"Running jobs of one assignee")
+    proxy.stop_after(b"SELECT lease.job_no")
     giving_up = asyncio.create_task(stopped.mark_worker_unresponsive(old))
     await proxy.until_stopped()
     await backend.fail_job("a", "x", namespace=namespace)

@@ -7,6 +7,7 @@ from typing import Any
 from queue_operator.backends.protocol import JobLogs
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 NewJobs = Callable[..., list[Job]]
@@ -20,6 +21,7 @@ def line(job: pb.Assignment, number: int, **fields: Any) -> pb.LogLine:
     return made
 
 
+@proves("queue-api.WorkerPlane.rule.6")
 async def test_lines_are_stored_also_those_that_come_after_the_outcome(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
 ) -> None:

@@ -1,7 +1,9 @@
 """Every call of the gRPC Queue, through its client, on a real store."""
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -128,3 +130,27 @@ async def test_maintenance(
         await client.get_job(other.id, namespace=namespace)
     await client.mark_worker_unresponsive("a worker")
     assert (await client.get_job(lost.id, namespace=namespace)).state is JobState.UNKNOWN_RETRY
+
+
+async def test_of_submissions_at_once_each_has_its_own_answer(
+    client: GrpcQueue, queue: QueueService, namespace: str
+) -> None:
+    """They share calls and transactions, and nothing that is wrong with one of them."""
+    names = [uuid.uuid4().hex for _ in range(40)]
+    jobs = [Job(id=name, type="mail", namespace=namespace) for name in names]
+    await queue.enqueue_job(jobs[7])
+    jobs[11] = replace(jobs[11], payload=bytes(2 * 1024 * 1024))
+    jobs[13] = replace(jobs[13], id=names[12])
+    jobs[17] = replace(jobs[17], depends_on=("nobody",))
+    answers = await asyncio.gather(*map(client.enqueue_job, jobs), return_exceptions=True)
+    wrong = {n: answers[n] for n in range(40) if isinstance(answers[n], BaseException)}
+    assert {n: type(error) for n, error in wrong.items()} == {
+        7: errors.DuplicateJob,
+        11: errors.PayloadTooLarge,
+        13: errors.DuplicateJob,
+        17: errors.InvalidArgument,
+    }
+    assert [answers[n] for n in range(40) if n not in wrong] == [
+        names[n] for n in range(40) if n not in wrong
+    ]
+    assert (await queue.get_job_stats((), namespace=namespace)).total_jobs == 37

@@ -1,5 +1,6 @@
 """Who may call the gRPC Queue, and what callers are told when something is wrong."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
@@ -9,12 +10,14 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from queue_operator.auth.protocol import Identity
-from queue_operator.client.grpc import GrpcQueue
+from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain import errors
 from queue_operator.domain.job import Job
 from queue_operator.queue.protocol import Queue
-from queue_operator.rpc.queue_calls import METHODS
+from queue_operator.rpc.queue_calls import METHODS, SUBMISSIONS_AT_ONCE
+from queue_operator.rpc.queue_service import REPEAT_AFTER_S
 from queue_operator.testing.clauses import proves
+from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.status import ERROR_CODE_KEY, error_from_status
 from queue_operator.wire.v1 import queue_pb2 as pb
 
@@ -118,7 +121,8 @@ async def attempt(call: Awaitable[Any]) -> errors.QueueError | None:
 @proves("queue-api.WorkerPlane.rule.1")
 def test_every_call_is_in_the_list() -> None:
     served = set(METHODS) | {"StreamJobs"}
-    apart = {"MarkWorkerUnresponsive", "ReturnJobs"}  # for all namespaces; and used by streams
+    # For all namespaces; used by streams; shared by submissions, which have tests of their own.
+    apart = {"MarkWorkerUnresponsive", "ReturnJobs", "EnqueueEach"}
     assert served == set(CALLS) | apart
     own = {method.name for method in pb.DESCRIPTOR.services_by_name["Queue"].methods}
     assert own == served | {"EndStream"}
@@ -168,6 +172,34 @@ async def test_a_batch_is_asked_about_in_each_of_its_namespaces(
     granting.granted.add(("get", JOB_RIGHT, "one"))
     with pytest.raises(errors.JobNotFound):
         await guarded.get_job(jobs[0].id, namespace="one")
+
+
+async def test_a_shared_call_is_asked_about_in_each_of_its_namespaces(
+    guarded: GrpcQueue, granting: Granting
+) -> None:
+    """Our client makes none of more than one; another might."""
+    jobs = [
+        convert.job_to_wire(Job(id=uuid.uuid4().hex, type="t", namespace=ns))
+        for ns in ("one", "two")
+    ]
+    granting.granted = {("create", JOB_RIGHT, "one"), ("get", JOB_RIGHT, "one")}
+    async with guarded._calls.line.call() as stub:
+        with pytest.raises(grpc.aio.AioRpcError, match="'two'"):
+            await stub.EnqueueEach(
+                pb.EnqueueEachRequest(jobs=jobs), metadata=(("authorization", "Bearer somebody"),)
+            )
+    with pytest.raises(errors.JobNotFound):
+        await guarded.get_job(jobs[0].id, namespace="one")
+
+
+async def test_a_shared_call_holds_so_many_jobs(guarded: GrpcQueue, granting: Granting) -> None:
+    granting.granted = {("create", JOB_RIGHT, OWN)}
+    jobs = [pb.Job(id=str(n), type="t") for n in range(SUBMISSIONS_AT_ONCE + 1)]
+    async with guarded._calls.line.call() as stub:
+        with pytest.raises(grpc.aio.AioRpcError, match="send them apart"):
+            await stub.EnqueueEach(
+                pb.EnqueueEachRequest(jobs=jobs), metadata=(("authorization", "Bearer somebody"),)
+            )
 
 
 async def test_a_call_without_a_namespace_is_for_the_callers_own(
@@ -342,3 +374,50 @@ async def test_faults_of_the_server_are_told_without_their_text(
     found = await attempt(client.cancel_jobs([], ["j"], namespace=namespace))
     assert type(found) is errors.Unavailable
     assert "secret" not in str(found)
+
+
+# Too many
+
+
+class Waiting(Vouching):
+    """Vouches when it may."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.may = asyncio.Event()
+
+    async def authenticate(self, token: str | None) -> Identity:
+        self.asked.set()
+        await self.may.wait()
+        return await super().authenticate(token)
+
+
+async def test_calls_above_the_limit_are_refused_and_repeated_and_streams_do_not_count(
+    start_plane: Callable[..., Awaitable[Any]], granting: Granting, namespace: str
+) -> None:
+    granting.granted = {("update", "queuejobs/status", namespace), ("list", JOB_RIGHT, namespace)}
+    waiting = Waiting()
+    plane = await start_plane(waiting, granting, calls_in_flight=1)
+    address, pauses = f"127.0.0.1:{plane.port}", list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        waiting.may.set()
+        await first
+
+    waiting.may.set()
+    once = GrpcQueue(address, "somebody", repeats=Repeats(attempts=1), timeout_s=DEADLINE_S)
+    again = GrpcQueue(address, "somebody", sleep=pause, timeout_s=DEADLINE_S)
+    async with once, again, once.stream_jobs("me", [], 1, namespace=namespace):
+        waiting.asked.clear()
+        waiting.may.clear()
+        first = asyncio.ensure_future(once.get_job_stats([], namespace=namespace))
+        await waiting.asked.wait()
+        with pytest.raises(errors.QuotaExceeded, match="1 of 1 used") as caught:
+            await once.get_job_stats([], namespace=namespace)
+        assert caught.value.retryable
+        # What is not safe to repeat when it may have been done is repeated too: this was not.
+        granting.granted.add(("delete", JOB_RIGHT, namespace))
+        assert await again.delete_jobs([], ["nobody"], namespace=namespace) == 0
+        assert len(pauses) == 1
+        assert pauses[0] >= REPEAT_AFTER_S

@@ -84,6 +84,27 @@ async def test_jobs_nobody_took_go_back_when_the_stream_is_closed(
         await batch(stream)
 
 
+async def test_what_came_through_is_given_back_by_hand_where_the_server_cannot_end_the_stream(
+    client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs
+) -> None:
+    [taken, job] = new_jobs(2)
+    stream = client.stream_jobs("me", [], 5, namespace=namespace)
+    await client.enqueue_job(taken)
+    await batch(stream)
+    step = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)  # it has begun
+    step.cancel()
+    await asyncio.wait([step])
+    await client.enqueue_job(job)
+    reading = stream._reading
+    assert reading._read is not None
+    await asyncio.wait_for(asyncio.wait([reading._read]), DEADLINE_S)
+    reading._stream_id = "of another server"
+    await stream.aclose()
+    back = await queue.get_job(job.id, namespace=namespace)
+    assert (back.state, back.attempt) == (JobState.FAILED_RETRY, 0)
+
+
 async def test_a_step_that_is_cancelled_loses_nothing(
     client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from queue_operator.auth.protocol import Identity
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLease
 from queue_operator.domain.job import Job
@@ -16,6 +17,7 @@ from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
+from queue_operator.rpc.servicer import ConnectionLost, WorkerCall, WorkerPlaneServicer
 from queue_operator.rpc.session import JOBS_PER_MESSAGE, OUTCOME_MESSAGES_IN_FLIGHT
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.convert import RESULT_NOT_STORABLE
@@ -399,3 +401,45 @@ async def test_a_worker_that_is_faster_than_the_store_is_slowed_down_and_loses_n
         acks += (await worker.hear_of("outcome_acks")).outcome_acks.acks
     assert {ack.job_id for ack in acks} == {job.job_id for job in jobs}
     assert {ack.state for ack in acks} == {JobState.COMPLETED}
+
+
+async def test_a_fault_of_the_server_while_it_answers_ends_the_session_and_is_logged(
+    queue: QueueService,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(stream: JobStream, held: object) -> object:
+        raise ZeroDivisionError("a fault of the test")
+
+    monkeypatch.setattr(JobStream, "heartbeat", broken)
+    worker = connect()
+    await worker.hello()
+    await worker.say(heartbeat=pb.Heartbeat())
+    failure = await worker.failure()
+    assert failure.code() is grpc.StatusCode.INTERNAL
+    assert "ZeroDivisionError: a fault of the test" in caplog.text
+
+
+async def test_an_answer_that_finds_its_worker_gone_is_no_fault(
+    queue: QueueService, connect: Connect, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[WorkerCall] = []
+    serve = WorkerPlaneServicer.serve
+
+    async def serve_and_tell(plane: WorkerPlaneServicer, call: WorkerCall, who: Identity) -> None:
+        calls.append(call)
+        await serve(plane, call, who)
+
+    monkeypatch.setattr(WorkerPlaneServicer, "serve", serve_and_tell)
+    worker = connect()
+    await worker.hello()
+    worker.call.cancel()
+
+    async def gone() -> bool:
+        await queue.ping()
+        return not sessions_open(queue)
+
+    await until(gone)
+    with pytest.raises(ConnectionLost):
+        await calls[0].write(pb.ServerMessage())

@@ -12,6 +12,7 @@ from queue_operator.domain.errors import PayloadTooLarge
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
+from queue_operator.rpc.session import HELD_AT_LEAST
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.convert import RESULT_NOT_STORABLE
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -81,7 +82,7 @@ async def test_many_outcomes_that_are_too_much_together_are_all_stored(
 
 
 @proves("queue-api.WorkerPlane.rule.11")
-@pytest.mark.parametrize("kind", ["heartbeat", "progress", "cancel_receipts", "types"])
+@pytest.mark.parametrize("kind", ["progress", "cancel_receipts", "types"])
 async def test_what_is_not_answered_by_item_is_not_taken(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, kind: str
 ) -> None:
@@ -94,7 +95,6 @@ async def test_what_is_not_answered_by_item_is_not_taken(
     types = [pb.HandlerType(type=f"{n:0200}") for n in range(500)]
     message: Any = {
         "types": pb.TypesUpdate(types=types),
-        "heartbeat": pb.Heartbeat(held=held),
         "progress": pb.ProgressBatch(progress=reports),
         "cancel_receipts": pb.CancelReceipts(received=held),
     }[kind]
@@ -103,6 +103,42 @@ async def test_what_is_not_answered_by_item_is_not_taken(
     assert (told.kind, told.limit) == (kind, LIMIT)
     await goes_on(worker, queue, new_jobs(2))
     await goes_on(other, queue, new_jobs(1, type="other"))
+
+
+@proves("queue-api.WorkerPlane.rule.11")
+async def test_a_heartbeat_that_is_too_big_is_told_of_and_renews_all_the_same(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(1))
+    [job] = await worker.assignments(1)
+    unknown = [pb.HeldJob(job_id=f"{n:0200}", token="t") for n in range(500)]
+    named = [*unknown, pb.HeldJob(job_id=job.job_id, token=job.token)]
+    await worker.say(heartbeat=pb.Heartbeat(held=named))
+    told = (await worker.hear_of("too_large")).too_large
+    assert (told.kind, told.limit) == ("heartbeat", LIMIT)
+    answers = (await worker.hear_of("lease_answers")).lease_answers.answers
+    renewed = [one.job_id for one in answers if one.status == pb.LEASE_STATUS_CURRENT]
+    assert renewed == [job.job_id]
+
+
+async def test_a_worker_that_names_many_times_what_it_can_hold_is_sent_away(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs
+) -> None:
+    worker, other = connect(), connect()
+    brought = [pb.HeldJob(job_id=f"brought {n}", token="t") for n in range(5)]
+    await worker.hello(held=brought)
+    await other.hello()
+    at_most = [pb.HeldJob(job_id=str(n), token="t") for n in range(HELD_AT_LEAST)]
+    await worker.say(heartbeat=pb.Heartbeat(held=[*brought, *at_most]))
+    while len((await worker.hear_of("lease_answers")).lease_answers.answers) <= len(brought):
+        pass
+    await worker.say(heartbeat=pb.Heartbeat(held=[*brought, *at_most, *brought]))
+    failure = await worker.failure()
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "heartbeat.held: names 1010 jobs" in (failure.details() or "")
+    await goes_on(other, queue, new_jobs(2))
 
 
 async def test_beyond_what_the_transport_reads_the_call_ends_by_name_and_no_other(

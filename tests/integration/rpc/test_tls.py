@@ -17,12 +17,15 @@ from tests.programs import started
 from queue_operator.client.grpc import ClientTls, GrpcQueue, Repeats
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.job import Job
+from queue_operator.domain.states import JobState
 from queue_operator.settings import GrpcSettings
 from queue_operator.testing.clauses import proves
 
 StartPlane = Callable[..., Awaitable[Any]]
 NewJobs = Callable[..., list[Job]]
+Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 ONCE = Repeats(attempts=1)
+RUNNING = JobState.RUNNING
 
 
 @pytest.fixture
@@ -118,6 +121,37 @@ async def test_replaced_certificates_are_used_by_server_and_client_without_a_res
         await client.get_job_stats([], namespace=namespace)
     (tmp_path / "old.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
     assert not await reaches(plane, ClientTls(ca_file=tmp_path / "old.pem"))
+
+
+async def test_a_stream_is_ended_where_it_is_although_new_calls_go_to_another_replica(
+    start_plane: StartPlane,
+    authority: Authority,
+    server_files: dict[str, Path],
+    namespace: str,
+    new_jobs: NewJobs,
+    until: Until,
+) -> None:
+    first, second = [await start_plane(**server_files) for _ in range(2)]
+    at = first
+    async with (
+        Proxy(lambda: ("127.0.0.1", at.port)) as proxy,
+        GrpcQueue(
+            f"localhost:{proxy.port}", first.token, tls=ClientTls(ca_file=authority.file)
+        ) as client,
+    ):
+        async with client.stream_jobs("me", [], 5, namespace=namespace):
+            at = second
+            os.utime(authority.file)
+            [job] = new_jobs()
+            await client.enqueue_job(job)
+
+            async def assigned() -> bool:
+                return (await client.get_job(job.id, namespace=namespace)).state is RUNNING
+
+            await until(assigned)
+        back = await client.get_job(job.id, namespace=namespace)
+        assert (back.state, back.attempt) == (JobState.FAILED_RETRY, 0)
+    assert first.queue.usage() == []
 
 
 async def test_a_rotation_gone_wrong_leaves_the_server_as_it_was(

@@ -54,6 +54,14 @@ def test_each_code_is_an_error_of_its_kind(
     assert type(error_of(ONE, response)) is kind
 
 
+def test_a_job_that_is_not_there_is_told_of_in_the_servers_words() -> None:
+    for params, namespace in (({}, ""), ({"namespace": "shop"}, "shop")):
+        call = Call("GET", "/v1/jobs/a", params, job_ids=("a",))
+        error = error_of(call, told(404, "NOT_FOUND"))
+        assert isinstance(error, JobNotFound)
+        assert (str(error), error.job_id, error.namespace) == ("so it is", "a", namespace)
+
+
 def test_all_faults_are_in_the_message() -> None:
     error = error_of(ONE, told(400, "INVALID_REQUEST", "type", "tags.a"))
     assert isinstance(error, InvalidArgument)

@@ -14,8 +14,11 @@ from google.protobuf.message import Message
 from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain.errors import (
     DuplicateJob,
+    Forbidden,
     InvalidArgument,
+    JobNotFound,
     QueueError,
+    QuotaExceeded,
     StaleLease,
     Unavailable,
 )
@@ -114,6 +117,18 @@ UNSAFE: dict[str, Callable[[GrpcQueue], Awaitable[Any]]] = {
 }
 
 
+ANSWERS: dict[str, Message] = {
+    "StopJob": pb.StopJobResponse(),
+    "StopJobWithRetry": pb.StopJobWithRetryResponse(),
+    "MarkJobUnknownStopped": pb.MarkJobUnknownStoppedResponse(),
+    "CancelJobs": pb.CancelJobsResponse(),
+    "DeleteJobs": pb.DeleteJobsResponse(),
+    "CleanupExpiredJobs": pb.CleanupExpiredJobsResponse(),
+    "ResetRunningJobs": pb.ResetRunningJobsResponse(),
+    "MarkWorkerUnresponsive": pb.MarkWorkerUnresponsiveResponse(),
+}
+
+
 @pytest.mark.parametrize("method", SAFE)
 async def test_what_a_repeat_does_not_change_is_repeated(rig: Rig, method: str) -> None:
     call, answer = SAFE[method]
@@ -173,6 +188,52 @@ async def test_a_job_of_somebody_else_under_the_id_is_a_duplicate(rig: Rig) -> N
     assert caught.value.job_ids == ("j",)
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        pb.GetJobResponse(job=convert.job_to_wire(Job(id="b", type="t", payload=b"other"))),
+        JobNotFound("b", "default"),
+        Forbidden("you may not get queuejobs"),
+    ],
+)
+async def test_a_batch_is_known_by_the_content_of_all_its_jobs(
+    rig: Rig, last: Message | QueueError
+) -> None:
+    batch = [JOB, Job(id="b", type="t")]
+    rig.script.answers = [AWAY, DuplicateJob((), (0, 1)), SAFE["GetJob"][1], last]
+    with pytest.raises(DuplicateJob) as caught:
+        await rig.client.enqueue_jobs(batch)
+    assert caught.value.job_ids == ("j", "b")
+
+
+@pytest.mark.parametrize("method", sorted({*SAFE, *UNSAFE}))
+async def test_a_call_that_was_refused_for_their_number_is_repeated(rig: Rig, method: str) -> None:
+    call, answer = SAFE[method] if method in SAFE else (UNSAFE[method], ANSWERS[method])
+    rig.script.answers = [QuotaExceeded("calls", 5, 5, 1.5), answer]
+    await call(rig.client)
+    assert rig.script.calls == [method] * 2
+    assert rig.pauses == [1.5 + 0.05]
+
+
+async def test_after_a_refusal_an_id_that_is_taken_is_somebody_elses(rig: Rig) -> None:
+    """A try that did not begin has stored nothing."""
+    rig.script.answers = [QuotaExceeded("calls", 5, 5, 1.5), DuplicateJob(("j",))]
+    with pytest.raises(DuplicateJob):
+        await rig.client.enqueue_job(JOB)
+    assert len(rig.script.calls) == 2
+
+
+async def test_a_client_that_is_closed_meanwhile_repeats_nothing(rig: Rig) -> None:
+    async def close(method: str, context: "grpc.aio.ServicerContext[Any, Any]") -> bytes:
+        rig.client._calls.line.closed = True
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+
+    rig.script.answer = close  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="away"):
+        await rig.client.get_job("j")
+    assert rig.pauses == []
+
+
 @pytest.mark.parametrize("first", [[], [AWAY]])
 async def test_a_batch_of_which_some_are_taken_is_no_repeat_of_ours(
     rig: Rig, first: list[Message | QueueError]
@@ -219,6 +280,14 @@ async def test_what_no_message_can_hold_is_refused_and_not_sent(
         await call(rig.client)
     assert caught.value.field == named
     assert rig.script.calls == []
+
+
+@pytest.mark.parametrize(
+    "address", ["http://localhost:50051", "https://a:1", "localhost", "", 50051]
+)
+def test_an_address_that_is_none_is_refused_at_once(address: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"must be host:port .* localhost:50051"):
+        GrpcQueue(address)
 
 
 async def test_a_closed_client_is_of_no_use_any_more(rig: Rig) -> None:

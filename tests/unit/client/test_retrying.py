@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from tests.unit.client.scripted import Answer, Script, serving
 
 from queue_operator.client import AsyncQueueClient, QueueClient, RetryPolicy, Submission, file_token
-from queue_operator.domain.errors import DuplicateJob, Unavailable
+from queue_operator.client.grpc import GrpcQueue, Repeats
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    InvalidArgument,
+    Unauthenticated,
+    Unavailable,
+)
 
 STORED = Answer(201, {"job_id": "x", "status": "ACCEPTED", "state": "SCHEDULED"})
 CLOSED = Answer(0)
@@ -168,3 +175,39 @@ def test_what_is_sent() -> None:
     (asked,) = script.asked
     assert (asked.method, asked.body) == ("GET", None)
     assert asked.path == "/v1/stats?namespace=team+a&tag=a%3Db&tag=c"
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "localhost", "", "ftp://a", "http://", "http://a:b"]
+)
+@pytest.mark.parametrize("kind", [QueueClient, AsyncQueueClient])
+def test_an_address_that_is_no_url_is_refused_at_once(kind: type[QueueClient], url: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"must be .* as in http://localhost:8080") as caught:
+        kind(url)
+    assert caught.value.field == "url"
+
+
+async def test_each_port_given_in_place_of_the_other_is_named() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with AsyncQueueClient(f"http://127.0.0.1:{port}", retry=RetryPolicy(attempts=1)) as rest:
+        with pytest.raises(Unavailable, match=r"give the one of REST \(8080\)"):
+            await rest.get("x")
+    await server.stop(None)
+    with serving(STORED) as script:
+        address = script.url.removeprefix("http://")
+        async with GrpcQueue(address, repeats=Repeats(attempts=1)) as queue:
+            with pytest.raises(Unavailable, match=r"give the one of gRPC \(port 50051\)"):
+                await queue.get_job("x")
+
+
+@pytest.mark.parametrize("held", [b"\xff\xfe", "größe".encode()])
+def test_a_file_that_holds_no_token_is_named(tmp_path: Path, held: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(held)
+    with (
+        QueueClient("http://127.0.0.1:1", token=file_token(file)) as queue,
+        pytest.raises(Unauthenticated, match="token"),
+    ):
+        queue.get("x")

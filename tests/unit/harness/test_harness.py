@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from asyncio import sleep as pause  # by the harness's clock: no time passes in these tests
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -256,13 +256,41 @@ def test_what_fails_is_shown(worker: Worker, harness: WorkerHarness) -> None:
         harness.result(job_id)
 
 
-def test_jobs_of_no_handler_wait_and_are_named(harness: WorkerHarness) -> None:
-    harness.worker.register("somebodys", lambda ctx: None)
-    job_id = harness.submit("nobodys")
-    with pytest.raises(AssertionError, match=rf"not ended: {job_id} \(nobodys\) is"):
+def test_children_of_no_handler_wait_and_are_named(worker: Worker, harness: WorkerHarness) -> None:
+    @worker.handler("parent")
+    async def parent(ctx: JobContext) -> object:
+        return await ctx.spawn("somebody else's")
+
+    job_id = harness.submit("parent")
+    with pytest.raises(AssertionError, match=r"not ended: \S+ \(somebody else's\) is"):
         harness.run_until_finished(within="PT1H")
     assert harness.now == START + timedelta(hours=1)
-    assert [job.id for job in harness.unfinished()] == [job_id]
+    assert [job.id for job in harness.unfinished()] == [harness.result(job_id)]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda h: h.submit("sent"), "type: the worker has no handler for 'sent'; its types: send"),
+        (lambda h: h.submit("send", delay=5), "delay: is no field .* did you mean 'delay_s'?"),
+        (lambda h: h.submit("send", colour=5), "colour: is no field of a job$"),
+        (lambda h: h.submit("send", state="RUNNING"), "state: is the queue's to set"),
+        (lambda h: h.submit("send", tags="eu"), "tags: must be a list of texts, not 'eu'"),
+        (lambda h: h.submit("send", depends_on=5), "depends_on: must be a list of texts, not 5"),
+        (lambda h: h.submit("send", priority="URGENT"), "priority: must be one of CRITICAL"),
+        (lambda h: h.advance("10 minutes"), "duration: .* such as 'PT10M' .* not '10 minutes'"),
+        (lambda h: h.advance(float("nan")), "duration: must be a number of seconds"),
+        (lambda h: h.advance(-1), "duration: .* not -1"),
+        (lambda h: h.run_until_finished("a week"), "within: .* not 'a week'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(
+    worker: Worker, harness: WorkerHarness, call: Callable[[WorkerHarness], object], told: str
+) -> None:
+    worker.register("send", lambda ctx: None)
+    with pytest.raises(InvalidArgument, match=told):
+        call(harness)
+    assert harness.jobs() == []
 
 
 def test_a_checkpoint_survives_the_attempt(worker: Worker, harness: WorkerHarness) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
-from queue_operator.backends.protocol import SessionOrder
+from queue_operator.backends.protocol import SessionOrder, SessionRoll, WorkerSession
 from queue_operator.domain.errors import Forbidden, InvalidArgument, Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.lease import Held, Leased
@@ -51,6 +52,14 @@ class Backend(MemoryBackend):
             self.away -= 1
             raise Unavailable("the store is away")
         return await super().leased(assignee_ids)
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        self.calls["keep_sessions"] += 1
+        return await super().keep_sessions(roll)
+
+    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+        self.calls["touch_sessions"] += 1
+        await super().touch_sessions(sessions)
 
     async def get_job(self, job_id: str, *, namespace: str = "default") -> Job:
         self.calls["get_job"] += 1
@@ -305,6 +314,50 @@ async def test_a_row_that_was_lost_is_written_again(a: QueueService) -> None:
     await a.keeper.follow()
     [listed] = await store_of(a).list_sessions()
     assert (listed.session_id, stream.end_reason) == ("s", None)
+
+
+async def test_sessions_that_stay_as_they_are_are_kept_in_a_few_words(a: QueueService) -> None:
+    streams = [await a.open_stream(spec(name)) for name in ("s-1", "s-2")]
+    calls = store_of(a).calls
+
+    async def tended() -> tuple[int, int]:
+        calls.clear()
+        await a.keeper.tend_sessions()
+        return calls["touch_sessions"], calls["keep_sessions"]
+
+    assert await tended() == (1, 0)
+    assert await tended() == (0, 1)
+    await submit(a, 1)
+    await take(streams[0], 1)
+    assert await tended() == (1, 0)
+    assert {one.busy for one in await store_of(a).list_sessions()} == {0, 1}
+    assert await tended() == (0, 1)
+    await streams[1].close()
+    assert await tended() == (1, 0)
+    assert await tended() == (0, 1)
+
+
+@proves("queue-api.Sessions.rule.4", "queue-api.Sessions.rule.8")
+async def test_news_of_sessions_that_were_kept_is_found_by_a_queue_that_hears_nothing(
+    shelf: MemoryShelf,
+) -> None:
+    store, deaf = MemoryBackend(shelf), QueueService(Backend(shelf), replica="deaf")
+    ordered, moved = [await deaf.open_stream(spec(name)) for name in ("s-1", "s-2")]
+
+    async def tend(times: int = 1) -> None:
+        for _ in range(times):
+            await deaf.keeper.tend_sessions()
+
+    await tend(2)
+    await store.order_session("s-1", SessionOrder(capacity=7))
+    await tend()
+    assert ordered.spec.capacity == 7
+    await tend(2)
+    [other] = [one for one in await store.list_sessions() if one.session_id == "s-2"]
+    await store.open_session(replace(other, connection="newer"))
+    await tend()
+    assert (ordered.end_reason, moved.end_reason) == (None, EndReason.REPLACED)
+    await deaf.close()
 
 
 # Orders

@@ -127,5 +127,9 @@ async def test_how_long_the_jobs_of_a_killed_worker_waited() -> None:
     history = History([*worker.records, *log.records], await read_store(backend))
     [taken] = takeovers(history)
     assert (taken.job_id, taken.process) == (job.id, "worker-1")
-    assert 0 <= taken.waited_s < 5
+    assert taken.left_at is not None
+    assert taken.again_at is not None
+    assert taken.killed_at < taken.left_at < taken.again_at
+    assert taken.waited_s == taken.again_at - taken.killed_at
+    assert not taken.is_missing
     assert summarise(history).attempts_lost == 1

@@ -83,7 +83,13 @@ def test_a_result_over_the_limit_fails_the_job_for_good() -> None:
 
 
 def test_a_failure_is_cut_to_its_limits_and_always_has_a_message() -> None:
-    error = pb.ErrorInfo(category=pb.ERROR_CATEGORY_TIMEOUT, message="ä" * 20, stack_trace="x" * 20)
+    error = pb.ErrorInfo(
+        category=pb.ERROR_CATEGORY_TIMEOUT,
+        code="SLOW",
+        message="ä" * 20,
+        stack_trace="x" * 20,
+        context={"host": "a"},
+    )
     converted = convert.outcome_from_wire(
         outcome(kind=pb.OUTCOME_KIND_FAIL, error=error, retry_after=Duration(seconds=2)),
         limits=LIMITS,
@@ -92,6 +98,7 @@ def test_a_failure_is_cut_to_its_limits_and_always_has_a_message() -> None:
     assert converted.error.message == "ä" * 8
     assert converted.error.stack_trace == "x" * 16
     assert converted.error.category is ErrorCategory.TIMEOUT
+    assert (converted.error.code, dict(converted.error.context)) == ("SLOW", {"host": "a"})
     assert converted.retry_after_s == 2.0
     bare = convert.outcome_from_wire(outcome(kind=pb.OUTCOME_KIND_FAIL))
     assert bare.error is not None
@@ -116,7 +123,7 @@ def test_an_unusable_outcome_names_the_field(message: pb.Outcome, field: str) ->
 @given(st.text(), st.integers(0, 64))
 def test_cut_texts_fit_and_are_storable(text: str, limit: int) -> None:
     encodable = text.encode(errors="ignore").decode()
-    cut = convert.cut(encodable, limit)
+    cut = convert.cut_storable(encodable, limit)
     assert len(cut.encode()) <= limit
     assert "\x00" not in cut
     assert encodable.replace("\x00", "\N{REPLACEMENT CHARACTER}").startswith(cut)

@@ -1,4 +1,5 @@
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,7 @@ def takes_defaults(ctx: Any, payload: Defaults) -> None: ...
 def takes_point(ctx: Any, payload: Point) -> None: ...
 def takes_bytes(ctx: Any, payload: bytes) -> None: ...
 def takes_dict(ctx: Any, payload: dict[str, int]) -> None: ...
+def takes_numbers(ctx: Any, payload: list[int]) -> None: ...
 def takes_any(ctx, payload): ...  # type: ignore[no-untyped-def]
 def takes_context(ctx: Any) -> None: ...
 def takes_optional(ctx: Any, payload: Email | None = None) -> None: ...
@@ -79,6 +81,15 @@ def test_the_fault_names_the_field_and_keeps_the_value_private() -> None:
     with pytest.raises(PermanentError, match="to: Input should be a valid string") as caught:
         read(takes_email, b'{"to": 123456}')
     assert "123456" not in str(caught.value)
+
+
+def test_of_many_faults_the_first_are_told_and_the_rest_counted() -> None:
+    with pytest.raises(PermanentError) as caught:
+        read(takes_numbers, json.dumps(["x"] * 2000).encode())
+    told = str(caught.value)
+    assert told.startswith("the payload does not fit the handler: 0: Input should be")
+    assert told.endswith("; and 1990 more")
+    assert told.count(";") == 10
 
 
 @proves("external-api.HandlerRegistration.expect.1")

@@ -97,6 +97,8 @@ def test_a_worker_sent_away_exits_with_1(folder: Path, server: Any, say: Any) ->
     ("target", "fault"),
     [
         ("jobs", "must be MODULE:WORKER"),
+        ("jobs.py:worker", "'jobs.py:worker' names a file; give its module, as in jobs:worker"),
+        ("./shop/jobs.py", "names a file; give its module, as in shop.jobs:worker"),
         ("absent:worker", "there is no module 'absent'"),
         ("jobs:absent", "has no 'absent'"),
         ("jobs:other", "not a queue_operator Worker"),

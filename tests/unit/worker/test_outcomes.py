@@ -5,10 +5,10 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.texts import cut
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import Cancelled, PermanentError, Retry
-from queue_operator.worker.content import cut
 from queue_operator.worker.handlers import Place
 from queue_operator.worker.injection import Provider
 from queue_operator.worker.outcomes import MAX_BATCH, MAX_BATCH_BYTES, OutcomeBuffer, conclude

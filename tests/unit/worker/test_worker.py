@@ -2,15 +2,20 @@
 
 import asyncio
 import http.client
+import logging
+import queue
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from logging.handlers import QueueHandler
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from pydantic import BaseModel
+from tests.unit.client.scripted import Answer, serving
 
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
@@ -452,6 +457,53 @@ def test_a_missing_token_file_is_named(
     worker.settings = replace(settings, token_file=tmp_path / "absent", refused_s=0)
     with pytest.raises(SessionRefused, match="absent"):
         run(worker).result(PATIENCE_S)
+
+
+@pytest.fixture
+def logged() -> Iterator[Callable[[str], None]]:
+    """Waits until the client has logged a line with the text."""
+    lines: queue.Queue[logging.LogRecord] = queue.Queue()
+    handler = QueueHandler(lines)
+    client = logging.getLogger("queue_operator.worker.client")
+    client.addHandler(handler)
+
+    def wait(text: str) -> None:
+        while text not in lines.get(timeout=PATIENCE_S).getMessage():
+            pass
+
+    yield wait
+    client.removeHandler(handler)
+
+
+def test_the_port_of_rest_in_place_of_grpcs_is_named(
+    worker: Worker, settings: WorkerSettings, run: Any, logged: Callable[[str], None]
+) -> None:
+    with serving(Answer(404)) as rest:
+        worker.settings = replace(settings, server=rest.url.removeprefix("http://"))
+        run(worker)
+        logged("give the one of gRPC (port 50051)")
+
+
+@pytest.mark.parametrize("held", [b"\xff\xfe", "größe".encode(), b"two\nlines", b" \n"])
+def test_a_file_that_holds_no_token_is_named_and_read_again(
+    worker: Worker,
+    settings: WorkerSettings,
+    server: Any,
+    run: Any,
+    tmp_path: Path,
+    held: bytes,
+    logged: Callable[[str], None],
+) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(held)
+    worker.settings = replace(settings, token_file=token, refused_s=0)
+    with pytest.raises(SessionRefused, match=f"{token} holds no bearer token"):
+        run(worker).result(PATIENCE_S)
+    worker.settings = replace(settings, token_file=token, refused_s=PATIENCE_S)
+    run(worker)
+    logged("holds no bearer token")
+    token.write_text("good")
+    assert server.accept().metadata["authorization"] == "Bearer good"
 
 
 @proves("external-api.HandlerRegistration.expect.5")

@@ -14,6 +14,7 @@ from queue_operator.backends.protocol import News, QueueDepth, Topic
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
+    SessionRoll,
     WorkerSession,
     news_of,
     told_of,
@@ -60,8 +61,11 @@ class MemoryBackend(Engine):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await super()._expire(lease_ttl_s, limit)
-        silent = book.silent(self._own.sessions, _STALE_SESSION_S, self._clock())
-        await self._on_sessions(lambda: book.forget(self._own.sessions, silent))
+        own = self._own.sessions
+        # Looked for and forgotten at once: another sweep may be under way.
+        await self._on_sessions(
+            lambda: book.forget(own, book.silent(own, _STALE_SESSION_S, self._clock()))
+        )
         return lost
 
     async def queue_depth(self) -> QueueDepth:
@@ -90,6 +94,9 @@ class MemoryBackend(Engine):
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._on_sessions(lambda: book.touch(self._own.sessions, sessions, self._clock()))
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        return await self._alone(lambda: book.keep(self._own.sessions, roll, self._clock()))
 
     async def close_sessions(
         self, session_ids: Collection[str], *, replica: str | None = None

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 from queue_operator.backends.worker_sessions import (
     SessionOrder,
+    SessionRoll,
     WorkerSession,
+    keeping,
     opening,
     ordering,
     touching,
@@ -28,6 +30,13 @@ def touch(book: Book, sessions: Sequence[WorkerSession], now: datetime) -> bool:
     for one in touched:
         book[one.session_id] = replace(one, heartbeat_at=now)
     return changed
+
+
+def keep(book: Book, roll: SessionRoll, now: datetime) -> bool:
+    kept = keeping(book, roll)
+    for one in kept:
+        book[one.session_id] = replace(one, heartbeat_at=now)
+    return bool(kept)
 
 
 def order(book: Book, session_id: str, wanted: SessionOrder) -> bool:

@@ -56,6 +56,7 @@ from queue_operator.backends.protocol import (
     QueueDepth,
     SessionNews,
     SessionOrder,
+    SessionRoll,
     SpawnRequest,
     Topic,
     WorkerSession,
@@ -392,6 +393,9 @@ class PostgresBackend(BaseBackend, PlaneBase):
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._sessions.touch_sessions(sessions)
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        return await self._sessions.keep_sessions(roll)
 
     async def close_sessions(
         self, session_ids: Collection[str], *, replica: str | None = None

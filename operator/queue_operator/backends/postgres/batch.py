@@ -1,14 +1,14 @@
 """Jobs on their way into the database, and the one statement that stores them."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.arrays import floats
+from queue_operator.backends.postgres.arrays import Int8s, Texts, floats
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
@@ -16,10 +16,14 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import Backoff
 
+_IF_TAKEN: Final = "ON CONFLICT (namespace_id, id) DO NOTHING"
 _SUBMIT: Final = load(__package__, "submit")
+_SUBMIT_NEW: Final = _SUBMIT.replace(_IF_TAKEN, "")
 _RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
 _PASS_BY: Final = load(__package__, "number_pass_by")
 _BLOCK: Final = 1000
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,37 +99,55 @@ async def store(
     """
     parameters = {
         **_parameters(batch),
-        "has_children": [number in parents for number in batch.numbers],
-        "blocked": [number in blocked for number in batch.numbers],
+        "has_children": _given(number in parents or None for number in batch.numbers),
+        "blocked": _given(number in blocked or None for number in batch.numbers),
     }
     cursor = await connection.execute(_SUBMIT, parameters)
     return {number for (number,) in await cursor.fetchall()}
+
+
+async def store_new(connection: AsyncConnection[TupleRow], batch: Batch) -> None:
+    """Stores the jobs of a batch that nobody waits for and that wait for nobody, in a statement
+    that needs no transaction around it.
+
+    Raises UniqueViolation, and stores nothing, where an id is taken.
+    """
+    parameters = {**_parameters(batch), "has_children": None, "blocked": None}
+    await connection.execute(_SUBMIT_NEW, parameters)
 
 
 def _parameters(batch: Batch) -> dict[str, Any]:
     jobs = batch.jobs
     resources = [job.resource for job in jobs]
     return {
-        "numbers": list(batch.numbers),
-        "namespaces": list(batch.namespaces),
-        "ids": [job.id for job in jobs],
-        "lanes": list(batch.lanes),
+        "numbers": Int8s(batch.numbers),
+        "namespaces": Int8s(batch.namespaces),
+        "ids": Texts(job.id for job in jobs),
+        "lanes": Int8s(batch.lanes),
         "payloads": [job.payload for job in jobs],
-        "content_types": [job.content_type for job in jobs],
-        "created": [job.created_at for job in jobs],
-        "correlations": [job.correlation_id for job in jobs],
-        "clusters": [r.cluster_uid if r else None for r in resources],
-        "names": [r.name if r else None for r in resources],
-        "generations": [r.generation if r else None for r in resources],
-        "delays": floats(job.delay_s for job in jobs),
-        "scheduled": [job.scheduled_at for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
-        "timeouts": floats(job.timeout_s for job in jobs),
-        "backoffs": [dump_backoff(job.backoff) for job in jobs],
-        "bonuses": [PRIORITY_BONUS[job.priority].total_seconds() for job in jobs],
-        "modes": [_mode(job) for job in jobs],
+        "content_types": Texts(job.content_type for job in jobs),
+        "created": _given(job.created_at for job in jobs),
+        "correlations": Texts(job.correlation_id for job in jobs),
+        "clusters": _given(r.cluster_uid if r else None for r in resources),
+        "names": _given(r.name if r else None for r in resources),
+        "generations": _given(r.generation if r else None for r in resources),
+        "delays": _given(float(job.delay_s) if job.delay_s else None for job in jobs),
+        "scheduled": _given(job.scheduled_at for job in jobs),
+        "max_attempts": _given(job.max_attempts for job in jobs),
+        "timeouts": _given(floats(job.timeout_s for job in jobs)),
+        "backoffs": _given(dump_backoff(job.backoff) for job in jobs),
+        "bonuses": _given(PRIORITY_BONUS[job.priority].total_seconds() or None for job in jobs),
+        "modes": _given(_mode(job) for job in jobs),
         **submission_event(jobs, batch.lanes),
     }
+
+
+def _given(values: Iterable[_T | None]) -> list[_T | None] | None:
+    """No array at all where no job has such a value: beyond its end an array is NULL too, and
+    each array costs as much as a job does.
+    """
+    found = list(values)
+    return found if any(value is not None for value in found) else None
 
 
 def _mode(job: Job) -> str | None:
@@ -142,7 +164,7 @@ def submission_event(jobs: Sequence[Job], lanes: Sequence[int]) -> dict[str, Any
     places = {lane: place for place, lane in enumerate(first)}
     correlations = [job.correlation_id for job in jobs]
     return {
-        "lane_of": [places[lane] for lane in lanes],
+        "lane_of": Int8s(places[lane] for lane in lanes),
         "event_lanes": json.dumps([_lane(job) for job in first.values()]),
         "event_correlations": correlations if any(correlations) else None,
     }

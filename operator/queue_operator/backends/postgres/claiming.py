@@ -44,8 +44,8 @@ class Marks:
 
     A job may come to lie before the mark (a late commit, an urgent priority), so once a second
     a claim starts at the beginning of the lane. Jobs that another claimer held are behind the
-    mark if that one fails: a short claim of a lane where that can be so starts at the beginning
-    at once.
+    mark if that one fails, as are those of which only others know that they came back: a short
+    claim of a lane where that can be so starts at the beginning at once.
     """
 
     def __init__(self) -> None:
@@ -74,6 +74,10 @@ class Marks:
     def contest(self, lanes: Iterable[int]) -> None:
         """Others held some of the jobs that were looked at."""
         self._contested.update(lanes)
+
+    def contest_all(self) -> None:
+        """There may be jobs before any of the marks."""
+        self._contested.update(self._by_lane)
 
     def settle(self, lanes: Iterable[int]) -> None:
         """They were looked at from the beginning, and nobody held anything."""

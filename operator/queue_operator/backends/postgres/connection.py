@@ -5,7 +5,7 @@ that turns a driver's error into a domain error.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import wraps
 from select import POLLIN, poll
 from typing import Final, LiteralString, ParamSpec, TypeVar
@@ -60,6 +60,9 @@ _SET: Final = (
 _FREEZE: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
+_AS_IT_IS: Final = nullcontext()
+
+
 class Pool(AsyncConnectionPool[Line]):
     """Connections with our settings.
 
@@ -101,6 +104,7 @@ async def open_pool(
 
     async def configure(connection: Line) -> None:
         connection.patience_s = statement_timeout_s
+        connection.role = connection.info.user
         await connection.set_autocommit(True)
         # Said with each BEGIN: behind a pooler it cannot be set beforehand.
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
@@ -139,22 +143,19 @@ async def open_pool(
     return pool
 
 
-@asynccontextmanager
-async def _live(pool: Pool) -> AsyncIterator[Line]:
+async def _live(pool: Pool) -> Line:
     """A connection that the server has not hung up on. The pool's own check would pause longer
     with each dead one, and after a restart of the server all of them are dead.
     """
-    for tries_left in reversed(range(pool.max_size + 1)):
+    for _ in range(pool.max_size):
         connection = await pool.getconn()
+        if not _is_dead(connection):
+            return connection
         try:
-            if tries_left and _is_dead(connection):
-                await connection.close()
-                continue
-            async with connection:
-                yield connection
-            return
+            await connection.close()
         finally:
             await pool.putconn(connection)
+    return await pool.getconn()
 
 
 def _is_dead(connection: Line) -> bool:
@@ -187,16 +188,19 @@ async def borrowed(
     """
     role = ""
     try:
-        async with _live(pool) as connection:
-            role = connection.info.user
-            try:
-                async with _settled(pool, connection, patience_s, frozen):
-                    yield connection
-            except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
-                # The address may lead to the new primary by now: look it up again. And a plan
-                # that a migration made unfit goes with its connection.
-                connection.worn = True
-                raise
+        connection = await _live(pool)
+        role = connection.role
+        try:
+            async with _settled(pool, connection, patience_s, frozen):
+                yield connection
+        except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
+            # The address may lead to the new primary by now: look it up again. And a plan
+            # that a migration made unfit goes with its connection.
+            connection.worn = True
+            raise
+        finally:
+            # The pool closes what a statement left half done.
+            await pool.putconn(connection)
     except psycopg.Error as error:
         meant = named(error, role)
         if meant is None:
@@ -204,17 +208,22 @@ async def borrowed(
         raise meant from error
 
 
-@asynccontextmanager
-async def _settled(
+def _settled(
     pool: Pool, connection: Line, patience_s: float | None, frozen: bool
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Makes our settings hold for the block: they are on the session already, or, behind a
     pooler or with other patience, they are made for one transaction.
     """
     connection.patience_s = pool.statement_timeout_s
     if not pool.pooler and patience_s is None and not frozen:
-        yield
-        return
+        return _AS_IT_IS
+    return _settled_for_one(pool, connection, patience_s, frozen)
+
+
+@asynccontextmanager
+async def _settled_for_one(
+    pool: Pool, connection: Line, patience_s: float | None, frozen: bool
+) -> AsyncIterator[None]:
     async with connection.transaction():
         if frozen:
             await connection.execute(_FREEZE)

@@ -76,13 +76,30 @@ class Leases:
 
     @again_when_undone
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
-        """One sweep; see `Backend.expire_leases`."""
+        """One sweep; see `Backend.expire_leases`. Mostly nothing has run out, and one look says
+        so.
+        """
+        async with borrowed(self._pool) as connection:
+            _, overdue = await self._begin(connection, ttl_s)
+        return await self.take_back(ttl_s, limit) if overdue else []
+
+    async def _begin(
+        self, connection: AsyncConnection[TupleRow], ttl_s: float
+    ) -> tuple[bool, bool]:
+        """Whether leases may be taken as expired, and whether there is anything to do."""
+        parameters = {"ttl_s": ttl_s, "cancel_timeout_s": self._cancel_timeout_s}
+        cursor = await connection.execute(_BEGIN, parameters)
+        [(may_expire, overdue)] = await cursor.fetchall()
+        return may_expire, overdue
+
+    async def take_back(self, ttl_s: float, limit: int) -> list[Lost]:
+        """The sweep itself, whether or not there is anything to do."""
 
         async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
-            cursor = await connection.execute(_BEGIN, {"ttl_s": ttl_s})
-            row = await cursor.fetchone()
+            # Its lock keeps the sweeps of several replicas apart.
+            may_expire, _ = await self._begin(connection, ttl_s)
             parameters = {
-                "may_expire": bool(row and row[0]),
+                "may_expire": may_expire,
                 "ttl_s": ttl_s,
                 "cancel_timeout_s": self._cancel_timeout_s,
                 "max_rows": limit,

@@ -20,6 +20,10 @@ from queue_operator.backends.postgres.driver_errors import is_stale_plan
 _MARGIN_S: Final = 0.5
 _CANCEL_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
+_GLANCE_S: Final = 60.0
+"""How often the driver looks up while it waits, unasked ten times a second: a loop of events
+interrupts it anyway.
+"""
 _OPTIONS: Final[dict[str, str | int]] = {
     "application_name": "queue-operator",
     "client_encoding": "UTF8",
@@ -36,11 +40,13 @@ logger = logging.getLogger(__name__)
 
 class Line(AsyncConnection[TupleRow]):
     """`patience_s` is for each exchange with the server, not for all that is done with the
-    connection. `worn` says that nobody should get it again, nor others made before now.
+    connection. `worn` says that nobody should get it again, nor others made before now; `role` is
+    the user of the server that it is for.
     """
 
     patience_s = _PATIENCE_S
     worn = False
+    role = ""
     _answer_by: float | None = None
     _watch: asyncio.TimerHandle | None = None
     _given_up = False
@@ -56,6 +62,8 @@ class Line(AsyncConnection[TupleRow]):
         for ever, and even a cancel would wait with us.
         """
         self._expect_within(self.patience_s + _MARGIN_S)
+        if not args:
+            kwargs.setdefault("interval", _GLANCE_S)
         try:
             return await super().wait(gen, *args, **kwargs)
         except psycopg.OperationalError as error:

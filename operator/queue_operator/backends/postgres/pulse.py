@@ -182,8 +182,7 @@ class Pulse:
             self.expect(0.0)
             return
         if told.get("back") and (kinds := news.get(Topic.READY)):
-            # They may lie before the marks. Where nobody knows which they are, that is left to
-            # the look from the beginning that there is once a second.
+            # They may lie before the marks.
             self._marks.forget(self._lanes.of_kinds(kinds))
         self._tell(news)
 
@@ -191,6 +190,9 @@ class Pulse:
         if Topic.READY in news:
             # Another process may have made the lanes of these jobs.
             self._lanes.stale = True
+            if news[Topic.READY] is None:
+                # Nobody knows which they are, so they may lie before any mark.
+                self._marks.contest_all()
         self.hear(news)
 
     def _connected(self) -> None:

@@ -10,6 +10,7 @@ from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import (
     SessionNews,
     SessionOrder,
+    SessionRoll,
     Topic,
     WorkerSession,
 )
@@ -18,6 +19,7 @@ from queue_operator.backends.worker_sessions import not_yours
 
 _OPEN: Final = load(__package__, "session_open")
 _TOUCH: Final = load(__package__, "session_touch")
+_KEEP: Final = load(__package__, "session_keep")
 _CLOSE: Final = load(__package__, "session_close")
 _LIST: Final = load(__package__, "session_list")
 _NEWS: Final = load(__package__, "session_news")
@@ -70,6 +72,12 @@ class SessionStore:
             row = await (await connection.execute(_TOUCH, parameters)).fetchone()
         if row is not None and row[0]:
             self._announcer.announce(Topic.SESSION)
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        parameters = {"replica": roll.replica, "count": roll.count, "mark": roll.mark}
+        async with borrowed(self._pool) as connection:
+            row = await (await connection.execute(_KEEP, parameters)).fetchone()
+        return row is not None and row[0]
 
     async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         async with borrowed(self._pool) as connection:

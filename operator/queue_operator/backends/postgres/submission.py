@@ -1,7 +1,7 @@
 """Submission: many jobs in one transaction, all or none."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -9,11 +9,12 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.batch import Batch, Numbers, store
+from queue_operator.backends.postgres.batch import Batch, Numbers, store, store_new
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import (
     Pool,
     again_when_undone,
+    borrowed,
     patience_for,
     transaction,
 )
@@ -92,8 +93,11 @@ class Submission:
         self, jobs: Mapping[int, Job], named: bool, atomic: bool, guard: "Guard | None"
     ) -> "_Attempt":
         for _ in range(_NUMBER_TRIES):
+            batch = await self._batch(jobs, named)
             try:
-                return await self._attempt(await self._batch(jobs, named), atomic, guard)
+                if guard is None and await self._store_at_once(batch):
+                    return _Attempt(errors={}, answers=_answers(batch, Keys()))
+                return await self._attempt(batch, atomic, guard)
             except psycopg.errors.UniqueViolation:
                 # An id that exists is no error to the statement: it is the number.
                 await self._numbers.pass_by_stored()
@@ -174,6 +178,25 @@ class Submission:
         )
 
     @again_when_undone
+    async def _store_at_once(self, batch: Batch) -> bool:
+        """Stores jobs that nearly always can be, without the round trips of a transaction. False
+        when nothing is stored, because there is more to look at.
+        """
+        if any(job.idempotency_key or job.depends_on for job in batch.jobs):
+            return False
+        try:
+            async with borrowed(self._pool, _patience_s(batch)) as connection:
+                await store_new(connection, batch)
+        except psycopg.errors.UniqueViolation:
+            return False
+        self._forget_marks(batch, range(len(batch)))
+        return True
+
+    def _forget_marks(self, batch: Batch, stored: Iterable[int]) -> None:
+        """A time of the caller's own may lie before the mark; the database's never does."""
+        self._marks.forget([batch.lanes[n] for n in stored if batch.jobs[n].created_at])
+
+    @again_when_undone
     async def _attempt(self, batch: Batch, atomic: bool, guard: "Guard | None") -> "_Attempt":
         """Stores all, or nothing when something is wrong with one. Not `atomic`, clashes of
         keys are no reason to store nothing.
@@ -206,8 +229,7 @@ class Submission:
                     await guard.note(connection, batch, new)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
-        # A time of the caller's own may lie before the mark; the database's never does.
-        self._marks.forget([batch.lanes[n] for n in new if batch.jobs[n].created_at])
+        self._forget_marks(batch, new)
         answers = {**_answers(batch, keys), **_refusals(batch, clashes)}
         return _Attempt(errors={}, answers=answers)
 

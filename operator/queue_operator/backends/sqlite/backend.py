@@ -26,6 +26,7 @@ from queue_operator.backends.sqlite.signals import read_news
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
+    SessionRoll,
     WorkerSession,
 )
 from queue_operator.domain.lease import Lost
@@ -130,6 +131,9 @@ class SqliteBackend(Engine):
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._file.write(lambda c: rows.touch_sessions(c, sessions, self._clock()))
+
+    async def keep_sessions(self, roll: SessionRoll) -> bool:
+        return await self._file.write(lambda c: rows.keep_sessions(c, roll, self._clock()))
 
     async def close_sessions(
         self, session_ids: Collection[str], *, replica: str | None = None

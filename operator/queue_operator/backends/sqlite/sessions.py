@@ -15,7 +15,9 @@ from queue_operator.backends.sqlite.signals import announce
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
+    SessionRoll,
     WorkerSession,
+    keeping,
     news_of,
     opening,
     ordering,
@@ -49,6 +51,13 @@ def touch_sessions(
         if touched != stored[touched.session_id]:
             announce(connection, {Topic.SESSION})
         _store(connection, touched, now)
+
+
+def keep_sessions(connection: sqlite3.Connection, roll: SessionRoll, now: datetime) -> bool:
+    kept = keeping(_find(connection), roll)
+    for one in kept:
+        _store(connection, one, now)
+    return bool(kept)
 
 
 def session_news(

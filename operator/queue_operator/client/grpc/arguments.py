@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.validation import (
     Limits,
@@ -34,8 +35,17 @@ _NO_LIMITS: Final = Limits(
 _MAX_COUNT: Final = 2**62
 
 
-def job(value: Job) -> None:
+def address(value: object) -> None:
     """Raises InvalidArgument, as do all of these."""
+    wrong = not isinstance(value, str) or value.startswith(("http:", "https:"))
+    if wrong or ":" not in str(value):
+        raise InvalidArgument(
+            "address", f"{value!r} must be host:port of the gRPC port, as in localhost:50051"
+        )
+
+
+def job(value: Job) -> None:
+    """Any job that is one."""
     check_job(value, _NO_LIMITS)
 
 

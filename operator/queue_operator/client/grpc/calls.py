@@ -1,26 +1,32 @@
 """One call over the line: credentials, deadline, repeats, and statuses as exceptions."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from queue_operator.client.credentials import Token
+from queue_operator.client.credentials import HEADER, Token, bearer
 from queue_operator.client.grpc.line import Line
 from queue_operator.client.grpc.retrying import Repeats
-from queue_operator.domain.errors import QueueError, Unauthenticated, Unavailable
+from queue_operator.domain.errors import (
+    QueueError,
+    QuotaExceeded,
+    Unavailable,
+)
 from queue_operator.wire.status import error_from_status
+
+if TYPE_CHECKING:
+    from queue_operator.wire.v1.queue_pb2_grpc import QueueAsyncStub
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Sleep = Callable[[float], Awaitable[None]]
 Answer = TypeVar("Answer", bound=Message)
 DoneBefore = Callable[[QueueError], Awaitable[Answer | None]]
+Mend = Callable[[Answer], Awaitable[None]]
 
-_HEADER: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-"""What a header of HTTP can hold."""
 CLOSED: Final = "this client is closed"
 
 
@@ -49,39 +55,62 @@ class Calls:
         namespace: str | None = None,
         repeatable: bool = False,
         done_before: DoneBefore[Answer] | None = None,
+        mend: Mend[Answer] | None = None,
+        stub: "QueueAsyncStub | None" = None,
     ) -> Answer:
         """Raises the error of the server, or Unavailable when there is no answer in time.
 
-        `done_before` is asked about the error of a repeat: the answer, if the error is only
-        there because an earlier try had done it all.
+        `done_before` is asked about the error of a repeat after a try that may have been
+        carried out: the answer, if the error is only there because that had done it all. `mend`
+        gets the answer to such a repeat, to take out the errors of single entries that are only
+        there for this reason.
+        With a `stub` the call goes over that one's channel, whatever the current one is.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout_s
         failures = 0
+        in_doubt = False
         while True:
             try:
-                got = await self._once(method, request, namespace, deadline - loop.time())
+                got = await self._once(method, request, namespace, deadline - loop.time(), stub)
                 assert isinstance(got, answer)  # noqa: S101  (the stub says so)
+                if in_doubt and mend:
+                    await mend(got)
                 return got
+            except QuotaExceeded as error:
+                # It has not begun, so that anything may be sent again; not by all at once.
+                failures += 1
+                pause_s = error.retry_after_s + self._repeats.pause_s(failures)
+                if self._was_last(failures, loop.time() + pause_s >= deadline):
+                    raise
             except Unavailable:
                 failures += 1
+                in_doubt = True
                 pause_s = self._repeats.pause_s(failures)
                 late = loop.time() + pause_s >= deadline
-                if not repeatable or failures >= self._repeats.attempts or late:
+                if not repeatable or self._was_last(failures, late):
                     raise
             except QueueError as error:
-                if failures and done_before and (known := await done_before(error)):
+                if in_doubt and done_before and (known := await done_before(error)):
                     return known
                 raise
             await self._sleep(pause_s)
 
+    def _was_last(self, failures: int, late: bool) -> bool:
+        return late or failures >= self._repeats.attempts or self.line.closed
+
     async def _once(
-        self, method: str, request: Message, namespace: str | None, timeout_s: float
+        self,
+        method: str,
+        request: Message,
+        namespace: str | None,
+        timeout_s: float,
+        stub: "QueueAsyncStub | None",
     ) -> object:
         if self.line.closed:
             raise Unavailable(CLOSED)
-        async with self.line.call() as stub:
-            call = getattr(stub, method)
+        async with self.line.call() if stub is None else nullcontext(stub) as used:
+            call = getattr(used, method)
             try:
                 return await call(request, timeout=timeout_s, metadata=self.metadata(namespace))
             except grpc.aio.AioRpcError as error:
@@ -93,14 +122,11 @@ class Calls:
 
     def metadata(self, namespace: str | None) -> Metadata:
         """Credentials and namespace of a call."""
-        token = self._token() if callable(self._token) else self._token
         found: list[tuple[str, str | bytes]] = []
-        if token:
-            if not _HEADER.fullmatch(token):
-                raise Unauthenticated("the token holds characters that no header can")
+        if token := bearer(self._token):
             found.append(("authorization", f"Bearer {token}"))
         if namespace is not None:
-            plain = _HEADER.fullmatch(namespace) is not None
+            plain = HEADER.fullmatch(namespace) is not None
             found.append(
                 ("namespace", namespace) if plain else ("namespace-bin", namespace.encode())
             )

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from google.protobuf.message import Message
 
@@ -15,13 +15,15 @@ from queue_operator.client.grpc.calls import Answer, Calls, DoneBefore
 from queue_operator.client.grpc.line import Line
 from queue_operator.client.grpc.retrying import Repeats
 from queue_operator.client.grpc.stream import GrpcStream, Reading
-from queue_operator.domain.errors import DuplicateJob, QueueError
+from queue_operator.client.grpc.submissions import Submissions
+from queue_operator.domain.errors import DuplicateJob, Forbidden, JobNotFound, QueueError
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 _content = attrgetter("type", "payload", "content_type", "tags", "correlation_id", "depends_on")
+_COMPARED_AT_ONCE: Final = 16
 
 
 class GrpcQueue:
@@ -49,14 +51,17 @@ class GrpcQueue:
         keepalive_s: float = 3.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        arguments.address(address)
         line = Line(address, tls, keepalive_s)
         self._calls = Calls(line, token, timeout_s, repeats or Repeats(), sleep)
+        self._submissions = Submissions(self._calls, self._has)
         self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
 
     def within(self, timeout_s: float) -> "GrpcQueue":
         """The same queue, over the same connection, with another deadline for each call."""
         other = object.__new__(GrpcQueue)
         other._calls = self._calls.within(timeout_s)
+        other._submissions = Submissions(other._calls, other._has)
         other._readings = self._readings
         return other
 
@@ -75,22 +80,14 @@ class GrpcQueue:
         """Streams end and give back what nobody took; every later call raises Unavailable."""
         await asyncio.gather(*(reading.close() for reading in list(self._readings)))
         await self._calls.line.close()
+        await self._submissions.close()
 
     # Submission
 
     async def enqueue_job(self, job: Job) -> str:
+        """Shares a call with others that are made meanwhile."""
         arguments.job(job)
-        try:
-            answer = await self._calls.ask(
-                "EnqueueJob",
-                pb.EnqueueJobRequest(job=convert.job_to_wire(job)),
-                pb.EnqueueJobResponse,
-                repeatable=True,
-                done_before=self._if_stored([job], pb.EnqueueJobResponse(job_id=job.id)),
-            )
-        except DuplicateJob as error:
-            raise DuplicateJob((job.id,), error.indexes) from error
-        return answer.job_id
+        return await self._submissions.store(job)
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
         """All or none."""
@@ -115,11 +112,21 @@ class GrpcQueue:
         async def ask(error: QueueError) -> Answer | None:
             if not isinstance(error, DuplicateJob) or len(error.indexes) < len(jobs):
                 return None
-            first = jobs[0]
-            stored = await self.get_job(first.id, namespace=first.namespace)
-            return answer if _content(stored) == _content(first) else None
+            for start in range(0, len(jobs), _COMPARED_AT_ONCE):
+                some = jobs[start : start + _COMPARED_AT_ONCE]
+                if not all(await asyncio.gather(*map(self._has, some))):
+                    return None
+            return answer
 
         return ask
+
+    async def _has(self, job: Job) -> bool:
+        """Whether the queue has just this job; one that the caller may not read is not known."""
+        try:
+            stored = await self.get_job(job.id, namespace=job.namespace)
+        except (JobNotFound, Forbidden):
+            return False
+        return bool(_content(stored) == _content(job))
 
     # Streams
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
@@ -16,6 +16,9 @@ from queue_operator.domain.job import Job
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1.worker_pb2 import HeldJob
+
+if TYPE_CHECKING:
+    from queue_operator.wire.v1.queue_pb2_grpc import QueueAsyncStub
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +87,7 @@ class Reading:
         self._resources = AsyncExitStack()
         self._opening: asyncio.Task[_Call] | None = None
         self._call: _Call | None = None
+        self._stub: QueueAsyncStub | None = None
         self._stream_id = ""
         self._read: asyncio.Task[Sequence[pb.Job] | None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -144,7 +148,7 @@ class Reading:
     async def _register(self) -> _Call:
         if self._calls.line.closed:
             raise Unavailable(CLOSED)
-        stub = await self._resources.enter_async_context(self._calls.line.call())
+        self._stub = stub = await self._resources.enter_async_context(self._calls.line.call())
         call = stub.StreamJobs(self._request, metadata=self._calls.metadata(self._namespace))
         self._resources.callback(call.cancel)
         try:
@@ -217,15 +221,14 @@ class Reading:
 
     async def _give_back(self) -> None:
         """The server ends the stream after what is on its way, which is then given back."""
-        end = pb.EndStreamRequest(stream_id=self._stream_id)
-        await self._calls.ask("EndStream", end, pb.EndStreamResponse, namespace=self._namespace)
         unread: list[HeldJob] = []
-        while True:
-            read, self._read = self._read or asyncio.create_task(self._next_batch()), None
-            jobs = await read
-            if jobs is None:
-                break
-            unread += [HeldJob(job_id=job.id, token=job.token) for job in jobs if job.token]
+        try:
+            await self._end()
+            while (jobs := await self._rest()) is not None:
+                unread += _held(jobs)
+        except QueueError as error:
+            logger.warning("jobs on their way go back when their lease ends: %s", error)
+            unread += _held(self._in_hand())
         if unread:
             await self._calls.ask(
                 "ReturnJobs",
@@ -234,6 +237,30 @@ class Reading:
                 namespace=self._namespace,
                 repeatable=True,
             )
+
+    async def _end(self) -> None:
+        """Over the stream's own connection: another one may lead to another replica, which does
+        not know it.
+        """
+        end = pb.EndStreamRequest(stream_id=self._stream_id)
+        await self._calls.ask(
+            "EndStream", end, pb.EndStreamResponse, namespace=self._namespace, stub=self._stub
+        )
+
+    def _in_hand(self) -> Sequence[pb.Job]:
+        """What has come through and no step has taken."""
+        read = self._read
+        if read is None or not read.done() or read.cancelled() or read.exception():
+            return ()
+        return read.result() or ()
+
+    async def _rest(self) -> Sequence[pb.Job] | None:
+        read, self._read = self._read or asyncio.create_task(self._next_batch()), None
+        return await read
+
+
+def _held(jobs: Sequence[pb.Job]) -> list[HeldJob]:
+    return [HeldJob(job_id=job.id, token=job.token) for job in jobs if job.token]
 
 
 def _is_loss(error: QueueError) -> bool:

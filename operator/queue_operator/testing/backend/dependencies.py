@@ -58,6 +58,18 @@ async def test_a_child_waits_for_all_its_parents(backend: Contract) -> None:
     assert (await claim(backend, child)).job_id == child.id
 
 
+async def test_jobs_that_wait_hold_up_nobody_behind_them(backend: Contract) -> None:
+    parent, _ = await running(backend)
+    waiting = [a_job(type="t", depends_on=(parent.id,)) for _ in range(200)]
+    free = [a_job(type="t") for _ in range(10)]
+    await backend.enqueue_jobs(waiting)
+    await backend.enqueue_jobs(free)
+    assert [job.id for job in await backend.dequeue_jobs("w", [], 20)] == [job.id for job in free]
+    await backend.complete_job(parent.id, b"")
+    taken = await backend.dequeue_jobs("w", [], 300)
+    assert {job.id for job in taken} == {job.id for job in waiting}
+
+
 async def test_a_child_of_any_waits_for_one_parent(backend: Contract) -> None:
     first, second, third = [await submitted(backend) for _ in range(3)]
     child = await _child(backend, first, second, third, mode=_ANY)

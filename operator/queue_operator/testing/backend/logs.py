@@ -83,7 +83,8 @@ async def test_each_job_has_its_own_lines(backend: Contract) -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [Event.COMPLETE, Event.FAIL, Event.LOSE, Event.HAND_BACK, Event.EXHAUST]
+    "event",
+    [Event.COMPLETE, Event.FAIL, Event.LOSE, Event.HAND_BACK, Event.EXHAUST],
 )
 async def test_the_last_lines_of_an_attempt_may_come_after_its_end(
     backend: Contract, event: Event
@@ -93,6 +94,15 @@ async def test_the_last_lines_of_an_attempt_may_come_after_its_end(
     await append(backend, report(job, token, lines(1, 1)))
     [log] = await read(backend, job)
     assert (log.version, log.number, log.lines) == (1, 1, tuple(lines(1, 1)))
+
+
+async def test_the_attempt_of_a_lost_worker_keeps_its_number(backend: Contract) -> None:
+    """It does not count, but it was there."""
+    job, token = await running(backend)
+    await backend.mark_worker_unresponsive("worker-1")
+    await append(backend, report(job, token, lines(1, 1)))
+    [log] = await read(backend, job)
+    assert (log.version, log.number) == (1, 1)
 
 
 async def test_lines_under_a_token_that_the_job_never_had_are_ignored(backend: Contract) -> None:

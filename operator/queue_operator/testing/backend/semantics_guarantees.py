@@ -139,6 +139,36 @@ async def test_a_priority_moves_a_job_forward_or_back(backend: Contract) -> None
     assert await _taken(backend) == [high.id, normal.id, low.id]
 
 
+@proves("queue-semantics.Ordering.rule.3", "queue-semantics.Ordering.rule.1")
+@pytest.mark.parametrize(("minutes", "in_time"), [(10, False), (140, True)])
+async def test_urgent_jobs_beyond_the_capacity_keep_nobody_out_for_ever(
+    backend: Contract, minutes: int, in_time: bool
+) -> None:
+    """Every minute ten jobs are done and eleven urgent ones come. What is less urgent by two hours
+    has them all pass for that long, and after that goes first, however many there are.
+    """
+    low = [_at(n / 100, type="t", priority=Priority.LOW) for n in range(20)]
+    await backend.enqueue_jobs(low)
+    taken: list[Job] = []
+    urgent: list[Job] = []
+    for minute in range(minutes):
+        times = [minute + n / 100 for n in range(11)]
+        new = [_at(at, type="t", priority=Priority.HIGH) for at in times]
+        urgent += new
+        await backend.enqueue_jobs(new)
+        taken += await backend.dequeue_jobs("w", [], 10)
+    names = {job.id for job in low}
+    late = [job.id for job in taken if job.id in names]
+    assert late == ([job.id for job in low] if in_time else [])
+    # Of one priority the oldest are first.
+    assert [job.id for job in taken if job.id not in names] == [
+        job.id for job in urgent[: len(taken) - len(late)]
+    ]
+    while some := await backend.dequeue_jobs("w", [], 100):
+        taken += some
+    assert {job.id for job in taken} == {job.id for job in (*low, *urgent)}
+
+
 # Visibility
 
 

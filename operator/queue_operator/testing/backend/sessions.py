@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from queue_operator.backends.protocol import SessionNews, SessionOrder, Sessions, WorkerSession
+from queue_operator.backends.protocol import (
+    SessionNews,
+    SessionOrder,
+    SessionRoll,
+    Sessions,
+    WorkerSession,
+)
 from queue_operator.domain.errors import Forbidden
 from queue_operator.testing.store import Contract, Store
 
@@ -114,3 +120,54 @@ async def test_an_ended_session_is_not_opened_again(backend: Contract, store: St
     assert await sessions.list_sessions() == []
     with pytest.raises(Forbidden):
         await sessions.open_session(_session(connection="c-2"))
+
+
+async def test_sessions_are_kept_by_their_roll(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    mine = [_session(f"s-{n}", connection=f"c-{n}", replica="r") for n in range(3)]
+    for one in mine:
+        await sessions.open_session(one)
+    await sessions.open_session(_session("s-3", replica="other"))
+    assert await sessions.keep_sessions(SessionRoll.of("r", mine))
+    assert await sessions.keep_sessions(SessionRoll.of("r", mine[::-1]))
+    assert not await sessions.keep_sessions(SessionRoll.of("r", mine[1:]))
+    assert not await sessions.keep_sessions(SessionRoll.of("r", [*mine, mine[0]]))
+    assert not await sessions.keep_sessions(SessionRoll.of("nobody", []))
+
+
+_OTHER_HANDS = ("another connection", "another replica", "gone", "an order", "ended")
+
+
+@pytest.mark.parametrize("what", _OTHER_HANDS)
+async def test_a_roll_with_a_session_in_other_hands_keeps_none(
+    backend: Contract, what: str
+) -> None:
+    sessions = _sessions(backend)
+    mine = [_session(f"s-{n}", connection=f"c-{n}", replica="r") for n in range(2)]
+    for one in mine:
+        await sessions.open_session(one)
+    roll = SessionRoll.of("r", mine)
+    assert await sessions.keep_sessions(roll)
+    match what:
+        case "another connection":
+            await sessions.open_session(replace(mine[0], connection="c-9"))
+        case "another replica":
+            await sessions.open_session(replace(mine[0], replica="other"))
+        case "gone":
+            await sessions.close_sessions(["s-0"])
+        case "an order":
+            await sessions.order_session("s-0", SessionOrder(capacity=1))
+        case "ended":
+            await sessions.order_session("s-0", SessionOrder(ended=True))
+    before = await sessions.list_sessions()
+    assert not await sessions.keep_sessions(roll)
+    assert await sessions.list_sessions() == before
+
+
+async def test_a_roll_holds_again_once_the_order_is_followed(backend: Contract) -> None:
+    sessions, mine = _sessions(backend), _session(replica="r")
+    await sessions.open_session(mine)
+    await sessions.order_session("s-1", SessionOrder(capacity=1))
+    [news] = await sessions.session_news([mine])
+    await sessions.touch_sessions([replace(mine, followed=news.order_number)])
+    assert await sessions.keep_sessions(SessionRoll.of("r", [mine]))

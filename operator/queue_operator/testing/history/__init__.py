@@ -4,6 +4,7 @@ Processes write what they see with a `Log`; `read_store` adds what the store kno
 gives every broken promise, and `summarise` counts the rest.
 """
 
+from queue_operator.testing.history.calls import digest
 from queue_operator.testing.history.checker import check
 from queue_operator.testing.history.client_recorder import record_client
 from queue_operator.testing.history.history import History, StoredJob
@@ -31,6 +32,7 @@ __all__ = [
     "Takeover",
     "Violation",
     "check",
+    "digest",
     "read_logs",
     "read_store",
     "record_client",

@@ -20,6 +20,15 @@ def digest(result: bytes | None) -> str:
     return hashlib.sha256(result or b"").hexdigest()[:16]
 
 
+def text_digest(text: str) -> str:
+    return digest(text.encode())
+
+
+def checkpoint_digest(checkpoint: bytes | None) -> str:
+    """An empty one is a checkpoint too; none is the empty string."""
+    return "" if checkpoint is None else digest(checkpoint)
+
+
 def stand_before(part: object, recorder: object, *names: str) -> None:
     """Whoever calls these methods of the part calls the recorder's, which call the part's."""
     for name in names:

@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from queue_operator.testing.history import outcome_rules, stored_rules, stream_rules
+from queue_operator.testing.history import (
+    kept_rules,
+    outcome_rules,
+    run_rules,
+    stored_rules,
+    stream_rules,
+)
 from queue_operator.testing.history.history import History
 from queue_operator.testing.history.violation import Violation
 
@@ -20,6 +26,11 @@ _RULES: Final[tuple[Callable[[History], Iterator[Violation]], ...]] = (
     outcome_rules.refused,
     outcome_rules.results,
     outcome_rules.tokens,
+    run_rules.token_once,
+    run_rules.started_after_completion,
+    kept_rules.checkpoints,
+    kept_rules.children,
+    kept_rules.lines,
     stream_rules.renewals,
     stream_rules.stored_capacity,
     stream_rules.handlers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from queue_operator.backends.protocol import Attempt, TransitionRecord
+from queue_operator.backends.protocol import Attempt, AttemptLog, TransitionRecord
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
 from queue_operator.testing.history.records import Kind, Record
@@ -24,12 +24,15 @@ class LoggedEvent:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """All that the store says of one job. `events` is None where it keeps no event log."""
+    """All that the store says of one job. `events` is None where it keeps no event log, and
+    `logs` is empty where it keeps none of handlers.
+    """
 
     job: Job
     attempts: tuple[Attempt, ...]
     transitions: tuple[TransitionRecord, ...]
     events: tuple[LoggedEvent, ...] | None = None
+    logs: tuple[AttemptLog, ...] = ()
 
     @cached_property
     def by_token(self) -> Mapping[str, Attempt]:
@@ -45,24 +48,38 @@ class StoredJob:
 
         A late outcome moves the end of an attempt, but not that of its slot.
         """
-        claims = [n for n, one in enumerate(self.transitions) if one.event == Event.CLAIM]
-        for attempt, place in zip(self.attempts, claims, strict=False):
-            after = self.transitions[place + 1 :]
-            left = next((one.at for one in after if one.after not in SLOT_HOLDING), None)
-            yield attempt, self.transitions[place].at, left
+        by_time = {one.assigned_at: one for one in self.attempts}
+        for place, claim in self.claims():
+            # That a claim has no attempt is for a rule to tell.
+            if (attempt := by_time.get(claim.at)) is not None:
+                after = self.transitions[place + 1 :]
+                left = next((one.at for one in after if one.after not in SLOT_HOLDING), None)
+                yield attempt, claim.at, left
+
+    def claims(self) -> Iterator[tuple[int, TransitionRecord]]:
+        """The transitions that began an attempt, with their places."""
+        for place, one in enumerate(self.transitions):
+            if one.event == Event.CLAIM:
+                yield place, one
 
 
 @dataclass(frozen=True)
 class History:
     """Everything about one run in one namespace. `quiet` says that at its end everything had
-    been given the time to end, with nobody in the way. A store tells the time at which a
-    transaction began; what it did then may be up to `slack_s` later, where lines are slow.
+    been given the time to end, with nobody in the way.
+
+    All clocks are those of one machine, so what they say differs by nothing. But a store tells
+    the time at which a transaction began, and what it did took effect later. A claim is one
+    statement, and sees what was committed before: `statement_s` is what the server may take
+    between, on a busy machine. What ends an attempt may be several statements, of a process that
+    stands on a slow line: that is `transaction_s`.
     """
 
     records: Sequence[Record]
     jobs: Mapping[str, StoredJob]
     quiet: bool = True
-    slack_s: float = 1.0
+    statement_s: float = 0.25
+    transaction_s: float = 2.0
 
     @cached_property
     def by_job(self) -> Mapping[str, Sequence[Record]]:
@@ -74,6 +91,14 @@ class History:
 
     def of(self, *kinds: Kind) -> Iterator[Record]:
         return (record for record in self.records if record.kind in kinds)
+
+    @cached_property
+    def by_process(self) -> Mapping[str, Sequence[Record]]:
+        """In the order in which each process wrote them."""
+        found: defaultdict[str, list[Record]] = defaultdict(list)
+        for record in self.records:
+            found[record.process].append(record)
+        return found
 
     def around(self, job_id: str, extra: Iterable[Record] = ()) -> tuple[str, ...]:
         """What everybody saw of the job and what the store says of it, in order of time."""

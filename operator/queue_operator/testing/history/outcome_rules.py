@@ -38,7 +38,7 @@ def _acknowledged(history: History, record: Record, stored: StoredJob) -> Iterat
             f"{attempt.event or 'nothing'} under its token"
         )
         yield Violation(rule, record.job_id, text, around)
-    elif following and _later(attempt, following) > history.slack_s:
+    elif following and _later(attempt, following) > history.statement_s:
         text = f"{told} of attempt {attempt.number} was stored when the next one had begun"
         yield Violation(Rule.NO_STALE_OUTCOME, record.job_id, text, around)
 

@@ -3,11 +3,25 @@
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from queue_operator.domain.job import Cancelled, Job
+from queue_operator.backends.protocol import (
+    CheckpointAnswer,
+    CheckpointReport,
+    LogReport,
+    SpawnRequest,
+)
+from queue_operator.domain.job import Cancelled, Job, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.queue.protocol import Push, Queue, Stream, StreamHost, StreamSpec
-from queue_operator.testing.history.calls import CANCEL, SUBMIT, Called, digest, stand_before
+from queue_operator.testing.history.calls import (
+    CANCEL,
+    SUBMIT,
+    Called,
+    checkpoint_digest,
+    digest,
+    stand_before,
+    text_digest,
+)
 from queue_operator.testing.history.records import Kind, Log
 
 Q = TypeVar("Q", bound=Queue)
@@ -32,6 +46,7 @@ def record_stream(stream: S, log: Log) -> S:
     """What one stream hands out, and what comes back through it."""
     recorder = _StreamRecorder(stream, log)
     stand_before(stream, recorder, "delivered", "settle", "heartbeat", "close")
+    stand_before(stream, recorder, "checkpoint", "spawn", "ship_logs")
     return stream
 
 
@@ -83,6 +98,8 @@ class _StreamRecorder:
         self._stream, self._log = stream, log
         self._delivered, self._settle = stream.delivered, stream.settle
         self._heartbeat, self._close = stream.heartbeat, stream.close
+        self._checkpoint, self._spawn = stream.checkpoint, stream.spawn
+        self._ship_logs = stream.ship_logs
         self._name = stream.spec.assignee_id
         capacity, worker = stream.spec.capacity, stream.spec.worker_name
         log.write(
@@ -102,6 +119,7 @@ class _StreamRecorder:
                 job.token,
                 assignee_id=self._name,
                 attempt=job.attempt,
+                checkpoint=checkpoint_digest(job.checkpoint),
             )
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -148,6 +166,49 @@ class _StreamRecorder:
                 asked_at=asked_at,
             )
         return answers
+
+    async def checkpoint(self, reports: Sequence[CheckpointReport]) -> list[CheckpointAnswer]:
+        for one in reports:
+            self._log.write(
+                Kind.CHECKPOINT_SENT,
+                one.job_id,
+                one.token,
+                number=one.number,
+                state=digest(one.data),
+            )
+        answers = await self._checkpoint(reports)
+        for one, answer in zip(reports, answers, strict=True):
+            if answer.error is None:
+                state = digest(one.data)
+                self._log.write(Kind.CHECKPOINT_ACKNOWLEDGED, one.job_id, one.token, state=state)
+        return answers
+
+    async def spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
+        for one in requests:
+            self._log.write(Kind.SPAWN_SENT, one.parent_id, one.token, key=one.key)
+        answers = await self._spawn(requests)
+        for one, answer in zip(requests, answers, strict=True):
+            if answer.error is None:
+                self._log.write(
+                    Kind.SPAWN_ACKNOWLEDGED,
+                    one.parent_id,
+                    one.token,
+                    key=one.key,
+                    child=answer.job_id,
+                )
+        return answers
+
+    def ship_logs(self, reports: Sequence[LogReport]) -> None:
+        for report in reports:
+            for line in report.lines:
+                self._log.write(
+                    Kind.LINE_SENT,
+                    report.job_id,
+                    report.token,
+                    number=line.number,
+                    text=text_digest(line.message),
+                )
+        self._ship_logs(reports)
 
     async def close(self, *reason: Any) -> None:
         await self._close(*reason)

@@ -31,6 +31,11 @@ class Kind(StrEnum):
     OUTCOME_SENT = "outcome sent"
     OUTCOME_ACKNOWLEDGED = "outcome acknowledged"
     OUTCOME_REFUSED = "outcome refused"
+    CHECKPOINT_SENT = "checkpoint sent"
+    CHECKPOINT_ACKNOWLEDGED = "checkpoint acknowledged"
+    SPAWN_SENT = "spawn sent"
+    SPAWN_ACKNOWLEDGED = "spawn acknowledged"
+    LINE_SENT = "log line sent"
     KILLED = "killed"
     FAULT = "fault"
 

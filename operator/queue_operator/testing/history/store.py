@@ -2,13 +2,15 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Protocol
 
 from queue_operator.backends.protocol import (
+    AttemptLog,
     EventBatch,
     EventLog,
     History,
+    JobLogs,
     JobSearch,
     Search,
 )
@@ -26,9 +28,14 @@ class ReadableStore(Search, History, Protocol):
 
 
 async def read_store(
-    store: ReadableStore, *, namespace: str = DEFAULT_NAMESPACE
+    store: ReadableStore,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    logged: Collection[str] | None = None,
 ) -> dict[str, StoredJob]:
-    """Jobs by id. Nobody may change them meanwhile."""
+    """Jobs by id. Nobody may change them meanwhile. Where it is known which jobs `logged`
+    something, the logs of the others are not read.
+    """
 
     async def read(job_id: str) -> StoredJob:
         told = await store.get_history(job_id, namespace=namespace)
@@ -38,6 +45,9 @@ async def read_store(
             attempts=told.attempts,
             transitions=told.transitions,
             events=None if events is None else tuple(events.get(job_id, ())),
+            logs=await _logs(store, job_id, namespace)
+            if logged is None or job_id in logged
+            else (),
         )
 
     events = await _events(store, namespace) if isinstance(store, EventLog) else None
@@ -46,6 +56,12 @@ async def read_store(
     for some in (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE)):
         found |= zip(some, await asyncio.gather(*(read(job_id) for job_id in some)), strict=True)
     return found
+
+
+async def _logs(store: ReadableStore, job_id: str, namespace: str) -> tuple[AttemptLog, ...]:
+    if not isinstance(store, JobLogs):
+        return ()
+    return tuple(await store.job_log(job_id, namespace=namespace))
 
 
 async def _ids(store: ReadableStore, namespace: str) -> AsyncIterator[str]:

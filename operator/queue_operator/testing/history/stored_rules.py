@@ -78,6 +78,9 @@ def attempts(history: History) -> Iterator[Violation]:
 
 def _wrong_counts(stored: StoredJob) -> Iterator[str]:
     bound = stored.job.max_attempts
+    claims = sum(1 for _ in stored.claims())
+    if claims != len(stored.attempts):
+        yield f"its history has {claims} claims, and {len(stored.attempts)} attempts are stored"
     for attempt in stored.attempts:
         if bound and attempt.number > bound:
             yield f"attempt {attempt.number} was claimed, and it may have {bound}"
@@ -105,16 +108,16 @@ def leases(history: History) -> Iterator[Violation]:
             text = "two of its claims gave the same token"
             yield Violation(Rule.ONE_LEASE, job_id, text, history.around(job_id))
         for earlier, later in pairwise(stored.attempts):
-            if text := _overlap(earlier, later, history.slack_s):
+            if text := _overlap(earlier, later, history.statement_s):
                 yield Violation(Rule.ONE_LEASE, job_id, text, history.around(job_id))
 
 
-def _overlap(earlier: Attempt, later: Attempt, slack_s: float) -> str:
+def _overlap(earlier: Attempt, later: Attempt, statement_s: float) -> str:
     if later.version <= earlier.version:
         return f"version {later.version} of its lease follows version {earlier.version}"
     if earlier.ended_at is None:
         return f"{later.assignee_id} got it while {earlier.assignee_id} had it"
-    if (earlier.ended_at - later.assigned_at).total_seconds() > slack_s:
+    if (earlier.ended_at - later.assigned_at).total_seconds() > statement_s:
         return (
             f"{later.assignee_id} got it at {later.assigned_at:%H:%M:%S.%f}, before the attempt "
             f"of {earlier.assignee_id} ended at {earlier.ended_at:%H:%M:%S.%f}"

@@ -18,20 +18,20 @@ def renewals(history: History) -> Iterator[Violation]:
         current = record.said.get("status") == LeaseStatus.CURRENT
         if stored is None or not current or not isinstance(asked_at, float):
             continue
-        if text := _renewed_late(stored, record, asked_at - history.slack_s):
+        if text := _renewed_late(history, stored, record, asked_at):
             around = history.around(record.job_id)
             yield Violation(Rule.ONE_LEASE, record.job_id, text, around)
 
 
-def _renewed_late(stored: StoredJob, record: Record, surely_at: float) -> str:
+def _renewed_late(history: History, stored: StoredJob, record: Record, asked_at: float) -> str:
     attempt = stored.by_token.get(record.token)
     if attempt is None:
         return f"{record.assignee_id} renewed a lease that the store never gave"
     following = stored.next_after(attempt)
-    if following and following.assigned_at.timestamp() < surely_at:
+    if following and following.assigned_at.timestamp() < asked_at - history.statement_s:
         return f"{record.assignee_id} renewed its lease after {following.assignee_id} had it"
     ended_at = attempt.ended_at
-    if ended_at and ended_at.timestamp() < surely_at:
+    if ended_at and ended_at.timestamp() < asked_at - history.transaction_s:
         return f"{record.assignee_id} renewed its lease after {attempt.event} had ended it"
     return ""
 

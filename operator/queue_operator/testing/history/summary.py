@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from queue_operator.domain.states import Event, JobState, is_terminal
 from queue_operator.testing.history.history import History, StoredJob
 from queue_operator.testing.history.records import Kind
+from queue_operator.testing.history.run_rules import late_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class Summary:
     in_doubt_stored: int
     completed: int
     cancelled: int
+    children: int = 0
+    late_starts: int = 0
     dead: Mapping[str, int] = field(default_factory=dict)
     unended: int = 0
     lost: int = 0
@@ -40,6 +43,7 @@ class Summary:
         rows: list[tuple[str, object]] = [
             ("submitted", self.submitted),
             ("  of these never acknowledged, but stored", self.in_doubt_stored),
+            ("  of these children of other jobs", self.children),
             ("completed", self.completed),
             ("cancelled as asked", self.cancelled),
             *((f"dead letters: {reason}", count) for reason, count in sorted(self.dead.items())),
@@ -48,6 +52,7 @@ class Summary:
             ("attempts", self.attempts),
             ("  lost with their worker", self.attempts_lost),
             ("jobs completed by more than one attempt", self.doubled),
+            ("handlers that started too late to know that it was completed", self.late_starts),
             *((f"outcomes refused: {code}", n) for code, n in sorted(self.refused.items())),
         ]
         return [(name, str(value)) for name, value in rows]
@@ -55,6 +60,7 @@ class Summary:
 
 def summarise(history: History) -> Summary:
     acknowledged = {record.job_id for record in history.of(Kind.SUBMIT_ACKNOWLEDGED)}
+    acknowledged |= {str(one.said["child"]) for one in history.of(Kind.SPAWN_ACKNOWLEDGED)}
     stored = [one.job for one in history.jobs.values()]
     states = Counter(job.state for job in stored)
     dead = Counter(_reason(one) for one in stored_dead(history))
@@ -65,6 +71,8 @@ def summarise(history: History) -> Summary:
         submitted=len(acknowledged | history.jobs.keys()),
         in_doubt_stored=len(history.jobs.keys() - acknowledged),
         completed=states[JobState.COMPLETED],
+        children=sum(job.spawned_by != "" for job in stored),
+        late_starts=late_starts(history),
         cancelled=ended - states[JobState.COMPLETED] - sum(dead.values()),
         dead=dead,
         unended=len(stored) - ended,

@@ -23,6 +23,10 @@ class Rule(StrEnum):
     SLOTS = "a slot comes back when its job has left"
     COMPLETED_ONCE = "what is completed does not run again"
     KNOWN_TOKEN = "what a worker is given is in the store"  # noqa: S105
+    TOKEN_ONCE = "no token runs twice"  # noqa: S105
+    CHECKPOINT_KEPT = "an attempt starts from the last acknowledged checkpoint, or a newer one"
+    CHILD_ONCE = "an acknowledged child is in the store, once"
+    LINES_KEPT = "the stored log of an attempt is what its handler said, each line once"
     ALL_ENDED = "in the end every job has ended, for a reason that somebody gave"
 
 

@@ -13,7 +13,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.states import JobState
-from queue_operator.testing.breaking import in_a_cancelled_task
+from queue_operator.testing.breaking import cancelled_after, in_a_cancelled_task
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue import checks
 from queue_operator.testing.queue.acknowledge import not_mine, stopped
@@ -72,6 +72,87 @@ async def test_maintenance_in_a_cancelled_task(desk: Desk) -> None:
     assert await desk.state(held) in {JobState.RUNNING, JobState.UNKNOWN_RETRY}
     await desk.calls.reset_running_jobs()
     assert (await stream.one()).id == held.id
+
+
+# From before a call is on its way until long after a quick one was answered.
+_TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)
+
+
+@proves("queue-api.FailJob.pre.1", "queue-api.ErrorHandling.rule.2")
+async def test_failures_whose_caller_is_cancelled_on_the_way(desk: Desk) -> None:
+    jobs = await desk.jobs_in(*[JobState.RUNNING] * len(_TURNS))
+    await asyncio.gather(
+        *(
+            cancelled_after(turns, fail(desk, job.id))
+            for turns, job in zip(_TURNS, jobs, strict=True)
+        )
+    )
+    await desk.settled(compare=False)
+    for job in jobs:
+        stored = await desk.get(job)
+        whole = (stored.state, stored.retry_count, stored.error is not None)
+        assert whole in {(JobState.RUNNING, 0, False), (JobState.FAILED_RETRY, 1, True)}
+
+
+@proves(
+    "queue-api.CompleteJob.pre.1",
+    "queue-api.StopJob.pre.1",
+    "queue-api.ErrorHandling.rule.2",
+)
+async def test_outcomes_whose_caller_is_cancelled_on_the_way(desk: Desk) -> None:
+    """Each is stored whole or not at all, its slot comes back once, and others go on."""
+    calls = {JobState.COMPLETED: complete, JobState.STOPPED: stop}
+    ends = [(turns, state) for turns in _TURNS for state in calls]
+    stream, jobs = await desk.holding(len(ends))
+    # Beside one another, so that those that are cut off share statements with those that stay.
+    await asyncio.gather(
+        *(
+            cancelled_after(turns, calls[state](desk, job.id))
+            for job, (turns, state) in zip(jobs, ends, strict=True)
+        )
+    )
+    await desk.settled(compare=False)
+    for job, (_, state) in zip(jobs, ends, strict=True):
+        stored = await desk.get(job)
+        if stored.state is JobState.RUNNING:
+            assert (stored.result, stored.error, stored.finalized_at) == (None, None, None)
+            await complete(desk, job.id)
+        else:
+            assert stored.state is state
+            assert stored.finalized_at is not None
+            assert (stored.result is not None) == (state is JobState.COMPLETED)
+    await desk.submit(len(ends) + 1)
+    await stream.take(len(ends))
+    await desk.nothing_more(stream)
+
+
+@proves(
+    "queue-api.EnqueueJobs.expect.1",
+    "queue-api.CancelJobs.pre.1",
+    "queue-api.DeleteJobs.pre.1",
+    "queue-api.ResetRunningJobs.pre.1",
+    "queue-api.ErrorHandling.rule.2",
+)
+async def test_calls_for_many_jobs_whose_caller_is_cancelled_on_the_way(desk: Desk) -> None:
+    for turns in _TURNS:
+        jobs = [desk.job() for _ in range(3)]
+        ids = [job.id for job in jobs]
+        through = await cancelled_after(turns, desk.calls.enqueue_jobs(jobs))
+        await desk.settled(compare=False)
+        stored = (await desk.stats()).total_jobs
+        assert stored == 3 if through else stored in (0, 3)
+        if not stored:
+            await desk.calls.enqueue_jobs(jobs)
+        through = await cancelled_after(turns, desk.calls.cancel_jobs([], ids))
+        await desk.settled(compare=False)
+        states = set(await desk.states(jobs))
+        assert states == {JobState.UNSCHEDULED} if through else len(states) == 1
+        await desk.calls.cancel_jobs([], ids)
+        through = await cancelled_after(turns, desk.calls.delete_jobs([], ids))
+        await desk.settled(compare=False)
+        left = (await desk.stats()).total_jobs
+        assert left == 0 if through else left in (0, 3)
+        await desk.calls.delete_jobs([], ids)
 
 
 @proves("queue-api.ErrorConditions.rule.5")

@@ -15,7 +15,8 @@ from queue_operator.testing.queue.desk import Consumer, Desk
 
 _CAPACITIES = (1, 2, 4)
 _STEPS = 40
-_SEEDS = (1, 2)
+SEEDS = range(1, 25)
+"""Whoever pays for each may run some of them on one store and others on another."""
 
 
 class History:
@@ -66,9 +67,8 @@ class History:
     "queue-api.Slots.rule.1",
     "queue-api.Invariants.rule.2",
     "queue-api.Invariants.rule.7",
-    "queue-api.Dispatch.rule.10",
 )
-@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_slots_hold_through_any_history(desk: Desk, seed: int) -> None:
     history = History(desk, seed)
     for capacity in _CAPACITIES:
@@ -101,7 +101,11 @@ async def _everything_ends(history: History) -> None:
 
     await desk.until(finish)
     # All that each stream may hold at once comes again.
-    await desk.submit(sum(_CAPACITIES) + 1)
+    new = {job.id for job in await desk.submit(sum(_CAPACITIES) + 1)}
     for stream, capacity in history.streams.items():
-        assert len(await stream.take(capacity)) == capacity
+        taken: list[Job] = []
+        while len(taken) < capacity:
+            # Before them may come what was given out again, and ended by its id, unread.
+            taken += [job for job in await stream.batch() if job.id in new]
+        assert len(taken) == capacity
     await desk.nothing_more(*history.streams)

@@ -314,6 +314,44 @@ async def test_cancelled_jobs_end_by_what_their_worker_says(desk: Desk) -> None:
     assert [(await desk.get(job.job_id)).retry_count for job in jobs] == [1, 0, 0, 0, 0]
 
 
+_SOON_S = 0.25
+_ROUNDS = 5
+
+
+@proves("queue-api.Replicas.rule.2", "queue-api.ResetRunningJobs.effect.3")
+@pytest.mark.parametrize("how", ["lost", "reset", "failed", "released"])
+async def test_jobs_that_come_back_reach_a_worker_elsewhere_soon(desk: Desk, how: str) -> None:
+    """In most of the rounds within a pulse of the store, whatever else the machine has to do."""
+    waits = []
+    for _ in range(_ROUNDS):
+        there = await WorkerEnd.open(desk, 1, at_calls=True)
+        await desk.submit()
+        [back] = await there.take(1)
+        there.stream.drain()
+        # What comes back lies before the last that was claimed here.
+        here = await WorkerEnd.open(desk, 1)
+        await desk.submit()
+        [later] = await here.take(1)
+        await here.say(later, Event.COMPLETE)
+        begun_s = asyncio.get_running_loop().time()
+        match how:
+            case "lost":
+                await desk.calls.mark_worker_unresponsive(there.stream.spec.assignee_id)
+            case "reset":
+                await desk.calls.reset_running_jobs()
+            case "failed":
+                await desk.calls.fail_job(back.job_id, "it broke", token=back.token)
+            case "released":
+                await there.say(back, Event.HAND_BACK)
+        [again] = await here.take(1)
+        waits.append(asyncio.get_running_loop().time() - begun_s)
+        assert again.job_id == back.job_id
+        await here.say(again, Event.COMPLETE)
+        await here.stream.close()
+        await there.stream.close()
+    assert sorted(waits)[_ROUNDS // 2] < _SOON_S, waits
+
+
 @proves("queue-api.Replicas.rule.8", "queue-api.Replicas.rule.2", "queue-api.Replicas.rule.1")
 async def test_jobs_reach_a_worker_elsewhere_without_a_poll(desk: Desk) -> None:
     here = await WorkerEnd.open(desk, 1)

@@ -474,6 +474,73 @@ class EnqueueJobResponse(_message.Message):
 Global___EnqueueJobResponse: _TypeAlias = EnqueueJobResponse  # noqa: Y015
 
 @_typing.final
+class EnqueueEachRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]: ...
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___Job] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnqueueEachRequest: _TypeAlias = EnqueueEachRequest  # noqa: Y015
+
+@_typing.final
+class EnqueueEachResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENQUEUED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def enqueued(self) -> _containers.RepeatedCompositeFieldContainer[Global___Enqueued]:
+        """One for each job, in their order."""
+
+    def __init__(
+        self,
+        *,
+        enqueued: _abc.Iterable[Global___Enqueued] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enqueued", b"enqueued"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnqueueEachResponse: _TypeAlias = EnqueueEachResponse  # noqa: Y015
+
+@_typing.final
+class Enqueued(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    @_builtins.property
+    def error(self) -> Global___Error:
+        """Why the job was not stored."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        error: Global___Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Enqueued: _TypeAlias = Enqueued  # noqa: Y015
+
+@_typing.final
 class EnqueueJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -44,6 +44,11 @@ class QueueStub:
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsRequest.SerializeToString,
                 response_deserializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsResponse.FromString,
                 _registered_method=True)
+        self.EnqueueEach = channel.unary_unary(
+                '/queueoperator.v1.Queue/EnqueueEach',
+                request_serializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueEachRequest.SerializeToString,
+                response_deserializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueEachResponse.FromString,
+                _registered_method=True)
         self.StreamJobs = channel.unary_stream(
                 '/queueoperator.v1.Queue/StreamJobs',
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.StreamJobsRequest.SerializeToString,
@@ -138,6 +143,13 @@ class QueueServicer:
 
     def EnqueueJobs(self, request, context):
         """All or none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EnqueueEach(self, request, context):
+        """Each job as by an EnqueueJob of its own, in one call; at most 1,000.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,6 +278,11 @@ def add_QueueServicer_to_server(servicer, server):
                     servicer.EnqueueJobs,
                     request_deserializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsRequest.FromString,
                     response_serializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsResponse.SerializeToString,
+            ),
+            'EnqueueEach': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnqueueEach,
+                    request_deserializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueEachRequest.FromString,
+                    response_serializer=queueoperator_dot_v1_dot_queue__pb2.EnqueueEachResponse.SerializeToString,
             ),
             'StreamJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.StreamJobs,
@@ -402,6 +419,33 @@ class Queue:
             '/queueoperator.v1.Queue/EnqueueJobs',
             queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsRequest.SerializeToString,
             queueoperator_dot_v1_dot_queue__pb2.EnqueueJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnqueueEach(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queueoperator.v1.Queue/EnqueueEach',
+            queueoperator_dot_v1_dot_queue__pb2.EnqueueEachRequest.SerializeToString,
+            queueoperator_dot_v1_dot_queue__pb2.EnqueueEachResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,8 @@ class QueueStub:
     """Needs the verb `create` on queuejobs, in the namespace of each job."""
     EnqueueJobs: _grpc.UnaryUnaryMultiCallable[_queue_pb2.EnqueueJobsRequest, _queue_pb2.EnqueueJobsResponse]
     """All or none."""
+    EnqueueEach: _grpc.UnaryUnaryMultiCallable[_queue_pb2.EnqueueEachRequest, _queue_pb2.EnqueueEachResponse]
+    """Each job as by an EnqueueJob of its own, in one call; at most 1,000."""
     StreamJobs: _grpc.UnaryStreamMultiCallable[_queue_pb2.StreamJobsRequest, _queue_pb2.JobBatch]
     """The calls from here to AcknowledgeCancellation need `update` on queuejobs/status, which
     allows leaving out the token.
@@ -81,6 +83,8 @@ class QueueAsyncStub(QueueStub):
     """Needs the verb `create` on queuejobs, in the namespace of each job."""
     EnqueueJobs: _aio.UnaryUnaryMultiCallable[_queue_pb2.EnqueueJobsRequest, _queue_pb2.EnqueueJobsResponse]  # type: ignore[assignment]
     """All or none."""
+    EnqueueEach: _aio.UnaryUnaryMultiCallable[_queue_pb2.EnqueueEachRequest, _queue_pb2.EnqueueEachResponse]  # type: ignore[assignment]
+    """Each job as by an EnqueueJob of its own, in one call; at most 1,000."""
     StreamJobs: _aio.UnaryStreamMultiCallable[_queue_pb2.StreamJobsRequest, _queue_pb2.JobBatch]  # type: ignore[assignment]
     """The calls from here to AcknowledgeCancellation need `update` on queuejobs/status, which
     allows leaving out the token.
@@ -131,6 +135,14 @@ class QueueServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.EnqueueJobsResponse, _abc.Awaitable[_queue_pb2.EnqueueJobsResponse]]:
         """All or none."""
+
+    @_abc_1.abstractmethod
+    def EnqueueEach(
+        self,
+        request: _queue_pb2.EnqueueEachRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.EnqueueEachResponse, _abc.Awaitable[_queue_pb2.EnqueueEachResponse]]:
+        """Each job as by an EnqueueJob of its own, in one call; at most 1,000."""
 
     @_abc_1.abstractmethod
     def StreamJobs(

@@ -386,8 +386,9 @@ Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 @_typing.final
 class TooLarge(_message.Message):
     """A message was over max_message_bytes, and the session goes on. Outcomes, checkpoints and
-    spawns in it are answered one by one as always; anything else in it was not taken. One over
-    four times the limit ends the session: the transport does not read it.
+    spawns in it are answered one by one as always, and a heartbeat renews leases as always;
+    anything else in it was not taken. One over four times the limit ends the session: the
+    transport does not read it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -39,14 +39,12 @@ WITH known AS MATERIALIZED (
         SELECT lease_version AS version, attempt FROM lease
         WHERE lease.job_no = known.job_no AND lease.token = known.token
         UNION ALL
-        SELECT lease_version, attempt FROM ready
-        WHERE ready.job_no = known.job_no AND ready.token = known.token
+        -- Before `final`, and instead of `ready`, where an attempt that does not count is taken off.
+        SELECT version, number FROM attempt
+        WHERE attempt.job_no = known.job_no AND attempt.token = known.token
         UNION ALL
         SELECT lease_version, attempt FROM final
         WHERE final.job_no = known.job_no AND final.token = known.token
-        UNION ALL
-        SELECT version, number FROM attempt
-        WHERE attempt.job_no = known.job_no AND attempt.token = known.token
         LIMIT 1
     ) run
     -- One that was deleted while we waited for it is still seen in `final`.

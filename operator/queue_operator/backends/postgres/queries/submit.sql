@@ -1,14 +1,15 @@
 -- Stores jobs; gives the numbers of those whose id was new. The caller rolls back and tries
 -- again without the others when not all are.
 -- Parameters: arrays of equal length, one entry per job, sorted by namespace and id, so that
---   two batches with equal ids never wait for each other in a circle; numbers reserved before;
---   backoffs as JSON text; bonuses: seconds that the priority makes the job count older;
+--   two batches with equal ids never wait for each other in a circle; NULL for the array where no
+--   job has such a value; numbers reserved before; backoffs as JSON text; bonuses: seconds that the
+--   priority makes the job count older;
 --   event_correlations (NULL where no job has one), lane_of and event_lanes as the submission
 --   event carries them.
 -- Index: job_namespace_id_id_key. Locks: the new rows.
 WITH given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
-               AS eligible_at
+               AS eligible_at, coalesce(g.waits, false) AS blocked
     FROM unnest(
         %(numbers)s::bigint[], %(namespaces)s::int[], %(ids)s::text[], %(lanes)s::int[],
         %(payloads)s::bytea[], %(content_types)s::text[], %(created)s::timestamptz[],
@@ -20,7 +21,7 @@ WITH given AS (
     ) AS g(
         job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id,
         cluster_uid, resource_name, generation, delay_s, scheduled_at, max_attempts,
-        timeout_s, backoff, bonus_s, dependency_mode, has_children, blocked)
+        timeout_s, backoff, bonus_s, dependency_mode, has_children, waits)
 ), stored AS (
     INSERT INTO job (job_no, namespace_id, id, lane_id, payload, content_type, created_at,
                      correlation_id, dependency_mode, cluster_uid, resource_name, generation)
@@ -36,11 +37,11 @@ WITH given AS (
                        timeout_s, backoff, assignee_id, worker_name, host, changed_at, mirrored,
                        has_children, blocked)
     SELECT job_no, lane_id, {{INITIAL_PENDING}},
-           coalesce(created_at, now()) - make_interval(secs => bonus_s),
+           coalesce(created_at, now()) - make_interval(secs => coalesce(bonus_s, 0)),
            coalesce(created_at, now()),
            eligible_at <= now() AND NOT blocked, eligible_at, 0, 0, 1, 0, 0, max_attempts,
            timeout_s, backoff::jsonb, '', '', '', now(), cluster_uid IS NOT NULL,
-           has_children, blocked
+           coalesce(has_children, false), blocked
     FROM given
 ), logged AS (
     INSERT INTO job_event (event, to_state, job_nos, ids, correlations, lane_of, lanes)
