@@ -29,14 +29,15 @@ _WORDS: Final[dict[str, str]] = {
 }
 
 
-def render(text: str) -> LiteralString:
+def render(text: str, **words: LiteralString) -> LiteralString:
     """`text` with every `{{word}}` replaced. Raises KeyError for a word without meaning."""
-    rendered = re.sub(r"\{\{([\w.]+)\}\}", lambda match: _WORDS[match[1]], text)
-    # Nothing but words of the state table was put in: it is as literal as the file.
+    known = {**_WORDS, **words}
+    rendered = re.sub(r"\{\{([\w.]+)\}\}", lambda match: known[match[1]], text)
+    # Nothing but words of the state table and literals was put in: it is as literal as the file.
     return rendered
 
 
-def load(package: str, name: str) -> LiteralString:
+def load(package: str, name: str, **words: LiteralString) -> LiteralString:
     """The statement `queries/<name>.sql` of a backend's package, without comments and
     indentation: drivers look at all of a long text each time, and servers keep it. Its first
     line stays, by which it is known in the server's views.
@@ -44,4 +45,4 @@ def load(package: str, name: str) -> LiteralString:
     text = (files(package) / "queries" / f"{name}.sql").read_text()
     title, *lines = (line.strip() for line in text.splitlines())
     code = (re.sub(r"(^|\s)--.*", "", line) for line in lines)
-    return render("\n".join([title, *filter(None, code)]))
+    return render("\n".join([title, *filter(None, code)]), **words)

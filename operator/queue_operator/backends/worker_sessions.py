@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Protocol, runtime_checkable
+from datetime import datetime, timedelta
+from typing import Final, Protocol, runtime_checkable
 
 from queue_operator.domain.errors import Forbidden
 
@@ -69,10 +69,14 @@ class SessionNews:
     order_number: int = 0
 
 
+KEPT_FOR: Final = timedelta(minutes=1)
+"""A session that is silent for longer was left behind: it is on no roll."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRoll:
     """The sessions that a replica has open, in short: how many they are, and the sum of the
-    marks of their connections.
+    marks of their connections. One that was left behind, and so is silent, is none of them.
     """
 
     replica: str
@@ -178,12 +182,18 @@ def touching(
     ]
 
 
-def keeping(stored: Mapping[str, WorkerSession], roll: SessionRoll) -> list[WorkerSession]:
+def keeping(
+    stored: Mapping[str, WorkerSession], roll: SessionRoll, now: datetime
+) -> list[WorkerSession]:
     """The sessions of a roll; none where it is not the stored ones'."""
     kept = [
         one
         for one in stored.values()
-        if one.replica == roll.replica and not one.order.ended and one.followed == one.order_number
+        if one.replica == roll.replica
+        and not one.order.ended
+        and one.followed == one.order_number
+        and one.heartbeat_at is not None
+        and now - one.heartbeat_at < KEPT_FOR
     ]
     return kept if SessionRoll.of(roll.replica, kept) == roll else []
 

@@ -32,7 +32,7 @@ from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
-from queue_operator.queue.whole import Calls, whole
+from queue_operator.queue.whole import Unfinished, whole
 from queue_operator.settings import QueueSettings
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class QueueService:
             rng=rng,
         )
         self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
-        self.calls = Calls()
+        self.unfinished = Unfinished()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
         self.dispatcher = Dispatcher(backend, self._streams, self._completer, settings, clock, rng)
         ttl_s = settings.lease_ttl_s
@@ -163,7 +163,7 @@ class QueueService:
             for service in self._services:
                 services.push_async_callback(service.stop)
         await asyncio.gather(*closing)
-        await self.calls.finished()
+        await self.unfinished.finished()
 
     async def close(self) -> None:
         if self._closing is None:

@@ -478,7 +478,9 @@ class JobStream:
         """
         if self._spoke_s is None:
             return
-        if not self._going_on and silent_s > self._interval_s:
+        # An outcome may have come while the answer to its heartbeat was still on its way.
+        goes_on = any(slot.token in self._going_on for _, slot in self.slots.items())
+        if not goes_on and silent_s > self._interval_s:
             self.slots.report(())
             self._trust()
         elif silent_s > 2 * self._interval_s:

@@ -5,7 +5,7 @@ from collections import deque
 
 
 class Backlog:
-    """Bytes of all sessions together, at most `limit`; one message passes however large it is.
+    """Bytes of all sessions together, at most `limit`, but for one message of each.
 
     Whoever is over the limit waits in order of arrival, and reads nothing more meanwhile.
     """
@@ -15,9 +15,11 @@ class Backlog:
         self._used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def add(self, size: int) -> None:
-        """Returns once there is room; every `add` that returns has its `remove`."""
-        if self._waiting or not self._fits(size):
+    async def add(self, size: int, *, alone: bool) -> None:
+        """Returns once there is room; every `add` that returns has its `remove`. At once where it
+        is `alone`, the only message of its session: whoever sends little waits for nobody.
+        """
+        if not alone and (self._waiting or not self._fits(size)):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((size, turn))
             try:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from queue_operator.auth.protocol import QUEUE_JOBS, QUEUE_JOBS_STATUS, QUEUE_WORKERS
-from queue_operator.domain.errors import InvalidArgument, QueueError
+from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.queue.protocol import HostedQueue
@@ -77,16 +77,28 @@ async def _enqueue_each(
 ) -> Message:
     if len(request.jobs) > SUBMISSIONS_AT_ONCE:
         raise InvalidArgument("jobs", f"are more than {SUBMISSIONS_AT_ONCE}; send them apart")
-    enqueued = await asyncio.gather(*(_enqueued(queue, job, namespace) for job in request.jobs))
+    answers = await asyncio.gather(
+        *(_enqueued(queue, job, namespace) for job in request.jobs), return_exceptions=True
+    )
+    for answer in answers:
+        if isinstance(answer, Unavailable):
+            # Whether it is stored nobody knows: the call is repeated, as one for it alone would be.
+            raise answer
+    enqueued = [
+        pb.Enqueued(job_id=answer)
+        if isinstance(answer, str)
+        else pb.Enqueued(job_id=message.id, error=error_to_wire(public(_known(answer))))
+        for message, answer in zip(request.jobs, answers, strict=True)
+    ]
     return pb.EnqueueEachResponse(enqueued=enqueued)
 
 
-async def _enqueued(queue: HostedQueue, message: pb.Job, namespace: str) -> pb.Enqueued:
-    try:
-        job = convert.job_from_wire(message, namespace=namespace)
-        return pb.Enqueued(job_id=await queue.enqueue_job(job))
-    except QueueError as error:
-        return pb.Enqueued(job_id=message.id, error=error_to_wire(public(error)))
+async def _enqueued(queue: HostedQueue, message: pb.Job, namespace: str) -> str:
+    return await queue.enqueue_job(convert.job_from_wire(message, namespace=namespace))
+
+
+def _known(error: BaseException) -> QueueError:
+    return error if isinstance(error, QueueError) else QueueError(str(error))
 
 
 def _namespace_of_job(request: pb.EnqueueJobRequest, namespace: str) -> Collection[str]:

@@ -78,6 +78,8 @@ class Session:
         self._call = call
         self._limits = limits
         self._backlog = backlog
+        self._unstored = 0
+        self._capacity = stream.spec.capacity
         self._namespace = stream.spec.namespace
         self._writing = asyncio.Lock()
         self._leaving = asyncio.Event()
@@ -299,12 +301,16 @@ class Session:
         """Answers a message that has to be kept until it is stored."""
         size = message.ByteSize()
         try:
-            await self._backlog.add(size)
+            await self._backlog.add(size, alone=not self._unstored)
         except BaseException:
             work.close()
             raise
-        task = self._answer(work)
-        task.add_done_callback(lambda _: self._backlog.remove(size))
+        self._unstored += 1
+        self._answer(work).add_done_callback(lambda _: self._stored(size))
+
+    def _stored(self, size: int) -> None:
+        self._unstored -= 1
+        self._backlog.remove(size)
 
     async def _reply(
         self, kind: str, work: Callable[[], Coroutine[None, None, pb.ServerMessage]]
@@ -355,7 +361,9 @@ class Session:
             self._answer(self._renew())
 
     def _check_room(self, named: int) -> None:
-        capacity, brought = self._stream.spec.capacity, len(self._stream.adopted)
+        # Who has less capacity than before goes on with what it has.
+        self._capacity = max(self._capacity, self._stream.spec.capacity)
+        capacity, brought = self._capacity, len(self._stream.adopted)
         most = max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
         if named > most:
             reason = (

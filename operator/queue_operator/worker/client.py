@@ -38,6 +38,10 @@ class Call(Protocol):
 Connect = Callable[[], AbstractAsyncContextManager[Call]]
 
 COALESCE_S: Final = 0.002
+_SPACINGS: Final = 5
+"""Messages of a worker that has most of its slots free are so many times as far apart, but the
+first after a rest: each costs both sides more than the outcome in it.
+"""
 CLOSE_S: Final = 1.0
 CHANNEL_OPTIONS: Final = (
     # A worker takes what its server sends, which knows the limits; and a message that gRPC
@@ -85,6 +89,7 @@ class Client:
         self._to_send = asyncio.Event()
         self._full = asyncio.Event()
         self._done = asyncio.Event()
+        self._wrote_s = float("-inf")
         self._failures = 0
         self._refused_since: float | None = None
         self._ever_connected = False
@@ -94,8 +99,21 @@ class Client:
     def wake(self) -> None:
         """There is something to send."""
         self._to_send.set()
-        if self._session.outcomes.unsent >= MAX_BATCH or not self._session.running:
+        if self._session.outcomes.unsent >= MAX_BATCH:
             self._full.set()
+        elif not self._session.running and not (self._is_roomy and self._spare_s() > 0):
+            # Nothing more can come before the server has heard of this.
+            self._full.set()
+
+    @property
+    def _is_roomy(self) -> bool:
+        taken = self._session.running + len(self._session.outcomes)
+        return taken <= self._settings.capacity // 2 and not self._session.draining
+
+    def _spare_s(self) -> float:
+        """How long until messages are far enough apart."""
+        due_s = self._wrote_s + _SPACINGS * self._coalesce_s
+        return due_s - asyncio.get_running_loop().time()
 
     def done(self) -> None:
         """A draining session holds nothing more."""
@@ -248,11 +266,13 @@ class Client:
             self._full.clear()
             for message in self._session.take_messages():
                 await call.write(message)
+            self._wrote_s = asyncio.get_running_loop().time()
 
     async def _coalesce(self) -> None:
         """Lets outcomes gather for a moment, or until no more can come or a batch is full."""
+        wait_s = max(self._coalesce_s, self._spare_s() if self._is_roomy else 0.0)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._coalesce_s):
+            async with asyncio.timeout(wait_s):
                 await self._full.wait()
 
     def _judge(self, error: Exception) -> None:

@@ -2,6 +2,7 @@
 the answer says which.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -9,13 +10,15 @@ from typing import Any, Final
 import pytest
 from tests.integration.postgres.conftest import Ask
 
-from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres import PostgresBackend, submission
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
+    JobNotFound,
     KeyConflict,
     PayloadTooLarge,
+    Unavailable,
 )
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.outcome import Outcome
@@ -259,3 +262,30 @@ async def test_many_bad_jobs_of_a_thousand_are_each_told_their_own_reason(
     }
     assert told == {n: (kind, field, (n,)) for n, (_, field, kind) in spoiled.items()}
     assert (await stored())[0] == 1 + 1000 - len(spoiled)
+
+
+async def test_who_gives_up_before_its_turn_is_not_stored(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    """While the store is away those would be what is stored first when it is back."""
+    jobs = [Job(id=name, type="mail", namespace=namespace) for name in ("first", "gone", "stays")]
+    first = asyncio.create_task(backend.enqueue_job(jobs[0]))
+    for _ in range(3):
+        await asyncio.sleep(0)  # its turn has come
+    gone, stays = (asyncio.create_task(backend.enqueue_job(job)) for job in jobs[1:])
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert (await first, await stays) == ("first", "stays")
+    with pytest.raises(JobNotFound):
+        await backend.get_job("gone", namespace=namespace)
+
+
+async def test_so_many_submissions_wait_and_no_more(
+    backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "_MOST_WAITING", 3)
+    jobs = [Job(id=str(n), type="mail", namespace=namespace) for n in range(5)]
+    answers = await asyncio.gather(*map(backend.enqueue_job, jobs), return_exceptions=True)
+    assert answers[:3] == ["0", "1", "2"]
+    assert [type(answer) for answer in answers[3:]] == [Unavailable] * 2
+    assert await backend.enqueue_job(jobs[3]) == "3"

@@ -76,14 +76,17 @@ async def test_touched_sessions_show_what_they_do(store: SessionStore, ask: Ask)
 
 
 async def test_kept_sessions_are_alive_and_others_are_not(store: SessionStore, ask: Ask) -> None:
+    """One that was left behind is on no roll."""
+    await store.open_session(session("s-8", replica="r", connection="c-8"))
+    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '1 hour'")
     mine = [session(f"s-{n}", replica="r", connection=f"c-{n}") for n in range(3)]
     for one in [*mine, session("s-9", replica="other")]:
         await store.open_session(one)
-    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '1 hour'")
+    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '50 seconds'")
     assert not await store.keep_sessions(SessionRoll.of("r", mine[:2]))
-    assert await store.list_sessions(max_age_s=60) == []
+    assert await store.list_sessions(max_age_s=40) == []
     assert await store.keep_sessions(SessionRoll.of("r", mine))
-    kept = [one.session_id for one in await store.list_sessions(max_age_s=60)]
+    kept = [one.session_id for one in await store.list_sessions(max_age_s=40)]
     assert kept == ["s-0", "s-1", "s-2"]
 
 

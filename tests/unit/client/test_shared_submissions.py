@@ -227,3 +227,12 @@ async def test_a_client_that_is_closed_leaves_nobody_waiting(desk: Desk, client:
         assert isinstance(error, Unavailable)
     with pytest.raises(Unavailable):
         await client.enqueue_job(a_job("late"))
+
+
+async def test_a_token_that_cannot_be_read_is_told_to_each(desk: Desk) -> None:
+    def unreadable() -> str:
+        raise FileNotFoundError("no token")
+
+    async with GrpcQueue("127.0.0.1:1", unreadable) as client:
+        for error in await ended(submit(client, *map(a_job, "abcd"))):
+            assert isinstance(error, FileNotFoundError)

@@ -12,11 +12,11 @@ async def turns() -> None:
 
 async def test_who_is_over_the_limit_waits_in_order() -> None:
     backlog = Backlog(10)
-    await backlog.add(6)
+    await backlog.add(6, alone=False)
     passed: list[str] = []
 
     async def add(name: str, size: int) -> None:
-        await backlog.add(size)
+        await backlog.add(size, alone=False)
         passed.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -33,8 +33,8 @@ async def test_who_is_over_the_limit_waits_in_order() -> None:
 
 async def test_what_is_larger_than_all_there_is_passes_alone() -> None:
     backlog = Backlog(10)
-    await backlog.add(100)
-    second = asyncio.create_task(backlog.add(1))
+    await backlog.add(100, alone=False)
+    second = asyncio.create_task(backlog.add(1, alone=False))
     await turns()
     assert not second.done()
     backlog.remove(100)
@@ -43,8 +43,8 @@ async def test_what_is_larger_than_all_there_is_passes_alone() -> None:
 
 async def test_who_gives_up_waiting_takes_no_room() -> None:
     backlog = Backlog(10)
-    await backlog.add(10)
-    gone, stays = (asyncio.create_task(backlog.add(10)) for _ in range(2))
+    await backlog.add(10, alone=False)
+    gone, stays = (asyncio.create_task(backlog.add(10, alone=False)) for _ in range(2))
     await turns()
     gone.cancel()
     await asyncio.wait([gone])
@@ -54,11 +54,24 @@ async def test_who_gives_up_waiting_takes_no_room() -> None:
 
 async def test_who_gives_up_when_its_turn_has_come_passes_it_on() -> None:
     backlog = Backlog(10)
-    await backlog.add(10)
-    gone, stays = (asyncio.create_task(backlog.add(10)) for _ in range(2))
+    await backlog.add(10, alone=False)
+    gone, stays = (asyncio.create_task(backlog.add(10, alone=False)) for _ in range(2))
     await turns()
     backlog.remove(10)
     gone.cancel()
     await asyncio.wait([gone])
     assert gone.cancelled()
     await stays
+
+
+async def test_who_has_nothing_else_there_waits_for_nobody() -> None:
+    backlog = Backlog(10)
+    await backlog.add(10, alone=False)
+    heavy = asyncio.create_task(backlog.add(10, alone=False))
+    await turns()
+    await backlog.add(5, alone=True)
+    backlog.remove(10)
+    await turns()
+    assert not heavy.done()
+    backlog.remove(5)
+    await heavy

@@ -33,7 +33,7 @@ def touch(book: Book, sessions: Sequence[WorkerSession], now: datetime) -> bool:
 
 
 def keep(book: Book, roll: SessionRoll, now: datetime) -> bool:
-    kept = keeping(book, roll)
+    kept = keeping(book, roll, now)
     for one in kept:
         book[one.session_id] = replace(one, heartbeat_at=now)
     return bool(kept)

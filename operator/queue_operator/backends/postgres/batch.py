@@ -16,9 +16,8 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import Backoff
 
-_IF_TAKEN: Final = "ON CONFLICT (namespace_id, id) DO NOTHING"
-_SUBMIT: Final = load(__package__, "submit")
-_SUBMIT_NEW: Final = _SUBMIT.replace(_IF_TAKEN, "")
+_SUBMIT: Final = load(__package__, "submit", if_taken="ON CONFLICT (namespace_id, id) DO NOTHING")
+_SUBMIT_NEW: Final = load(__package__, "submit", if_taken="")
 _RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
 _PASS_BY: Final = load(__package__, "number_pass_by")
 _BLOCK: Final = 1000

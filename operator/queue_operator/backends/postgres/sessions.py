@@ -15,7 +15,7 @@ from queue_operator.backends.protocol import (
     WorkerSession,
 )
 from queue_operator.backends.sql import load
-from queue_operator.backends.worker_sessions import not_yours
+from queue_operator.backends.worker_sessions import KEPT_FOR, not_yours
 
 _OPEN: Final = load(__package__, "session_open")
 _TOUCH: Final = load(__package__, "session_touch")
@@ -74,7 +74,12 @@ class SessionStore:
             self._announcer.announce(Topic.SESSION)
 
     async def keep_sessions(self, roll: SessionRoll) -> bool:
-        parameters = {"replica": roll.replica, "count": roll.count, "mark": roll.mark}
+        parameters = {
+            "replica": roll.replica,
+            "count": roll.count,
+            "mark": roll.mark,
+            "kept_for_s": KEPT_FOR.total_seconds(),
+        }
         async with borrowed(self._pool) as connection:
             row = await (await connection.execute(_KEEP, parameters)).fetchone()
         return row is not None and row[0]

@@ -29,6 +29,8 @@ from queue_operator.domain.job import Job, Submitted
 _FIND: Final = load(__package__, "find_numbers")
 _GROUP: Final = 500
 _NUMBER_TRIES: Final = 3
+_MOST_WAITING: Final = 10_000
+"""While the store is away, callers wait; those beyond this many are told to come again."""
 
 
 class Guard(Protocol):
@@ -121,6 +123,8 @@ class Submission:
             # The group would take another caller's job for one of the same batch.
             [answer] = await self.store([job], atomic=True, named=False)
             return answer
+        if len(self._waiting) >= _MOST_WAITING:
+            raise Unavailable(f"{_MOST_WAITING} submissions wait to be stored; call again later")
         stored: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, stored))
         if self._flusher is None or self._flusher.done():
@@ -136,7 +140,8 @@ class Submission:
         # Whoever comes while a transaction runs goes with the next one.
         while self._waiting:
             group = self._take_group()
-            _answer(group, await self._store_group([job for job, _ in group]))
+            if group:
+                _answer(group, await self._store_group([job for job, _ in group]))
 
     async def _store_group(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
         try:
@@ -155,6 +160,8 @@ class Submission:
         group: dict[tuple[str, str], _Waiting] = {}
         rest: list[_Waiting] = []
         for one in self._waiting:
+            if one[1].done():
+                continue  # whoever waited has gone
             name = one[0].namespace, one[0].id
             if name in group or len(group) == _GROUP:
                 rest.append(one)

@@ -54,7 +54,7 @@ def touch_sessions(
 
 
 def keep_sessions(connection: sqlite3.Connection, roll: SessionRoll, now: datetime) -> bool:
-    kept = keeping(_find(connection), roll)
+    kept = keeping(_find(connection), roll, now)
     for one in kept:
         _store(connection, one, now)
     return bool(kept)

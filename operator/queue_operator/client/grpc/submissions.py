@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from queue_operator.client.grpc.calls import CLOSED, Calls
-from queue_operator.domain.errors import DuplicateJob, PayloadTooLarge, QueueError, Unavailable
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    PayloadTooLarge,
+    QueueError,
+    Unavailable,
+)
 from queue_operator.domain.job import Job
 from queue_operator.wire import queue_convert as convert
-from queue_operator.wire.status import error_from_wire
+from queue_operator.wire.status import error_from_wire, error_to_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 IsStored = Callable[[Job], Awaitable[bool]]
@@ -98,23 +103,28 @@ class Submissions:
 
     async def _submit(self, group: Sequence[_Waiting]) -> None:
         try:
+            await self._call(group)
+        except PayloadTooLarge as error:
             if len(group) == 1:
-                _answer(group[0], await self._alone(group[0]))
-            else:
-                await self._together(group)
-        except QueueError as error:
-            if isinstance(error, PayloadTooLarge) and len(group) > 1:
-                # Together they are more than this server takes.
-                middle = len(group) // 2
-                await self._submit(group[:middle])
-                await self._submit(group[middle:])
+                _fail(group[0], error)
                 return
+            # Together they are more than this server takes.
+            middle = len(group) // 2
+            await self._submit(group[:middle])
+            await self._submit(group[middle:])
+        except Exception as error:
             for one in group:
                 _fail(one, error)
-        except BaseException:
+        finally:
+            # Nobody waits for ever, whatever happened.
             for one in group:
                 one.answer.cancel()
-            raise
+
+    async def _call(self, group: Sequence[_Waiting]) -> None:
+        if len(group) == 1:
+            _answer(group[0], await self._alone(group[0]))
+        else:
+            await self._together(group)
 
     async def _alone(self, one: _Waiting) -> str:
         async def done_before(error: QueueError) -> pb.EnqueueJobResponse | None:
@@ -156,6 +166,9 @@ def _answer(one: _Waiting, job_id: str) -> None:
         one.answer.set_result(job_id)
 
 
-def _fail(one: _Waiting, error: QueueError) -> None:
+def _fail(one: _Waiting, error: Exception) -> None:
     if not one.answer.done():
+        if isinstance(error, QueueError):
+            # One of its own, or each caller's stack would be added to the others'.
+            error = error_from_wire(error_to_wire(error))
         one.answer.set_exception(error)

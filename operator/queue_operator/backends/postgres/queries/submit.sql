@@ -1,5 +1,5 @@
 -- Stores jobs; gives the numbers of those whose id was new. The caller rolls back and tries
--- again without the others when not all are.
+-- again without the others when not all are. In its other form, without {{if_taken}}, it fails then.
 -- Parameters: arrays of equal length, one entry per job, sorted by namespace and id, so that
 --   two batches with equal ids never wait for each other in a circle; NULL for the array where no
 --   job has such a value; numbers reserved before; backoffs as JSON text; bonuses: seconds that the
@@ -29,7 +29,7 @@ WITH given AS (
            coalesce(created_at, now()), correlation_id, dependency_mode, cluster_uid,
            resource_name, generation
     FROM given
-    ON CONFLICT (namespace_id, id) DO NOTHING
+    {{if_taken}}
     RETURNING job_no
 ), waiting AS (
     INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
