@@ -18,7 +18,7 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import JobState
 
-_LOOKS = "FROM seen\n    WHERE (("
+_LOOKS = "FROM seen\nWHERE (("
 
 
 def _ids(claimed: list[Assignment]) -> list[str]:
@@ -82,7 +82,7 @@ async def test_a_row_that_moved_under_the_claim_is_not_taken_twice(
 ) -> None:
     """Somebody writes to the job between our look at it and our lock: it has another place."""
     await _submit(backend, namespace, 2)
-    waits = "FROM seen\n    WHERE (SELECT pg_advisory_xact_lock(7) IS NOT NULL) AND (("
+    waits = "FROM seen\nWHERE (SELECT pg_advisory_xact_lock(7) IS NOT NULL) AND (("
     assert claiming._CLAIM.count(_LOOKS) == 1
     await ask("SELECT pg_advisory_lock(7)")
     with monkeypatch.context() as patched:
