@@ -25,7 +25,7 @@ demo: $(READY) ## A real cluster, the operator, workers, and jobs of every fate.
 	PYTHONPATH=tools $(PYTHON) -m demo
 
 test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
-	$(PYTHON) -m pytest
+	PYTHONPATH=. $(PYTHON) tools/halves.py $(ARGS)
 
 test-full: $(READY) ## The same with long property runs and races, and all mutants.
 	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 $(PYTHON) -m pytest

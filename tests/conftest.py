@@ -20,9 +20,10 @@ from psycopg.conninfo import make_conninfo
 from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
 
 CLUSTER_NAME = "test"
+POSTGRES_PORT_VARIABLE = "QUEUE_OPERATOR_TEST_POSTGRES_PORT"
+POSTGRES_PORT = int(os.environ.get(POSTGRES_PORT_VARIABLE, "55433"))
 # Not in a temporary folder of pytest's: the server's user must be able to reach it.
-POSTGRES_FOLDER = Path("/var/tmp/queue-operator-test-postgres")  # noqa: S108
-POSTGRES_PORT = 55433
+POSTGRES_FOLDER = Path(f"/var/tmp/queue-operator-test-postgres-{POSTGRES_PORT}")  # noqa: S108
 # How many statements the queue runs is counted by the server itself.
 POSTGRES_SETTINGS = {"shared_preload_libraries": "pg_stat_statements"}
 KEEP = os.environ.get("QUEUE_OPERATOR_TEST_KEEP") == "1"
