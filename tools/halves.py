@@ -8,21 +8,37 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from tests.conftest import POSTGRES_PORT, POSTGRES_PORT_VARIABLE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_FIRST: Final = ("unit", "contract", "contract_queue", "model")
-_NO_TESTS: Final = {"vectors", "__pycache__"}
+TESTS: Final = ROOT / "tests"
+_FIRST: Final = (
+    "unit",
+    "contract",
+    "contract_queue",
+    "model",
+    "integration/pooler",
+    "integration/postgres",
+)
 
 
 def halves() -> list[list[str]]:
-    """The folders of each half; a new one belongs to the second."""
-    folders = sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir())
-    second = [name for name in folders if name not in {*_FIRST, *_NO_TESTS}]
-    return [[f"tests/{name}" for name in half] for half in (_FIRST, second)]
+    """The folders and files of each half; a new one belongs to the second."""
+    places = sorted(str(path.relative_to(TESTS)) for path in _places(TESTS))
+    second = [place for place in places if place not in _FIRST]
+    return [[f"tests/{place}" for place in half] for half in (_FIRST, second)]
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name == "integration":
+            yield from _places(path)
+        elif path.match("test_*.py") or any(path.rglob("test_*.py")):
+            yield path
 
 
 def main(options: list[str]) -> int:
