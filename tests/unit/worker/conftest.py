@@ -146,6 +146,9 @@ class Server(wire_grpc.WorkerPlaneServicer):
 
     def Session(self, requests: Any, context: Any) -> Iterator[wire.ServerMessage]:
         if (code := self.refusal) is not None:
+            # As the real one it hears the worker out: a hello that cannot be sent to its end any
+            # more is a fault of the connection to gRPC's client, whatever the status was.
+            next(requests, None)
             self.refused.put(code)
             context.abort(code, "no")
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
