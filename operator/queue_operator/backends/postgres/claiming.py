@@ -35,6 +35,8 @@ _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
 logger = logging.getLogger(__name__)
 
+Found = tuple[Group, Assignment]
+"""A job, and whom it was found for."""
 Place = tuple[datetime, int]
 """A place in a lane's order: order time and job number."""
 
@@ -120,16 +122,19 @@ class Claims:
         Raises Unavailable only if nothing was claimed: what was is given to the streams.
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
-        found: list[Assignment] = []
+        found: list[Found] = []
         terms = _Terms(lease_ttl_s, defaults)
+        every = await self._groups(demands)
         try:
-            for groups in apart(await self._groups(demands)):
+            for groups in apart(every):
                 await self._fill(groups, terms, found, thorough)
         except Unavailable as error:
             if not found:
                 raise
             logger.warning("a claim ends early, with %d jobs: %s", len(found), error)
-        return found
+        # As they were asked for, whichever had to wait for another's lanes.
+        places = {group: place for place, group in enumerate(every)}
+        return [one for _, one in sorted(found, key=lambda pair: places[pair[0]])]
 
     async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         """For each demand, whether there is a job for it. Looks at the lanes as a claim does."""
@@ -165,7 +170,7 @@ class Claims:
         return groups
 
     async def _fill(
-        self, groups: Sequence[Group], terms: "_Terms", found: list[Assignment], thorough: bool
+        self, groups: Sequence[Group], terms: "_Terms", found: list[Found], thorough: bool
     ) -> None:
         due = self._marks.due([lane for group in groups for lane in group.lanes])
         for group in groups:
@@ -182,9 +187,7 @@ class Claims:
             group.begin({lane.id for lane in group.lanes})
         await self._look(again, terms, found)
 
-    async def _look(
-        self, groups: Sequence[Group], terms: "_Terms", found: list[Assignment]
-    ) -> None:
+    async def _look(self, groups: Sequence[Group], terms: "_Terms", found: list[Found]) -> None:
         """Looks deeper into many lanes, step by step, and further where others claim at the same
         time, until the slots are full or there is no more.
         """
@@ -193,7 +196,7 @@ class Claims:
             further = [group for group in asking if group.reach > group.room]
             found += await self._take(further[:1] or asking, terms)
 
-    async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Assignment]:
+    async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         lanes = [lane for group in groups for lane in group.lanes]
         places = [place for g in groups for place in self._marks.places(g.lanes, g.start)]
         parameters = _parameters(groups, lanes, places, terms)
@@ -213,7 +216,8 @@ class Claims:
             self._marks.advance(lane_id, min(place, _next(by_id[lane_id], rows[0][16])))
         assignments = [_assignment(row[3:], by_id[row[4]]) for row in rows]
         self._claimed.remember(assignments)
-        return assignments
+        owners = [groups[group_of[row[4]] - 1] for row in rows]
+        return list(zip(owners, assignments, strict=True))
 
     def _note(self, group: Group, looked: Looked) -> None:
         if group.start and (looked.cut_off or looked.jobs >= group.reach):

@@ -175,3 +175,16 @@ async def test_a_job_of_another_process_is_available_at_once(store: Store) -> No
     old = _at(-1000, type="t")
     await there.enqueue_job(old)
     assert [job.id for job in await here.dequeue_jobs("w", [], 5)] == [old.id]
+
+
+async def test_jobs_come_in_the_order_of_the_demands(backend: Contract) -> None:
+    """Also where two of them could be given the same job."""
+    narrow, wide, apart = a_job(type="t"), a_job(type="u"), a_job(type="t", namespace="other")
+    await backend.enqueue_jobs([apart, wide, narrow])
+    demands = [
+        Demand(assignee_id="a", limit=1, types=frozenset({"t"})),
+        Demand(assignee_id="b", limit=1),
+        Demand(assignee_id="c", limit=1, namespace="other"),
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=TTL_S)
+    assert [one.job_id for one in claimed] == [narrow.id, wide.id, apart.id]
