@@ -229,6 +229,9 @@ class Reading:
         except QueueError as error:
             logger.warning("jobs on their way go back when their lease ends: %s", error)
             unread += _held(self._in_hand())
+            if self._call is not None:
+                # Or it would be given again what comes back.
+                self._call.cancel()
         if unread:
             await self._calls.ask(
                 "ReturnJobs",
