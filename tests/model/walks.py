@@ -11,7 +11,7 @@ from tests.model.lockstep import Pair
 from tests.model.machine import Histories
 
 STEPS_PER_HISTORY: Final = 50
-_USUAL, _FULL = 500, 20_000
+_USUAL, _FULL = 1000, 20_000
 _IS_FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 STEPS: Final = int(os.environ.get("QUEUE_OPERATOR_MODEL_STEPS", _FULL if _IS_FULL else _USUAL))
 WALKED: Final[dict[str, tuple[int, int]]] = {}
