@@ -216,6 +216,8 @@ async def test_a_failed_call_is_the_failure_of_all_in_it(client: GrpcQueue, desk
     assert (first, second) == ("first", "second")
     for error in failed:
         assert isinstance(error, InvalidArgument)
+    # Raised by each caller, one error of all would gather the stacks of all.
+    assert len({id(error) for error in failed}) == len(failed)
 
 
 async def test_a_client_that_is_closed_leaves_nobody_waiting(desk: Desk, client: GrpcQueue) -> None:

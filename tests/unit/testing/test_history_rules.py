@@ -200,6 +200,26 @@ async def test_a_claim_without_an_attempt_is_told_of(told: Told) -> None:
     assert list(cut[job.id].holdings()) == []
 
 
+async def two_at_once(told: Told, *handed_out: int) -> None:
+    """Of a stream with one slot; the second goes back at once."""
+    told.log.write(Kind.STREAM_OPENED, assignee_id="s", capacity=1)
+    jobs = [await submitted(told.backend, type=name) for name in ("first", "second")]
+    tokens = [(await claim(told.backend, job, "s")).token for job in jobs]
+    for place in handed_out:
+        told.log.write(Kind.ASSIGNED, jobs[place].id, tokens[place], assignee_id="s")
+    await told.backend.settle([Outcome(jobs[1].id, Event.RELEASE, token=tokens[1])])
+
+
+async def test_a_stream_has_no_more_jobs_than_slots(told: Told) -> None:
+    await two_at_once(told, 0, 1)
+    assert Rule.CAPACITY in await told.rules()
+
+
+async def test_what_a_stale_replica_claimed_and_gave_back_takes_no_slot(told: Told) -> None:
+    await two_at_once(told, 0)
+    assert await told.rules() == []
+
+
 async def killed(told: Told, job: Job) -> Takeover:
     told.log.write(Kind.STREAM_OPENED, assignee_id="dead", capacity=1)
     token = (await claim(told.backend, job, "dead")).token

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from queue_operator.domain.lease import LeaseStatus
-from queue_operator.domain.states import SLOT_HOLDING
+from queue_operator.domain.states import SLOT_HOLDING, Event
 from queue_operator.testing.history.history import History, StoredJob
 from queue_operator.testing.history.records import Kind, Record
 from queue_operator.testing.history.violation import Rule, Violation
@@ -47,10 +47,17 @@ def _capacities(history: History) -> Mapping[str, int]:
 
 
 def stored_capacity(history: History) -> Iterator[Violation]:
-    """By the store's own times: jobs that take a slot of one stream at once."""
+    """By the store's own times: jobs that take a slot of one stream at once.
+
+    A replica that was frozen does not know at first that a stream went to another one. What it
+    claims then it gives back, and it takes a slot of neither: the worker never hears of it.
+    """
     steps: defaultdict[str, list[tuple[float, int, str]]] = defaultdict(list)
+    handed_out = {record.token for record in history.of(Kind.ASSIGNED)}
     for job_id, stored in history.jobs.items():
         for attempt, since, until in stored.holdings():
+            if attempt.event == Event.RELEASE and attempt.token not in handed_out:
+                continue
             steps[attempt.assignee_id].append((since.timestamp(), 1, job_id))
             if until is not None:
                 steps[attempt.assignee_id].append((until.timestamp(), -1, job_id))
