@@ -1,7 +1,7 @@
 """Generates the pages that say which test proves which clause of the specifications."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from queue_operator.testing.clauses import Page, Section, markers, pages
@@ -39,6 +39,8 @@ class _Document:
     title: str
     whom: str
     answers: tuple[str, ...]
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a specification that is answered in part: how the titles of those sections begin."""
 
 
 _DOCUMENTS = (
@@ -53,6 +55,13 @@ _DOCUMENTS = (
         "Conformance of the queue and the worker",
         "the queue or the worker",
         ("queue-api", "external-api"),
+        {"external-api": ("5.", "6.")},
+    ),
+    _Document(
+        "external-api-conformance.md",
+        "Conformance of the external API",
+        "the API and the worker",
+        ("external-api",),
     ),
 )
 
@@ -62,9 +71,17 @@ def documents() -> dict[Path, str]:
     proofs = markers(SUITE, TESTS)
     lists = {page.name: page for page in pages()}
     return {
-        REFERENCE / one.file: _text(one, [lists[name] for name in one.answers], proofs)
+        REFERENCE / one.file: _text(one, [_part(one, lists[name]) for name in one.answers], proofs)
         for one in _DOCUMENTS
     }
+
+
+def _part(document: _Document, page: Page) -> Page:
+    begins = document.parts.get(page.name, ("",))
+    sections = tuple(one for one in page.sections if one.title.startswith(begins))
+    names = {one.id for one in sections}
+    clauses = tuple(one for one in page.clauses if one.section in names)
+    return replace(page, sections=sections, clauses=clauses)
 
 
 def _text(document: _Document, lists: Sequence[Page], proofs: dict[str, list[str]]) -> str:
