@@ -46,7 +46,7 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
     type=click.Choice(_SCENARIOS),
     default=("storage",),
     show_default=True,
-    help="What to measure; repeatable. `storage` and `whole` are groups of scenarios.",
+    help="What to measure; repeatable. `storage`, `whole` and `rest` are groups of scenarios.",
 )
 @click.option(
     "--peer",
@@ -69,6 +69,8 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
 @_number("--pickup-rate", "pickup_rate", "Submissions per second of pickup.")
 @_number("--sessions", "sessions", "Workers of idle_sessions.")
 @_number("--stats-jobs", "stats_jobs", f"Jobs stored in stats, a multiple of {SAMPLE:,}.")
+@_number("--search-jobs", "search_jobs", f"Jobs stored in rest_search, a multiple of {SAMPLE:,}.")
+@_number("--rest-jobs", "rest_jobs", "Jobs of rest_batches.")
 @click.option("--batch", type=int, help="Jobs per claim.  [default: the best of several]")
 def main(
     scenarios: Sequence[str],
@@ -88,8 +90,10 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     given = {name: value for name, value in numbers.items() if value is not None}
     scale = replace(QUICK if quick else Scale(), **given)
-    if scale.stats_jobs % SAMPLE:
-        raise click.BadParameter(f"must be a multiple of {SAMPLE}", param_hint="--stats-jobs")
+    for option in ("stats_jobs", "search_jobs"):
+        if getattr(scale, option) % SAMPLE:
+            hint = f"--{option.replace('_', '-')}"
+            raise click.BadParameter(f"must be a multiple of {SAMPLE}", param_hint=hint)
     cells = dict.fromkeys(cell for name in scenarios for cell in GROUPS.get(name, (name,)))
     try:
         measuring = _measure(list(cells), _contenders(peers), scale)

@@ -13,27 +13,37 @@ from bench.contenders import (
     Contender,
     Settings,
     bare_copy,
+    empty_endpoint,
     end_to_end,
     idle_sessions,
     many_jobs,
     many_lanes,
+    rest_reads,
+    rest_submit,
     wide_row,
 )
 from bench.result import Result, Setting
 from bench.runner import Run, System, run_once
 from bench.server import SETTINGS, Server
 
+REST_CALLERS: Final = 16
+REST_BATCH: Final = 1_000
 LEAST_RIVER: Final = 10_000
 """Jobs per second that River burns down on any idle machine of two cores. With less, something
 else was using the machine.
 """
 
 
+HEADLINES: Final = ("status_p99_ms", "search_worst_p99_ms", "rest_stats_max_ms")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How much of everything. `lane_jobs` is the backlog of many_lanes and `stats_jobs` what
     is stored in stats. `whole_jobs` is the backlog of end_to_end, `pickup_rate` the submissions
-    per second of pickup, and `sessions` the workers of idle_sessions.
+    per second of pickup, and `sessions` the workers of idle_sessions. `rest_singles` and
+    `rest_jobs` are submitted over REST, alone and in batches; `search_jobs` is what is stored in
+    rest_search, and single jobs are looked at for `status_seconds`.
     """
 
     jobs: int = 200_000
@@ -53,6 +63,11 @@ class Scale:
     pickup_seconds: float = 30.0
     sessions: int = 1_000
     idle_seconds: float = 20.0
+    rest_singles: int = 20_000
+    rest_jobs: int = 1_000_000
+    search_jobs: int = 1_000_000
+    status_seconds: float = 20.0
+    rest_calls: int = 20
     tries_settings: bool = True
     batch: int | None = None
 
@@ -69,6 +84,11 @@ QUICK: Final = Scale(
     pickup_seconds=5.0,
     sessions=100,
     idle_seconds=5.0,
+    rest_singles=5_000,
+    rest_jobs=200_000,
+    search_jobs=100_000,
+    status_seconds=5.0,
+    rest_calls=10,
     tries_settings=False,
 )
 
@@ -195,6 +215,50 @@ class Measuring:
         run = self._run("idle_sessions", "idle", _Entry(OURS, idle_sessions(), settings))
         self._add([Result("idle_sessions", OURS, self._settings("idle", settings), {**run.extra})])
 
+    def rest_submit(self) -> None:
+        """Single submissions over REST, beside what the framework can answer at most."""
+        little: Settings = {
+            "jobs": self._scale.rest_singles,
+            "submit_batch": 1,
+            "callers": REST_CALLERS,
+        }
+        entries = [
+            _Entry(one.name, one.system, {**one.fixed, **little})
+            for one in (empty_endpoint(), rest_submit())
+        ]
+        self._in_turn("rest_submit", "submit", entries, self._scale.repeats)
+
+    def rest_batches(self) -> None:
+        """Batches over REST, beside bare COPY of as many at a time."""
+        much: Settings = {"jobs": self._scale.rest_jobs, "submit_batch": REST_BATCH}
+        ours, copying = rest_submit(), self._entry(bare_copy(), "submit")
+        entries = [
+            replace(copying, settings={**copying.settings, **much}),
+            _Entry(OURS, ours.system, {**ours.fixed, **much, "callers": REST_CALLERS}),
+        ]
+        self._in_turn("rest_batches", "submit", entries, 1)
+
+    def rest_search(self) -> None:
+        """Single jobs and pages of jobs over REST, when many are stored."""
+        self._rest_reads("rest_search", "status search", self._scale.search_jobs)
+
+    def rest_stats(self) -> None:
+        """Statistics over REST, when many are stored."""
+        self._rest_reads("rest_stats", "stats", self._scale.stats_jobs)
+
+    def _rest_reads(self, scenario: str, parts: str, jobs: int) -> None:
+        settings: Settings = {
+            "jobs": jobs,
+            "payload": 64,
+            "parts": parts,
+            "seconds": self._scale.status_seconds,
+            "calls": self._scale.rest_calls,
+        }
+        run = self._run(scenario, "reads", _Entry(OURS, rest_reads(), settings))
+        metrics = {**run.extra, "table_bytes": run.after.table_bytes, **run.ledger}
+        metrics["ledger_ok"] = int(run.ledger_is_right)
+        self._add([Result(scenario, OURS, self._settings("reads", settings), metrics)])
+
     # Their parts
 
     def _flows(self) -> list[_Entry]:
@@ -285,7 +349,7 @@ class Measuring:
     def _run(self, scenario: str, mode: str, entry: _Entry, *, pinned: bool = False) -> Run:
         spec = {**self._common(mode), **entry.settings, "mode": mode}
         jobs = int(spec["jobs"]) if mode in {"submit", "burn_down"} else 0
-        seconds = 0.0 if jobs else float(spec.get("seconds", 0.0))
+        seconds = 0.0 if jobs or mode == "reads" else float(spec.get("seconds", 0.0))
         label = f"{scenario}: {entry.name} {_brief(entry.settings)}"
         with self._board.run(label, jobs=jobs, seconds=seconds) as on_tick:
             run = run_once(self._server, entry.system, spec, on_tick, pinned=pinned)
@@ -344,6 +408,9 @@ def _jobs_per_s(run: Run, mode: str) -> float:
 def _headline(run: Run, mode: str) -> str:
     if mode == "stats":
         return f"{run.extra['stats_max_ms']:,.0f} ms at most"
+    if mode == "reads":
+        worst = {name: ms for name, ms in run.extra.items() if name in HEADLINES}
+        return ", ".join(f"{name} {ms:.1f}" for name, ms in worst.items())
     if mode == "pickup":
         return f"p50 {run.extra['pickup_p50_ms']:.1f} ms, p99 {run.extra['pickup_p99_ms']:.1f} ms"
     if mode == "idle":
@@ -371,9 +438,14 @@ CELLS: Final[Mapping[str, Cell]] = {
     "end_to_end": Measuring.end_to_end,
     "pickup": Measuring.pickup,
     "idle_sessions": Measuring.idle_sessions,
+    "rest_submit": Measuring.rest_submit,
+    "rest_batches": Measuring.rest_batches,
+    "rest_search": Measuring.rest_search,
+    "rest_stats": Measuring.rest_stats,
     "designs": Measuring.designs,
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "storage": ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes", "stats"),
     "whole": ("end_to_end", "pickup", "idle_sessions"),
+    "rest": ("rest_submit", "rest_batches", "rest_search", "rest_stats"),
 }

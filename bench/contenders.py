@@ -11,6 +11,7 @@ from bench.runner import System
 
 OURS: Final = "queue-operator"
 COPY: Final = "postgres copy"
+EMPTY: Final = "empty endpoint"
 
 Settings = Mapping[str, Setting]
 
@@ -74,12 +75,31 @@ def idle_sessions() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.idle_sessions"])
 
 
+def rest_submit() -> Contender:
+    """An operator that is called over REST."""
+    return _rest(OURS, "product")
+
+
+def empty_endpoint() -> Contender:
+    """The ceiling of the framework that the REST server is made with."""
+    return _rest(EMPTY, "empty")
+
+
+def rest_reads() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.rest_reads"])
+
+
 def many_lanes() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.many_lanes"])
 
 
 def many_jobs() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.many_jobs"])
+
+
+def _rest(name: str, store: str) -> Contender:
+    system = System(name, [sys.executable, "-m", "bench.programs.rest_submit"])
+    return Contender(name=name, system=system, trials={"submit": [{}]}, fixed={"store": store})
 
 
 def _driven(name: str, store: str, trials: Mapping[str, Sequence[Settings]]) -> Contender:

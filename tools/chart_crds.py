@@ -58,8 +58,9 @@ def with_settings(schema: str) -> str:
 
 def _settings_schema() -> dict[str, Any]:
     tree = Settings.model_json_schema()
+    models = tree["$defs"]
     sections = {
-        name: _section_schema(name, tree["$defs"][reference["$ref"].rsplit("/", 1)[-1]])
+        name: _section_schema(name, _inlined(reference, models))
         for name, reference in tree["properties"].items()
         if name not in SECTIONS_APART and "$ref" in reference
     }
@@ -73,6 +74,17 @@ def _section_schema(section: str, model: dict[str, Any]) -> dict[str, Any]:
         if (section, name) not in NOT_SETTINGS
     }
     return _closed(fields)
+
+
+def _inlined(schema: Any, models: dict[str, Any]) -> Any:
+    """The schema with the models it refers to in place of their names."""
+    if isinstance(schema, list):
+        return [_inlined(one, models) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    model = models[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else {}
+    own = {key: value for key, value in schema.items() if key != "$ref"}
+    return {key: _inlined(value, models) for key, value in {**model, **own}.items()}
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Writes the reference of the settings from their tree."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -41,10 +41,15 @@ def _is_group(field: FieldInfo) -> bool:
 
 def _table(title: str, about: str, prefix: str, fields: dict[str, FieldInfo]) -> str:
     head = f"\n## {title}\n\n{about}\n\n| variable | default | meaning |\n|---|---|---|\n"
-    return head + "".join(
-        f"| `{prefix}{name.upper()}` | {_default(field)} | {field.description} |\n"
-        for name, field in fields.items()
-    )
+    return head + "".join(_rows(prefix, fields))
+
+
+def _rows(prefix: str, fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    for name, field in fields.items():
+        if isinstance(field.default, BaseModel):
+            yield from _rows(f"{prefix}{name.upper()}__", type(field.default).model_fields)
+        else:
+            yield f"| `{prefix}{name.upper()}` | {_default(field)} | {field.description} |\n"
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,4 +1,6 @@
-"""One operator and some workers, each a process of its own, as they run in a cluster."""
+"""One operator and some workers, each a process of its own, as they run in a cluster; and what
+an operator is compared with.
+"""
 
 import asyncio
 import ctypes
@@ -25,26 +27,33 @@ _NOISE: Final = {"GRPC_VERBOSITY": "NONE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """A running `queue-operator serve` without a cluster."""
+class RestProcess:
+    """A process that answers over HTTP."""
 
     process: Process
-    grpc_address: str
+    rest_port: int
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
 
+@dataclass(frozen=True, slots=True)
+class Operator(RestProcess):
+    """A running `queue-operator serve` without a cluster."""
+
+    grpc_address: str
+
+
 @asynccontextmanager
 async def operator(dsn: str, **settings: str) -> AsyncIterator[Operator]:
     """`settings` are those of the server, as `QUEUE__CLAIM_BATCH="250"`."""
-    grpc_port, health_port = free_port(), free_port()
+    grpc_port, health_port, rest_port = free_port(), free_port(), free_port()
     given = {
         "DATABASE__DSN": dsn,
         "AUTH__MODE": "none",
         "CONTROLLER__ENABLED": "false",
-        "REST__PORT": "0",
+        "REST__PORT": str(rest_port),
         "METRICS__PORT": "0",
         "GRPC__PORT": str(grpc_port),
         "HEALTH__PORT": str(health_port),
@@ -54,7 +63,19 @@ async def operator(dsn: str, **settings: str) -> AsyncIterator[Operator]:
     process = await _start("queue_operator.cli.main", "serve", environment=environment)
     try:
         await _ready(process, f"http://127.0.0.1:{health_port}/readyz")
-        yield Operator(process, f"127.0.0.1:{grpc_port}")
+        yield Operator(process, rest_port, f"127.0.0.1:{grpc_port}")
+    finally:
+        await _end(process)
+
+
+@asynccontextmanager
+async def empty_endpoint() -> AsyncIterator[RestProcess]:
+    """`bench.programs.empty_endpoint`."""
+    port = free_port()
+    process = await _start("bench.programs.empty_endpoint", str(port))
+    try:
+        await _ready(process, f"http://127.0.0.1:{port}/readyz")
+        yield RestProcess(process, port)
     finally:
         await _end(process)
 
@@ -162,7 +183,7 @@ async def _ready(process: Process, url: str) -> None:
     async with asyncio.timeout(_START_TIMEOUT_S):
         while not await asyncio.to_thread(_answers, url):
             if process.returncode is not None:
-                raise RuntimeError(f"the operator ended with {process.returncode}")
+                raise RuntimeError(f"the server ended with {process.returncode}")
             await asyncio.sleep(_PROBE_S)
 
 

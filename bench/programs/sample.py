@@ -5,6 +5,7 @@ the database copies their rows.
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import psycopg
@@ -30,23 +31,52 @@ _MULTIPLY: Final = (
     load(__package__, "sample_multiply_deltas"),
 )
 
+_TIMES: Final = frozenset(
+    {"created_at", "order_time", "changed_at", "assigned_at", "started_at", "finalized_at"}
+)
+
 Progress = Callable[[int], None]
 Columns = dict[str, list[str]]
 
 
-async def build(dsn: str, backend: PostgresBackend, jobs: int, payload: int, on: Progress) -> None:
+def _plain_job(number: int, payload: bytes) -> Job:
+    return Job(id=job_id(number), type=JOB_TYPE, payload=payload, tags=of_job(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the jobs are, how long those that run go on unattended, and by how many seconds each
+    copy is older than the one before.
+    """
+
+    job: Callable[[int, bytes], Job] = _plain_job
+    lease_ttl_s: float = LEASE_TTL_S
+    apart_s: int = 0
+
+
+PLAIN: Final = Kind()
+
+
+async def build(
+    dsn: str,
+    backend: PostgresBackend,
+    jobs: int,
+    payload: int,
+    on: Progress,
+    kind: Kind = PLAIN,
+) -> None:
     """Stores `jobs` jobs, a multiple of SAMPLE."""
     copies, rest = divmod(jobs, SAMPLE)
     if rest or not copies:
         raise ValueError(f"the number of jobs must be a multiple of {SAMPLE}")
-    await _sample(backend, payload)
+    await _sample(backend, payload, kind)
     async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("SET search_path = queue_operator; SET synchronous_commit = off")
         columns = await _columns(connection)
         step = await _span(connection)
         for first in range(1, copies, _COPIES_PER_STATEMENT):
             last = min(first + _COPIES_PER_STATEMENT, copies) - 1
-            await _copy(connection, columns, step, first, last)
+            await _copy(connection, columns, step, range(first, last + 1), kind.apart_s)
             on((last + 1) * SAMPLE)
         for statement in _MULTIPLY:
             await connection.execute(statement, {"copies": copies})
@@ -55,16 +85,14 @@ async def build(dsn: str, backend: PostgresBackend, jobs: int, payload: int, on:
             await connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(table)))
 
 
-async def _sample(backend: PostgresBackend, payload: int) -> None:
+async def _sample(backend: PostgresBackend, payload: int, kind: Kind) -> None:
     data = os.urandom(payload)
-    await backend.enqueue_jobs(
-        [Job(id=job_id(n), type=JOB_TYPE, payload=data, tags=of_job(n)) for n in range(SAMPLE)]
-    )
+    await backend.enqueue_jobs([kind.job(n, data) for n in range(SAMPLE)])
     await backend.cancel_jobs((), [job_id(n) for n in range(_CANCELLED)])
     left = SAMPLE - _CANCELLED - _WAITING
     while left:
         demand = Demand(assignee_id="bench", limit=min(left, 500))
-        claimed = await backend.claim([demand], lease_ttl_s=LEASE_TTL_S)
+        claimed = await backend.claim([demand], lease_ttl_s=kind.lease_ttl_s)
         left -= len(claimed)
         outcomes = [_outcome(place, one) for place, one in enumerate(claimed) if place % 20]
         for answer in await backend.settle(outcomes):
@@ -109,7 +137,11 @@ async def _span(connection: AsyncConnection[TupleRow]) -> int:
 
 
 async def _copy(
-    connection: AsyncConnection[TupleRow], columns: Columns, step: int, first: int, last: int
+    connection: AsyncConnection[TupleRow],
+    columns: Columns,
+    step: int,
+    copies: range,
+    apart_s: int,
 ) -> None:
     """Copies the sample's rows, each copy under numbers, and ids, of its own."""
     for table, names in columns.items():
@@ -119,19 +151,23 @@ async def _copy(
         ).format(
             table=sql.Identifier(table),
             columns=sql.SQL(", ").join(map(sql.Identifier, names)),
-            values=sql.SQL(", ").join(_value(table, name, step) for name in names),
-            first=first,
-            last=last,
+            values=sql.SQL(", ").join(_value(table, name, step, apart_s) for name in names),
+            first=copies[0],
+            last=copies[-1],
             step=step,
         )
         await connection.execute(statement)
 
 
-def _value(table: str, column: str, step: int) -> sql.Composable:
+def _value(table: str, column: str, step: int, apart_s: int) -> sql.Composable:
     if column == "job_no":
         return sql.SQL("job_no + copy * {}").format(step)
     if (table, column) == ("job", "id"):
         return sql.SQL("id || '-' || copy")
+    if apart_s and column in _TIMES:
+        return sql.SQL("{} - copy * make_interval(secs => {})").format(
+            sql.Identifier(column), apart_s
+        )
     return sql.Identifier(column)
 
 

@@ -113,7 +113,7 @@ async def serve(settings: Settings) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _asked_to_stop, number, stop)
     async with AsyncExitStack() as stack:
         gate, watching = StoreGate(), ControllerGate(settings.controller)
         await stack.enter_async_context(_health(settings, gate, watching))
@@ -133,12 +133,17 @@ async def serve(settings: Settings) -> int:
     return 0
 
 
+def _asked_to_stop(number: signal.Signals, stop: asyncio.Event) -> None:
+    logger.info("stopping: %s", number.name)
+    stop.set()
+
+
 @asynccontextmanager
 async def _health(
     settings: Settings, store: StoreGate, controller: ControllerGate
 ) -> AsyncIterator[None]:
     app = create_health_app(store, {"controller": controller.check})
-    server = RestServer(app, settings.health)
+    server = RestServer(app, settings.health, "HEALTH")
     await server.start()
     try:
         yield
@@ -154,7 +159,11 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
     backend = instrument(store, metrics.recorder)
     authenticator, authorizer = build_auth(settings.auth)
     queue = QueueService(
-        backend, settings.queue, replica=replica, limits=settings.limits.to_limits()
+        backend,
+        settings.queue,
+        quotas=settings.quotas,
+        replica=replica,
+        limits=settings.limits.to_limits(),
     )
     exporter = Exporter(metrics, settings.metrics, SystemClock(), depths=store, streams=queue)
     rest = RestServer(create_app(queue, authenticator, authorizer, settings), settings.rest)

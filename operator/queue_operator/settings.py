@@ -68,6 +68,45 @@ class QueueSettings(_Frozen):
     )
 
 
+class Quota(_Frozen):
+    """What one namespace may use; what is not given is not limited."""
+
+    pending_jobs: Count | None = Field(
+        None, description="Most jobs that wait, whatever for; children of jobs count too."
+    )
+    running_jobs: Count | None = Field(
+        None, description="Most jobs that run at a time; those beyond it wait."
+    )
+    submissions_per_s: Seconds | None = Field(None, description="Jobs a second, on average.")
+    submissions_burst: Count | None = Field(
+        None, description="Jobs at once, after a rest; default: those of a second."
+    )
+    payload_bytes_per_s: Seconds | None = Field(
+        None, description="Bytes of payload a second, on average."
+    )
+    payload_bytes_burst: Bytes | None = Field(
+        None, description="Bytes of payload at once, after a rest; default: those of a second."
+    )
+
+
+class QuotaSettings(_Frozen):
+    """What namespaces may use. Nothing is limited unless it is said here."""
+
+    default: Quota = Field(Quota(), description="For each namespace that is not named.")
+    namespaces: dict[str, Quota] = Field(
+        default_factory=dict,
+        description="By namespace, in place of the default as a whole: "
+        '`{"team-a": {"pending_jobs": 1000}}`.',
+    )
+
+    def of(self, namespace: str) -> Quota:
+        return self.namespaces.get(namespace, self.default)
+
+    @property
+    def is_set(self) -> bool:
+        return any(quota != Quota() for quota in (self.default, *self.namespaces.values()))
+
+
 class LimitSettings(_Frozen):
     """Sizes, the same at every door."""
 
@@ -185,7 +224,13 @@ class AuthSettings(_Frozen):
     )
     audience: str = Field("queue-operator", description="Audience a token must be made for.")
     tokens: dict[str, SecretStr] = Field(
-        default_factory=dict, description="Static mode: token by caller name."
+        default_factory=dict,
+        description="Static mode: token by caller name; whoever has one is an administrator.",
+    )
+    tokens_file: Path | None = Field(
+        None,
+        description="Static mode: YAML or JSON file with more tokens, their scopes and "
+        "namespaces. Read again when it changes.",
     )
 
 
@@ -211,6 +256,7 @@ class Settings(BaseSettings):
 
     database: DatabaseSettings = DatabaseSettings()
     queue: QueueSettings = QueueSettings()
+    quotas: QuotaSettings = QuotaSettings()
     limits: LimitSettings = LimitSettings()
     rest: RestSettings = RestSettings()
     grpc: GrpcSettings = GrpcSettings()

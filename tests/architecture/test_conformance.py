@@ -16,7 +16,21 @@ CONTRACT = ROOT / "tests" / "contract"
 PROOFS = markers(SUITE.parent, ROOT / "tests")
 QUEUE_SUITE = SUITE.parent / "queue"
 # For stores with more than the contract, which import them beside the rest.
-CAPABILITIES = {"cancel_inbox", "checkpoints", "events", "logs", "progress", "sessions", "spawning"}
+CAPABILITIES = {
+    "cancel_inbox",
+    "checkpoints",
+    "events",
+    "logs",
+    "pauses",
+    "places",
+    "progress",
+    "quotas",
+    "sessions",
+    "spawning",
+    "statistics",
+}
+# What a queue of another process has not.
+IN_PROCESS = {"pausing", "sessions"}
 KNOWN = {clause.id for clause in clauses()}
 OPEN = {clause.id for page in pages() if page.open for clause in page.clauses}
 
@@ -96,8 +110,8 @@ def test_the_suite_of_the_queue_runs_over_grpc_as_in_process() -> None:
         rigs
     )
     chosen = [path.stem for path in folder.glob("test_*.py") if "make_rig" in path.read_text()]
-    # Workers' streams alone need a queue of the same process.
-    assert chosen == ["test_sessions"]
+    # Workers' streams and pauses alone need a queue of the same process.
+    assert sorted(chosen) == [f"test_{name}" for name in sorted(IN_PROCESS)]
 
 
 def test_every_shipped_test_of_tasks_is_run() -> None:
@@ -117,7 +131,6 @@ def test_the_whole_suite_is_one_import() -> None:
 
 def test_the_whole_suite_of_the_queue_is_one_import() -> None:
     package = importlib.import_module("queue_operator.testing.queue")
-    # Workers' streams are not for a queue of another process.
-    wanted = [path for path in modules(QUEUE_SUITE) if path.stem != "sessions"]
+    wanted = [path for path in modules(QUEUE_SUITE) if path.stem not in IN_PROCESS]
     names = {name for path in wanted for name in names_of(path)}
     assert {name for name in package.__all__ if name != "desk"} == names

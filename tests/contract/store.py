@@ -19,6 +19,8 @@ DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DE
 DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
 DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
+DELETE FROM callback; DELETE FROM pause;
+DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL;
 """
@@ -31,6 +33,8 @@ UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);
 UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
+UPDATE pause SET since = since - make_interval(secs => %(seconds)s);
+UPDATE job_event SET at = at - make_interval(secs => %(seconds)s);
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
     swept_at = CASE WHEN %(outage)s THEN swept_at - make_interval(secs => %(seconds)s)
                     ELSE now() END;
@@ -60,6 +64,7 @@ SELECT place, count(*) FROM (
     UNION ALL SELECT 'idempotency', job_no FROM idempotency
     UNION ALL SELECT 'spawned', child_no FROM spawned
     UNION ALL SELECT 'log_chunk', job_no FROM log_chunk
+    UNION ALL SELECT 'callback', job_no FROM callback
 ) left_over WHERE NOT EXISTS (SELECT FROM job WHERE job.job_no = left_over.job_no) GROUP BY place
 UNION ALL
 SELECT 'checkpoint', count(*) FROM checkpoint WHERE NOT EXISTS (

@@ -81,7 +81,13 @@ RIGS: dict[str, Callable[[pytest.FixtureRequest], Make]] = {
 # are run where it matters that a stream and a call are on different ones: the rest is the same as
 # on one, or as on two in one process.
 SELECTED = {
-    "sqlite-replicas": {"test_cancel", "test_sessions", "test_slots", "test_workers"},
+    "sqlite-replicas": {
+        "test_cancel",
+        "test_pausing",
+        "test_sessions",
+        "test_slots",
+        "test_workers",
+    },
     "grpc-replicas": {"test_cancel", "test_ending", "test_slots", "test_streaming", "test_workers"},
 }
 

@@ -21,7 +21,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     done = call("--help")
     assert done.returncode == 0
-    for command in ("serve", "migrate", "pipeline", "dev"):
+    for command in ("serve", "migrate", "pipeline", "dev", "submit", "list", "top", "delete"):
         assert f"\n  {command} " in done.stdout
 
 

@@ -181,6 +181,7 @@ def test_it_can_be_stopped_while_it_waits_for_its_database(start: Start, absent_
     server = start(DATABASE__DSN=absent_dsn)
     server.until(lambda: "does not exist" in server.log, "the first complaint")
     assert server.end() == 0
+    assert "stopping: SIGTERM" in server.log
     assert "Traceback" not in server.log
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.model.lockstep import IDS, NAMESPACES, Name, Pair
 from tests.model.sides import CREATED_S, DELAYS_S, TTL_S, Side
 
+from queue_operator.backends.protocol import Pause
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Demand, Job, TypeDefaults
 from queue_operator.domain.ordering import Priority
@@ -122,6 +123,7 @@ _events = st.sampled_from(list(Event))
 _gates = mostly(None, *DELAYS_S)
 _max_attempts = st.sampled_from([None, 0, 1, 2])
 _backoffs = mostly(None, *_BACKOFFS)
+_callback_urls = mostly("", "https://example.com/done")
 _modes = st.sampled_from(list(DependencyMode))
 defaults = st.dictionaries(
     st.sampled_from(["t", "u"]),
@@ -131,6 +133,12 @@ defaults = st.dictionaries(
         timeout_s=st.sampled_from([None, TTL_S]),
     ),
     max_size=1,
+)
+pauses = st.builds(
+    Pause,
+    namespace=spaces,
+    type=st.sampled_from(["", "t", "u"]),
+    reason=st.sampled_from(["", "too hot"]),
 )
 demands = st.builds(
     Demand,
@@ -198,6 +206,7 @@ def new_jobs(draw: st.DrawFn, pair: Pair) -> NewJob:
         "backoff": draw(_backoffs),
         "correlation_id": draw(mostly("", "c")),
         "idempotency_key": draw(mostly("", "k1", "k2")),
+        "callback_url": draw(_callback_urls),
         "depends_on": draw(_parents(pair, name)),
         "dependency_mode": draw(_modes),
     }

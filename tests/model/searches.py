@@ -15,10 +15,12 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
 
 _BOUNDS_S: Final = (-30.0, -130.0, -330.0)
 _NONE: Final = frozenset[object]()
 _FAILED: Final = (JobState.DEAD_LETTER, JobState.FAILED_RETRY)
+_FAILED_PHASES: Final = (Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING)
 
 
 @dataclass(frozen=True)
@@ -100,23 +102,20 @@ def _by_change(side: Side, jobs: Sequence[Job]) -> list[tuple[str, list[str]]]:
 _cursors = mostly("", *[""] * 4, "nonsense")
 
 
-_yes_or_no = st.booleans()
 _bounds = st.sampled_from(_BOUNDS_S)
 _JOB_FILTERS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "types": types,
     "states": st.frozensets(st.sampled_from(list(JobState)), min_size=1, max_size=3),
     "priorities": st.frozensets(priorities, min_size=1, max_size=2),
     "tags": few_tags,
-    "delayed": _yes_or_no,
-    "waiting": _yes_or_no,
-    "permanent": _yes_or_no,
+    "phases": st.frozensets(st.sampled_from(list(Phase)), min_size=1, max_size=4),
 }
 _FAILURE_FILTERS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "states": st.frozensets(st.sampled_from(_FAILED), max_size=2),
     "categories": st.frozensets(st.sampled_from(list(ErrorCategory)), min_size=1, max_size=2),
     "types": types,
     "error_code": st.sampled_from(["E1", "E2"]),
-    "permanent": _yes_or_no,
+    "phases": st.frozensets(st.sampled_from(_FAILED_PHASES), min_size=1, max_size=2),
 }
 _JOB_TIMES: Final = ("created_after", "created_before", "updated_after")
 _FAILURE_TIMES: Final = ("failed_after", "failed_before")

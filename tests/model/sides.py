@@ -10,6 +10,8 @@ from queue_operator.backends.protocol import (
     Checkpoints,
     EventLog,
     JobLogs,
+    Pauses,
+    Places,
     ProgressSink,
     Spawner,
 )
@@ -28,7 +30,18 @@ _DISTANCES_S: Final = (0, *CREATED_S, *DELAYS_S, TTL_S, -30, 60, 90, 120, 150, 1
 
 
 @runtime_checkable
-class Whole(Contract, EventLog, CancelInbox, ProgressSink, Checkpoints, Spawner, JobLogs, Protocol):
+class Whole(
+    Contract,
+    EventLog,
+    CancelInbox,
+    ProgressSink,
+    Checkpoints,
+    Spawner,
+    JobLogs,
+    Pauses,
+    Places,
+    Protocol,
+):
     """All that is compared."""
 
     async def _get(self, namespace: str, job_ids: list[str]) -> dict[str, Job]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
     LogReport,
+    Pause,
     ProgressReport,
     SpawnRequest,
 )
@@ -385,6 +387,38 @@ async def append_logs(pair: Pair, name: Name, whose: str, first: int) -> None:
         return [(log.version, log.number, log.dropped, len(log.lines)) for log in logs]
 
     await pair.step(call)
+
+
+# Pauses and places
+
+
+@_step(1, pause=given.pauses)
+async def pause(pair: Pair, pause: Pause) -> None:
+    await pair.step(lambda side: side.backend.pause(pause))
+
+
+@_step(2, pause=given.pauses, rest=mostly(True, False))
+async def resume(pair: Pair, pause: Pause, rest: bool) -> None:
+    """Mostly all that is paused, or soon nothing would be claimed any more."""
+    paused = {(pause.namespace, pause.type)}
+    if rest:
+        paused |= {(one.namespace, one.type) for one in await pair.model.backend.pauses()}
+    for name in sorted(paused):
+        await pair.step(partial(_go_on, *name))
+
+
+async def _go_on(space: str, kind: str, side: Side) -> bool:
+    return await side.backend.resume(space, kind)
+
+
+@_step(1, space=mostly(None, "default"))
+async def pauses(pair: Pair, space: str | None) -> None:
+    await pair.step(lambda side: side.backend.pauses(space))
+
+
+@_step(2, name=given.stored)
+async def place_of(pair: Pair, name: Name) -> None:
+    await pair.step(lambda side: side.backend.place_of(name[1], namespace=name[0]))
 
 
 # Maintenance and queries

@@ -8,8 +8,7 @@ from demo.install import SYSTEM
 from demo.kube import Kube
 from demo.narrator import check, console, say
 from demo.store import Store
-from queue_operator.client import QueueClient
-from queue_operator.client.models import Submission
+from queue_operator.client import QueueClient, Submission
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.domain.states import JobState
 

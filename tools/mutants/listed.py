@@ -9,9 +9,11 @@ from queue_operator.testing.clauses import clauses, markers
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = Path("operator/queue_operator")
-_LISTS: Final = ("mutants.toml", "queue_mutants.toml")
-# Where the tests of a shipped suite are run, and other folders whose tests may judge a mutant.
+_LISTS: Final = ("mutants.toml", "queue_mutants.toml", "api_mutants.toml")
+# Where the tests of a shipped suite are run, the suite of the API, and other folders whose tests
+# may judge a mutant where those have none.
 _SUITES: Final = {"backend/": "tests/contract/", "queue/": "tests/contract_queue/"}
+_API: Final = "contract_api/"
 _OTHERS: Final = ("unit/worker/", "unit/wire/")
 
 
@@ -52,8 +54,13 @@ def _named(proofs: list[str]) -> list[str]:
         if proof.startswith(suite)
         for module, _, test in [proof.removeprefix(suite).partition(".")]
     ]
-    others = (proof.partition(".") for proof in proofs if proof.startswith(_OTHERS))
-    return shipped or [f"tests/{module}.py::{test}" for module, _, test in others]
+    suites = shipped + _placed(proofs, _API)
+    return suites or _placed(proofs, *_OTHERS)
+
+
+def _placed(proofs: list[str], *folders: str) -> list[str]:
+    parts = (proof.partition(".") for proof in proofs if proof.startswith(folders))
+    return [f"tests/{module}.py::{test}" for module, _, test in parts]
 
 
 def faults(listed: list[Mutant]) -> list[str]:

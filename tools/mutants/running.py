@@ -21,6 +21,7 @@ _COPIED: Final = (
     "examples",
     "tests/contract",
     "tests/contract_queue",
+    "tests/contract_api",
     "tests/unit/worker",
     "tests/unit/wire",
 )

@@ -1,35 +1,29 @@
 """Builds the REST application."""
 
-import secrets
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 
 from queue_operator import __version__
-from queue_operator.api import errors, schemas
-from queue_operator.api.routes import router
+from queue_operator.api import documentation, errors
+from queue_operator.api.document import document
+from queue_operator.api.door import install
+from queue_operator.api.routes import OPERATIONS
 from queue_operator.api.services import Services
 from queue_operator.api.tracing import RequestTracing
+from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.ids import ENTROPY_BITS, uuid7
-from queue_operator.queue.protocol import Queue
+from queue_operator.queue.operations import Operations
+from queue_operator.queue.protocol import HostedQueue
 from queue_operator.settings import Settings
 
-_REFERENCE: Final = "#/components/schemas/{model}"
-_BODIES: Final = (schemas.JobSubmission, schemas.BatchSubmission, schemas.CancellationRequest)
-_ALWAYS: Final = (400, 401, 403, 429, 500, 503)
-_WITH_BODY: Final = (408, 413, 415)
-_ERROR: Final = {
-    "description": "What went wrong.",
-    "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(model="APIError")}}},
-}
+_ID_BYTES: Final = (ENTROPY_BITS + 7) // 8
 
 
 def _utc_now() -> datetime:
@@ -37,11 +31,12 @@ def _utc_now() -> datetime:
 
 
 def _new_id() -> str:
-    return uuid7(time.time_ns(), secrets.randbits(ENTROPY_BITS))
+    # Half of what `secrets` takes, and called for every job.
+    return uuid7(time.time_ns(), int.from_bytes(os.urandom(_ID_BYTES)))
 
 
 def create_app(
-    queue: Queue,
+    queue: HostedQueue,
     authenticator: Authenticator,
     authorizer: Authorizer,
     settings: Settings,
@@ -55,9 +50,10 @@ def create_app(
     """
     app = document_app()
     app.state.services = Services(
-        queue=queue,
+        jobs=Operations(queue, now),
         authenticator=authenticator,
         authorizer=authorizer,
+        audit=Audit(),
         settings=settings,
         limits=settings.limits.to_limits(),
         now=now,
@@ -68,7 +64,7 @@ def create_app(
 
 
 def document_app() -> FastAPI:
-    """The routes without anything behind them, for the OpenAPI document."""
+    """The operations without anything behind them, for the OpenAPI document."""
     app = FastAPI(
         title="Queue Operator",
         version=__version__,
@@ -76,8 +72,11 @@ def document_app() -> FastAPI:
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         redirect_slashes=False,
+        # The product has metrics of its own; to look for others costs time on each request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.include_router(router)
+    install(app, OPERATIONS)
+    documentation.install(app)
     app.add_middleware(RequestTracing)
     errors.install(app)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
@@ -87,40 +86,5 @@ def document_app() -> FastAPI:
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, made once."""
     if app.openapi_schema is None:
-        app.openapi_schema = _document(app)
+        app.openapi_schema = document(OPERATIONS)
     return app.openapi_schema
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    components = document.setdefault("components", {}).setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        components.pop(name, None)
-    for model, mode in ((schemas.APIError, "serialization"), *((b, "validation") for b in _BODIES)):
-        _, extra = models_json_schema([(model, mode)], ref_template=_REFERENCE)  # type: ignore[list-item]
-        components.update(extra["$defs"])
-    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    document["components"]["responses"] = {"Error": _ERROR}
-    document["security"] = [{"token": []}]
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            _describe_errors(operation["responses"], _error_statuses(path, method))
-    return document
-
-
-def _error_statuses(path: str, method: str) -> list[int]:
-    statuses = list(_ALWAYS)
-    if method == "post":
-        statuses += _WITH_BODY
-    if "{job_id}" in path:
-        statuses.append(HTTPStatus.NOT_FOUND)
-    elif method == "post":
-        statuses.append(HTTPStatus.CONFLICT)
-    return sorted(statuses)
-
-
-def _describe_errors(responses: dict[str, Any], statuses: list[int]) -> None:
-    # Faulty parameters are 400 here, not the framework's 422.
-    responses.pop("422", None)
-    for status in statuses:
-        responses[str(status)] = {"$ref": "#/components/responses/Error"}

@@ -1,17 +1,18 @@
 """The one table from errors to HTTP, and the one shape in which all of them are told."""
 
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from queue_operator.api.schemas import APIError, ErrorDetail, ItemError
+from queue_operator.api.schemas import APIError, ErrorDetail, ItemError, QuotaError
 from queue_operator.domain.errors import (
     DuplicateJob,
     Forbidden,
@@ -49,8 +50,10 @@ STATUS: Final[Mapping[type[QueueError], tuple[int, str]]] = {
 }
 """Status and `external-api.md` code by error; a class not named here counts as its base."""
 
-MAX_DETAILS: Final = 100
+MAX_DETAILS: Final = 1000
 """Further faults of one body are not told: a small one can hold very many."""
+_MOST_OF_ONE: Final = 100
+"""Likewise those of one job of a batch."""
 
 RETRY_AFTER_S: Final = 1
 """What a caller is told to wait when the store or the cluster does not answer."""
@@ -61,7 +64,10 @@ OURS: Final = {
 }
 """What a caller is told of errors that are ours; the log has the rest, by request id."""
 
-_SUBMISSION_ID: Final = re.compile(r"(^|\.)id$")
+_PUBLIC: Final = (
+    (re.compile(r"(^|\.)id$"), r"\1job_id"),
+    (re.compile(r"(^|\.)dependency_mode$"), r"\1dependency_type"),
+)
 
 
 class InvalidBody(InvalidArgument):
@@ -69,7 +75,7 @@ class InvalidBody(InvalidArgument):
 
     def __init__(self, details: Sequence[ErrorDetail]) -> None:
         super().__init__(details[0].field, details[0].message)
-        self.details = tuple(details)
+        self.details = tuple(details[:MAX_DETAILS])
 
 
 class DuplicateInBatch(DuplicateJob):
@@ -79,7 +85,6 @@ class DuplicateInBatch(DuplicateJob):
 def install(app: FastAPI) -> None:
     """Makes every error of the application answer in the shape of `APIError`."""
     app.add_exception_handler(QueueError, _on_queue_error)
-    app.add_exception_handler(RequestValidationError, _on_bad_parameters)
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
 
 
@@ -114,13 +119,20 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
 
 def public_field(field: str) -> str:
     """The name of a job's field in this API."""
-    return _SUBMISSION_ID.sub(r"\1job_id", field)
+    for pattern, name in _PUBLIC:
+        field = pattern.sub(name, field)
+    return field
+
+
+def fault(field: str, code: str, message: str) -> "InvalidBody":
+    """One fault that no error of the queue stands for."""
+    return InvalidBody([ErrorDetail(field=field, code=code, message=message)])
 
 
 def details_from(error: ValidationError) -> list[ErrorDetail]:
     """Pydantic's findings; the faulty values themselves are not repeated."""
     found = error.errors(include_url=False, include_input=False)
-    return [_detail(item) for item in found[:MAX_DETAILS]]
+    return [_detail(item) for item in found[:_MOST_OF_ONE]]
 
 
 _PLAIN: Final = {
@@ -148,13 +160,18 @@ def respond(
     message: str,
     details: Sequence[ErrorDetail] = (),
     headers: Mapping[str, str] | None = None,
+    quota: QuotaError | None = None,
 ) -> Response:
     """An error answer."""
-    request_id = str(request.scope.get("request_id", ""))
-    body = APIError(code=code, message=message, details=list(details), request_id=request_id)
-    return Response(
-        body.model_dump_json(), status, dict(headers or {}), media_type="application/json"
+    body = APIError(
+        code=code,
+        message=message,
+        details=list(details),
+        request_id=str(request.scope.get("request_id", "")),
+        quota=quota,
     )
+    text = body.model_dump_json(exclude_none=True)
+    return Response(text, status, dict(headers or {}), media_type="application/json")
 
 
 async def _on_queue_error(request: Request, error: Exception) -> Response:
@@ -165,15 +182,9 @@ async def _on_queue_error(request: Request, error: Exception) -> Response:
         # Its text names hosts and accounts, and the caller may be a stranger.
         log.warning("request %s: %s", request.scope.get("request_id"), error)
         message = OURS[status]
-    return respond(request, status, code, message, details_of(error), _headers(error))
-
-
-async def _on_bad_parameters(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  (likewise)
-    # The first part of a location says "query" or "path"; callers know it by its name.
-    found = [{**item, "loc": tuple(item["loc"][1:])} for item in error.errors()]
-    details = [_detail(item) for item in found]
-    return respond(request, 400, INVALID_REQUEST, _summary(details), details)
+    return respond(
+        request, status, code, message, details_of(error), _headers(error), _quota(error)
+    )
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -201,9 +212,20 @@ def _summary(details: Sequence[ErrorDetail]) -> str:
     return told if len(details) == 1 else f"{told} (and {len(details) - 1} more)"
 
 
+def _quota(error: QueueError) -> QuotaError | None:
+    if not isinstance(error, QuotaExceeded):
+        return None
+    return QuotaError(
+        limit=error.limit,
+        current=error.current,
+        maximum=error.maximum,
+        retry_after=timedelta(seconds=error.retry_after_s),
+    )
+
+
 def _headers(error: QueueError) -> dict[str, str]:
     if isinstance(error, QuotaExceeded):
-        return {"Retry-After": str(max(1, round(error.retry_after_s)))}
+        return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
     if isinstance(error, Unavailable):
         return {"Retry-After": str(RETRY_AFTER_S)}
     if isinstance(error, Unauthenticated):

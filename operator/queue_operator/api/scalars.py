@@ -2,9 +2,11 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+
+from queue_operator.backends.statistics import MAX_TIME_RANGE_S
 
 MAX_DURATION: Final = timedelta(days=3660)
 """Ten years and a bit: longer is a mistake in the unit."""
@@ -37,17 +39,31 @@ def _utc(value: datetime) -> datetime:
         raise ValueError("must be within the years 2 to 9998 in UTC") from None
 
 
-_DURATION_SCHEMA: Final = {
-    "anyOf": [{"type": "string", "format": "duration"}, {"type": "number", "minimum": 0}],
-    "description": "ISO 8601 duration or seconds, at most ten years.",
-    "examples": ["PT5M", 300],
-}
+def _duration_schema(most_days: int, *, zero: bool) -> dict[str, Any]:
+    """What is sure to be taken: the usual ways to write durations of up to about a year, and any
+    number of seconds.
+    """
+    digits = r"\d" if zero else "[1-9]"
+    seconds = rf"{digits}\d{{0,4}}(\.\d{{1,6}})?S"
+    minutes = rf"{digits}\d{{0,3}}M(\d{{1,2}}S)?"
+    hours = rf"{digits}\d{{0,2}}H(\d{{1,2}}M)?(\d{{1,2}}S)?"
+    days = rf"{digits}\d?D(T\d{{1,2}}H)?"
+    pattern = f"^P({days}|T({hours}|{minutes}|{seconds}))$"
+    return {
+        "anyOf": [
+            {"type": "string", "pattern": pattern},
+            {"type": "number", "minimum": 0 if zero else 1e-6, "maximum": most_days * 86_400},
+        ],
+        "description": "ISO 8601 duration or seconds.",
+        "examples": ["PT5M", 300],
+    }
+
 
 Duration = Annotated[
     timedelta,
     Field(ge=timedelta(0), le=MAX_DURATION),
     BeforeValidator(_duration),
-    WithJsonSchema(_DURATION_SCHEMA),
+    WithJsonSchema(_duration_schema(MAX_DURATION.days, zero=True)),
 ]
 """Zero or more."""
 
@@ -55,8 +71,69 @@ PositiveDuration = Annotated[
     timedelta,
     Field(gt=timedelta(0), le=MAX_DURATION),
     BeforeValidator(_duration),
-    WithJsonSchema(_DURATION_SCHEMA),
+    WithJsonSchema(_duration_schema(MAX_DURATION.days, zero=False)),
 ]
 
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_timestamp), AfterValidator(_utc)]
+
+def _from_address(value: object) -> object:
+    # In an address a number is a text like any other.
+    number = value if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+    return value if number is None else float(number)
+
+
+_WINDOW_DAYS: Final = int(MAX_TIME_RANGE_S // 86_400)
+_NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,20})?([eE][+-]?\d{1,2})?")
+
+QueryDuration = Annotated[
+    timedelta,
+    Field(gt=timedelta(0), le=timedelta(days=_WINDOW_DAYS)),
+    BeforeValidator(_duration),
+    BeforeValidator(_from_address),
+    WithJsonSchema(_duration_schema(_WINDOW_DAYS, zero=False)),
+]
+"""The same as a parameter; no longer than statistics reach back."""
+
+# A day that every month has, in years that every store knows, with an offset that is in use.
+_TIMESTAMP_PATTERN: Final = (
+    r"^(1[6-9]|[2-8]\d)\d\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])"
+    r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-](0\d|1[0-3]):[0-5]\d)$"
+)
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("must be a whole number")
+    return value
+
+
+WHOLE: Final = BeforeValidator(_whole)
+"""Of an integer: JSON does not tell 5.0 from 5; texts and truth values are no numbers."""
+
+Timestamp = Annotated[
+    AwareDatetime,
+    BeforeValidator(_timestamp),
+    AfterValidator(_utc),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": _TIMESTAMP_PATTERN,
+            "description": "ISO 8601 with an offset.",
+            "examples": ["2026-01-15T10:30:00Z"],
+        }
+    ),
+]
 """Must carry a time zone; is UTC afterwards."""
+
+Elapsed = Annotated[
+    timedelta,
+    WithJsonSchema(
+        {
+            "type": "string",
+            # The format `duration` of JSON Schema has no fractions of a second.
+            "pattern": r"^-?P(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$",
+            "description": "ISO 8601 duration.",
+            "examples": ["PT1.4S"],
+        }
+    ),
+]
+"""A duration in an answer."""

@@ -8,11 +8,36 @@ from typing import Final, Protocol
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _BACKLOG: Final = 2048
 _DATE_S: Final = 1.0
+_HEAD_BYTES: Final = 128 * 1024
+"""The most that request line and headers may have, beside what is read at once."""
 _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
+
+
+class _BoundedHead(HttpToolsProtocol):
+    """Hangs up on a request whose head does not end: neither the parser nor the server counts."""
+
+    _head_bytes = 0
+    _in_head = False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response(f"The head of the request is over {_HEAD_BYTES} bytes.")
+
+    def on_message_begin(self) -> None:
+        self._head_bytes, self._in_head = 0, True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
 
 class Address(Protocol):
@@ -50,16 +75,22 @@ class _Embedded(uvicorn.Server):
 
 
 class RestServer:
-    """One listening server. `start` once, then `stop` once."""
+    """One listening server. `start` once, then `stop` once. `setting` is the part of the
+    settings that has the address.
+    """
 
-    def __init__(self, app: FastAPI, address: Address) -> None:
+    def __init__(self, app: FastAPI, address: Address, setting: str = "REST") -> None:
         self._address = address
+        self._setting = f"QUEUE_OPERATOR_{setting}__"
         self._server = _Embedded(
             uvicorn.Config(
                 app,
+                http=_BoundedHead,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 lifespan="off",
                 backlog=_BACKLOG,
                 timeout_graceful_shutdown=_SHUTDOWN_S,
@@ -83,7 +114,13 @@ class RestServer:
 
     async def start(self) -> None:
         """Listens from here on. Raises OSError when the address is taken."""
-        self._socket = _listen(self._address.host, self._address.port)
+        host, port = self._address.host, self._address.port
+        try:
+            self._socket = _listen(host, port)
+        except OSError as error:
+            told = f"cannot serve on {host}:{port}: {error.strerror or error}"
+            advice = f"set {self._setting}PORT or {self._setting}HOST"
+            raise OSError(error.errno, f"{told}; {advice}") from None
         self._serving = asyncio.create_task(
             self._server.serve([self._socket]), name=f"http server on port {self.port}"
         )

@@ -1,42 +1,27 @@
-"""From the bytes of a request to jobs, one job at a time, so that memory stays bounded."""
+"""From the bytes of a submission to a job."""
 
 import base64
 import binascii
-import functools
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from queue_operator.api import documents
-from queue_operator.api.errors import (
-    INVALID_REQUEST,
-    DuplicateInBatch,
-    InvalidBody,
-    details_from,
-    details_of,
-)
-from queue_operator.api.schemas import BackoffConfig, ErrorDetail, JobSubmission
+from queue_operator.api.faults import every_fault
+from queue_operator.api.schemas import BackoffConfig, JobSubmission
 from queue_operator.api.services import Services
 from queue_operator.domain import tags
-from queue_operator.domain.errors import (
-    DuplicateJob,
-    InvalidArgument,
-    PayloadTooLarge,
-    QueueError,
-)
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
-from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
 from queue_operator.domain.validation import check_job
 
 UNRESOLVED_ATTEMPTS: Final = 0
 """What a job carries that left its attempts to the handler's registration."""
 
 _ESCAPE_GROWTH: Final = 6
-_OPTIONS_BYTES: Final = 64 * 1024
+# The most is a thousand ids of jobs to wait for.
+_OPTIONS_BYTES: Final = 1152 * 1024
 _WHITESPACE: Final = (b" ", b"\n", b"\t", b"\r")
 
 
@@ -51,167 +36,95 @@ def _too_large_to_parse(body: bytes, payload_bytes: int) -> bool:
     """Whether the payload must be over its limit, told without parsing: a few bytes of JSON
     can become a large object. Base64 takes four bytes for three.
     """
+    most = payload_bytes * 4 // 3 + _OPTIONS_BYTES
+    if len(body) <= most:
+        return False
     shorter = sum(body.count(space) for space in _WHITESPACE)
     shorter += (_ESCAPE_GROWTH - 1) * body.count(b"\\")
-    return len(body) - shorter > payload_bytes * 4 // 3 + _OPTIONS_BYTES
-
-
-def parse(body: bytes, model: type[BaseModel]) -> Any:
-    """An instance of `model`. Raises InvalidBody naming every faulty field."""
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise InvalidBody(details_from(error)) from None
+    return len(body) - shorter > most
 
 
 def job_from(body: bytes, namespace: str, services: Services) -> Job:
-    """The job of one submission.
-
-    Raises InvalidBody, InvalidArgument or PayloadTooLarge.
-    """
+    """The job of one submission. Raises InvalidBody with every fault, or PayloadTooLarge."""
     limit = services.limits.payload_bytes
     if _too_large_to_parse(body, limit):
         raise PayloadTooLarge("payload", len(body), limit)
-    job = _job(parse(body, JobSubmission), namespace, services)
-    check_job(job, services.limits)
+    try:
+        job = _job(JobSubmission.model_validate_json(body), namespace, services)
+        check_job(job, services.limits)
+    except (ValidationError, InvalidArgument) as error:
+        raise every_fault(body, error, _Reading(namespace, services)) from None
     return job
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Each submission as a job, or as the error it has instead."""
+class _Reading:
+    """The steps from a submission to a job, one by one, for whoever looks for every fault."""
 
-    items: tuple[Job | QueueError, ...]
-    atomic: bool
+    def __init__(self, namespace: str, services: Services) -> None:
+        self._namespace = namespace
+        self._services = services
 
+    def parts(self, submission: JobSubmission) -> list[InvalidArgument]:
+        """What is wrong with the parts of which a job is made."""
+        faults = []
+        if submission.delay is not None and submission.scheduled_at is not None:
+            reason = "give either delay or scheduled_at, not both"
+            faults += [InvalidArgument(field, reason) for field in ("delay", "scheduled_at")]
+        depth = self._services.settings.limits.json_depth
+        for make in (
+            lambda: _payload(submission, depth),
+            lambda: _tags(submission),
+            lambda: _backoff(submission.backoff),
+        ):
+            try:
+                make()
+            except InvalidArgument as error:
+                faults.append(error)
+        return faults
 
-def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
-    """The jobs of a batch. Raises InvalidBody when the batch itself is malformed."""
-    envelope = _envelope(body)
-    atomic = _atomic(envelope.atomic)
-    raws = _jobs(envelope.jobs, services.settings.limits.batch_jobs)
-    items: list[Job | QueueError] = []
-    first_at: dict[str, int] = {}
-    for index, raw in enumerate(raws):
-        item = _item(bytes(raw), namespace, services)
-        if isinstance(item, Job) and first_at.setdefault(item.id, index) != index:
-            item = DuplicateJob((item.id,), (index,))
-        items.append(item)
-    return Batch(tuple(items), atomic)
+    def job(self, submission: JobSubmission) -> Job:
+        """The job of a submission whose parts are right."""
+        return _job(submission, self._namespace, self._services)
 
-
-def refusal(items: Sequence[Job | QueueError]) -> QueueError | None:
-    """One error for an atomic batch, with the faults of all its jobs; None when all are
-    good. Only if all faults are of one kind is the answer of that kind.
-    """
-    faults = [(i, item) for i, item in enumerate(items) if isinstance(item, InvalidArgument)]
-    if not faults:
-        return None
-    if all(isinstance(item, DuplicateJob) for _, item in faults):
-        ids = tuple(dict.fromkeys(job_id for _, item in faults for job_id in _ids(item)))
-        return DuplicateInBatch(ids, tuple(index for index, _ in faults))
-    if all(isinstance(item, PayloadTooLarge) for _, item in faults):
-        index, first = faults[0]
-        assert isinstance(first, PayloadTooLarge)  # noqa: S101  (all are)
-        return PayloadTooLarge(f"jobs[{index}].{first.field}", first.size, first.limit)
-    return InvalidBody(
-        [_at(index, detail) for index, item in faults for detail in details_of(item)]
-    )
-
-
-def _ids(error: QueueError) -> tuple[str, ...]:
-    return error.job_ids if isinstance(error, DuplicateJob) else ()
-
-
-def _at(index: int, detail: ErrorDetail) -> ErrorDetail:
-    field = f"jobs[{index}].{detail.field}" if detail.field else f"jobs[{index}]"
-    return detail.model_copy(update={"field": field})
-
-
-def _item(raw: bytes, namespace: str, services: Services) -> Job | QueueError:
-    try:
-        return job_from(raw, namespace, services)
-    except InvalidArgument as error:
-        return error
-
-
-def _fault(field: str, code: str, message: str) -> InvalidBody:
-    return InvalidBody([ErrorDetail(field=field, code=code, message=message)])
-
-
-_ABSENT: Final = msgspec.Raw(b"")
-_UNKNOWN_FIELD: Final = re.compile(r"unknown field `(.*)`", re.DOTALL)
-
-
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of BatchSubmission, unparsed: the jobs are parsed one by one."""
-
-    jobs: msgspec.Raw = _ABSENT
-    atomic: msgspec.Raw = _ABSENT
-
-
-def _envelope(body: bytes) -> _Envelope:
-    try:
-        return msgspec.json.decode(body, type=_Envelope)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        unknown = _UNKNOWN_FIELD.search(str(error))
-        if unknown:
-            message = "is not a field of this request"
-            raise _fault(unknown[1], "UNKNOWN_FIELD", message) from None
-        raise _fault("", "JSON_INVALID", f"the body is not a JSON object: {error}") from None
-
-
-def _atomic(raw: msgspec.Raw) -> bool:
-    if raw is _ABSENT:
-        return True
-    try:
-        return msgspec.json.decode(raw, type=bool)
-    except msgspec.MsgspecError:
-        raise _fault("atomic", INVALID_REQUEST, "must be true or false") from None
-
-
-def _jobs(raw: msgspec.Raw, most: int) -> list[msgspec.Raw]:
-    if raw is _ABSENT:
-        raise _fault("jobs", "REQUIRED", "is required")
-    try:
-        jobs = msgspec.structs.astuple(msgspec.json.decode(raw, type=_array(most)))
-    except (msgspec.MsgspecError, RecursionError):
-        raise _fault("jobs", INVALID_REQUEST, f"must be a list of 1 to {most} jobs") from None
-    given = [job for job in jobs if job is not _ABSENT]
-    if not given:
-        raise _fault("jobs", INVALID_REQUEST, f"must be a list of 1 to {most} jobs")
-    return given
-
-
-@functools.cache
-def _array(most: int) -> type[msgspec.Struct]:
-    """A list of at most `most` items, which the parser leaves at the first too many: a
-    plain list would first hold as many as fit into the body.
-    """
-    fields = [(f"item_{index}", msgspec.Raw, _ABSENT) for index in range(most)]
-    return msgspec.defstruct("Jobs", fields, array_like=True, forbid_unknown_fields=True)
+    def check(self, job: Job) -> None:
+        check_job(job, self._services.limits)
 
 
 def _job(given: JobSubmission, namespace: str, services: Services) -> Job:
     payload, content_type = _payload(given, services.settings.limits.json_depth)
-    job = Job(
+    options: dict[str, Any] = {}
+    if given.delay is not None:
+        options["delay_s"] = given.delay.total_seconds()
+    if given.timeout is not None:
+        options["timeout_s"] = given.timeout.total_seconds()
+    if given.idempotency_key is not None:
+        options["idempotency_key"] = given.idempotency_key
+    if given.depends_on:
+        options["depends_on"] = tuple(given.depends_on)
+        options["dependency_mode"] = given.dependency_type
+    if given.callback_url is not None:
+        options["callback_url"] = given.callback_url
+    return Job(
         id=services.new_id() if given.job_id is None else given.job_id,
         type=given.type,
         payload=payload,
         content_type=content_type,
         namespace=namespace,
-        tags=tags.from_map(given.tags or {}),
+        tags=_tags(given),
         priority=given.priority,
         scheduled_at=given.scheduled_at,
         max_attempts=given.max_attempts or UNRESOLVED_ATTEMPTS,
-        backoff=None if given.backoff is None else _backoff(given.backoff),
+        backoff=_backoff_of(given),
         correlation_id=given.correlation_id or "",
+        **options,
     )
-    if given.delay is not None:
-        job = replace(job, delay_s=given.delay.total_seconds())
-    if given.timeout is not None:
-        job = replace(job, timeout_s=given.timeout.total_seconds())
-    return job
+
+
+_NO_TAGS: Final[frozenset[str]] = frozenset()
+
+
+def _tags(given: JobSubmission) -> frozenset[str]:
+    return tags.from_map(given.tags) if given.tags else _NO_TAGS
 
 
 def _payload(given: JobSubmission, max_depth: int) -> tuple[bytes, str]:
@@ -227,19 +140,26 @@ def _payload(given: JobSubmission, max_depth: int) -> tuple[bytes, str]:
     return raw, documents.BYTES_TYPE
 
 
-def _backoff(given: BackoffConfig) -> Backoff:
+def _backoff_of(given: JobSubmission) -> Backoff | None:
+    """The first claim resolves both or none: who says how often says how fast, if only as usual."""
+    if given.backoff is None and given.max_attempts is not None:
+        return DEFAULT_BACKOFF
+    return _backoff(given.backoff)
+
+
+def _backoff(given: BackoffConfig | None) -> Backoff | None:
+    if given is None:
+        return None
     custom = given.strategy is BackoffStrategy.CUSTOM
     if custom != (given.delays is not None):
         raise InvalidArgument(
             "backoff.delays", "must be given for the strategy CUSTOM, and for no other"
         )
     initial, longest = given.initial_delay, given.max_delay
-    return Backoff(
-        strategy=given.strategy,
-        initial_delay_s=DEFAULT_BACKOFF.initial_delay_s
-        if initial is None
-        else initial.total_seconds(),
-        max_delay_s=DEFAULT_BACKOFF.max_delay_s if longest is None else longest.total_seconds(),
+    return backoff_of(
+        given.strategy,
+        initial_delay_s=None if initial is None else initial.total_seconds(),
+        max_delay_s=None if longest is None else longest.total_seconds(),
         multiplier=given.multiplier,
         delays_s=tuple(delay.total_seconds() for delay in given.delays or ()),
     )

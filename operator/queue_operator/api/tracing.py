@@ -32,6 +32,8 @@ class RequestTracing:
         request = Request(scope)
         request_id = _request_id(request)
         scope["request_id"] = request_id
+        # As it was sent, with its escapes: an id may hold slashes.
+        scope["path"] = scope.get("raw_path", b"").decode("ascii", "replace") or scope["path"]
         started = False
 
         async def send_with_id(message: Message) -> None:

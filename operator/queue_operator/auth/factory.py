@@ -6,7 +6,9 @@ from typing import assert_never
 from queue_operator.auth.kubernetes import KubernetesAuthenticator, KubernetesAuthorizer, connect
 from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.auth.protocol import Authenticator, Authorizer
+from queue_operator.auth.scopes import ScopeAuthorizer
 from queue_operator.auth.static import StaticAuthenticator
+from queue_operator.auth.tokens_file import TokensFile
 from queue_operator.settings import AuthMode, AuthSettings
 
 log = logging.getLogger(__name__)
@@ -29,7 +31,9 @@ def build(
                 KubernetesAuthorizer(reviews),
             )
         case AuthMode.STATIC:
-            return StaticAuthenticator(settings.tokens), AdministratorsOnly()
+            named = settings.tokens_file
+            file = None if named is None else TokensFile(named)
+            return StaticAuthenticator(settings.tokens, file), ScopeAuthorizer()
         case AuthMode.NONE:
             log.warning("auth.mode is none: everybody who reaches the ports may do everything")
             return OpenAuthenticator(), AdministratorsOnly()

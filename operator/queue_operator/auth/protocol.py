@@ -15,8 +15,8 @@ class Identity:
 
     `namespace` is the caller's own: the one a request means that names none. The pod is
     set for tokens bound to a pod. `uid`, `groups` and `extra` are what the cluster says of
-    the caller; its authorizers may restrict by any of them. `admin` callers pass every
-    review without asking.
+    the caller; its authorizers may restrict by any of them. `scopes` are what a static token
+    may do in its `namespaces`. `admin` callers pass every review without asking.
     """
 
     name: str
@@ -27,6 +27,8 @@ class Identity:
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     admin: bool = False
+    scopes: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
 
 
 class Authenticator(Protocol):

@@ -16,7 +16,12 @@ from queue_operator.backends.protocol import (
     JobPage,
     JobSearch,
     SearchOrder,
+    StatsWindow,
+    Usage,
+    WindowStats,
 )
+from queue_operator.backends.tallies import check_window
+from queue_operator.backends.tokens import check_amount
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
@@ -62,8 +67,11 @@ from queue_operator.domain.validation import (
     check_ttl,
     unplaced,
 )
+from queue_operator.domain.views import Phase
 
 _MAX_PAGE: Final = 1000
+_FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
+_FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 
 
 class BaseBackend(ABC):
@@ -311,6 +319,13 @@ class BaseBackend(ABC):
             raise JobNotFound(job_id, namespace)
         return found[job_id]
 
+    async def look_up(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[str, Job]:
+        check_texts("job_ids", job_ids, self._limits.id_characters)
+        self._check_namespace(namespace)
+        return await self._look_up(namespace, list(job_ids))
+
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
@@ -318,11 +333,34 @@ class BaseBackend(ABC):
         self._check_namespace(namespace)
         return await self._stats(namespace, frozenset(tags))
 
+    async def window_stats(self, window: StatsWindow) -> WindowStats:
+        self._check_namespace(window.namespace)
+        check_window(window)
+        return await self._window(window)
+
+    async def roll_up(self, *, limit: int = 1000) -> int:
+        check_limit("limit", limit)
+        return await self._roll_up(limit)
+
+    async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
+        check_texts("namespaces", namespaces, self._limits.id_characters)
+        known = await self._usage_of(namespaces) if namespaces else {}
+        return {name: known.get(name, Usage()) for name in namespaces}
+
+    async def take_tokens(
+        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
+    ) -> float:
+        check_text("bucket", bucket, REASON_CHARACTERS)
+        for field, value in (("amount", amount), ("rate_per_s", rate_per_s), ("burst", burst)):
+            check_amount(field, value)
+        return await self._take_tokens(bucket, amount, rate_per_s, burst)
+
     async def search_jobs(self, search: JobSearch) -> JobPage:
         self._check_page(search.namespace, search.limit, search.cursor)
         check_tags("tags", search.tags, self._limits)
         check_texts("types", search.types, self._limits.id_characters)
         check_choices("states", search.states, JobState)
+        check_choices("phases", search.phases, Phase)
         check_choices("priorities", search.priorities, Priority)
         check_choice("order", search.order, SearchOrder)
         for field in ("created_after", "created_before", "updated_after"):
@@ -337,9 +375,13 @@ class BaseBackend(ABC):
         check_choices("categories", search.categories, ErrorCategory)
         for field in ("failed_after", "failed_before"):
             check_time(field, getattr(search, field))
-        wrong = set(search.states) - {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
-        if wrong:
-            raise InvalidArgument("states", f"{', '.join(sorted(wrong))} is no failure state")
+        check_choices("phases", search.phases, Phase)
+        for field, found, failed in (
+            ("states", set(search.states), _FAILED_STATES),
+            ("phases", set(search.phases), _FAILED_PHASES),
+        ):
+            if wrong := sorted(found - failed):
+                raise InvalidArgument(field, f"{', '.join(wrong)} is no failure")
         return await self._search_failures(search)
 
     async def get_history(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> JobHistory:
@@ -452,7 +494,26 @@ class BaseBackend(ABC):
         """By id; those that do not exist are left out."""
 
     @abstractmethod
+    async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
+        """The same without payload and result."""
+
+    @abstractmethod
     async def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats: ...
+
+    @abstractmethod
+    async def _window(self, window: StatsWindow) -> WindowStats: ...
+
+    @abstractmethod
+    async def _usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
+        """One that holds nothing may be missing."""
+
+    @abstractmethod
+    async def _take_tokens(
+        self, bucket: str, amount: float, rate_per_s: float, burst: float
+    ) -> float: ...
+
+    @abstractmethod
+    async def _roll_up(self, limit: int) -> int: ...
 
     @abstractmethod
     async def _search(self, search: JobSearch) -> JobPage: ...

@@ -14,8 +14,13 @@ from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.intake import Name, first_of, refusals
 from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
 from queue_operator.backends.protocol import Topic
+from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
+from queue_operator.backends.steering_base import SteeringBase
+from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause
 from queue_operator.backends.stored import Edge, Stored, lanes_of
+from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of, window_of
+from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
 from queue_operator.domain import record
 from queue_operator.domain.dependencies import Wait
@@ -66,9 +71,10 @@ def _reading(
     return call
 
 
-class Engine(BaseBackend, PlaneBase):
-    """Backend, Search, History, Failures, EventLog, CancelInbox, ProgressSink, Checkpoints, Spawner
-    and JobLogs but for where the jobs are. `clock` gives aware times, and every decision uses it.
+class Engine(BaseBackend, PlaneBase, SteeringBase):
+    """Backend, Search, History, Failures, EventLog, CancelInbox, ProgressSink, Checkpoints,
+    Spawner, JobLogs, Pauses, Places, Statistics and Usages but for where the jobs are. `clock`
+    gives aware times, and every decision uses it.
     """
 
     def __init__(
@@ -122,22 +128,27 @@ class Engine(BaseBackend, PlaneBase):
                 answers[n] = Submitted(job_id=left.pop(n).id, error=one_error)
             refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
         new = {n: one for n, job in left.items() if (one := self._store(job)) is not None}
+        first: dict[int, str] = {}
         for n, job in left.items():
             holder = self._shelf.holder_of((job.namespace, job.idempotency_key))
-            first = holder[0] if holder and n not in new else job.id
-            answers[n] = Submitted(job_id=first, duplicate=n not in new)
+            first[n] = holder[0] if holder and n not in new else job.id
         if new:
             numbers = tuple(one.number for one in new.values())
             told = lanes_of([one.job for one in new.values()])
             self._tell("SUBMIT", None, JobState.INITIAL_PENDING, job_nos=numbers, **told)
+            for one in new.values():
+                self._tally("SUBMIT", one, {})
         # A parent that repeats another submission is the job that stands for it.
-        stands_for = {(job.namespace, job.id): answers[n].job_id for n, job in left.items()}
+        stands_for = {(job.namespace, job.id): first[n] for n, job in left.items()}
         for one in new.values():
             self._link(one, stands_for)
         hopeless = [skip for one in new.values() if one.edges and (skip := self._go_on(one))]
         if any(not one.job.waiting_for_dependencies for one in new.values()):
             self._shelf.announce(Topic.READY)
         self._carry_out(hopeless)
+        for n, job in left.items():
+            stored = self._find(job.namespace, first[n]).job
+            answers[n] = record.answered(stored, duplicate=n not in new)
         return [answers[n] for n in range(len(jobs))]
 
     def _store(self, job: Job) -> Stored | None:
@@ -225,6 +236,11 @@ class Engine(BaseBackend, PlaneBase):
     ) -> None:
         told |= {"job_nos": (one.number,), "attempts": (attempt,)}
         self._tell(event, before, None if event == "DELETE" else one.job.state, **told)
+        if event != "DELETE":
+            self._tally(event, one, told)
+
+    def _tally(self, event: str, one: Stored, told: Mapping[str, object]) -> None:
+        tell_tallies(self._shelf, self._now, event, one.job.state, one.job, told)
 
     def _tell(
         self, event: str, before: JobState | None, after: JobState | None, **told: object
@@ -479,16 +495,46 @@ class Engine(BaseBackend, PlaneBase):
         return {one.job.id: one.job for one in self._shelf.chosen(namespace, frozenset(), job_ids)}
 
     @_reading
+    def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
+        chosen = self._shelf.chosen(namespace, frozenset(), job_ids)
+        return {one.job.id: without_content(one.job) for one in chosen}
+
+    @_reading
     def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return JobStats.from_counts(tags, *self._shelf.counts(namespace, tags))
 
     @_reading
+    def _window(self, window: protocol.StatsWindow) -> protocol.WindowStats:
+        return window_of(self._shelf, window, self._now)
+
+    @_reading
+    def _usage_of(self, namespaces: Collection[str]) -> dict[str, protocol.Usage]:
+        counts = {name: self._shelf.counts(name, frozenset())[0] for name in namespaces}
+        return {name: usage_of(by_state) for name, by_state in counts.items()}
+
+    @_atomic
+    def _take_tokens(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:
+        return take_from(self._shelf, bucket, amount, self._now, rate_per_s=rate_per_s, burst=burst)
+
+    @_atomic
+    def _roll_up(self, limit: int) -> int:
+        forget_old(self._shelf, self._now)
+        return 0
+
+    @_reading
     def _search(self, search: protocol.JobSearch) -> protocol.JobPage:
-        return self._shelf.search(search, self._now)
+        found = self._shelf.search(search, self._now)
+        return replace(found, jobs=tuple(map(without_content, found.jobs)))
 
     @_reading
     def _search_failures(self, search: protocol.FailureSearch) -> protocol.FailurePage:
-        return self._shelf.search_failures(search)
+        found = self._shelf.search_failures(search)
+        return replace(found, jobs=tuple(map(without_content, found.jobs)))
+
+    @_reading
+    def _place(self, namespace: str, job_id: str) -> protocol.Place | None:
+        one = self._shelf.get((namespace, job_id))
+        return None if one is None else place_of(self._shelf, one, self._now)
 
     @_reading
     def _history(self, namespace: str, job_id: str) -> protocol.JobHistory | None:
@@ -501,6 +547,20 @@ class Engine(BaseBackend, PlaneBase):
     @_reading
     def read_events(self, *, after: int = 0, limit: int = 1000) -> list[protocol.EventBatch]:
         return list(self._shelf.events(after, limit))
+
+    # Pauses
+
+    @_atomic
+    def _pause(self, pause: protocol.Pause) -> protocol.Pause:
+        return put_pause(self._shelf, pause, self._now)
+
+    @_atomic
+    def _resume(self, namespace: str, type: str) -> bool:
+        return drop_pause(self._shelf, namespace, type)
+
+    @_reading
+    def _pauses(self, namespace: str | None) -> list[protocol.Pause]:
+        return self._shelf.pauses(namespace)
 
     # Maintenance
 

@@ -3,7 +3,7 @@
 Part of `backends.protocol`, which is where to import it from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
 
 
 class SearchOrder(StrEnum):
@@ -29,9 +30,8 @@ class SearchOrder(StrEnum):
 class JobSearch:
     """Filters that must all hold; an empty one does not filter. `after` bounds are
     exclusive, `before` bounds too. `limit` is 1 to 1000; `cursor` is `next_cursor` of the
-    page before, good for the same search only. `delayed` filters on eligible_at lying in the
-    future or not, `waiting` on unmet dependencies, `permanent` on the category of the error:
-    they tell apart the phases that share a state.
+    page before, good for the same search only. `phases` are those of `external-api.md`, each
+    as the job is seen now; a job must be in one of them, whatever `states` asks besides.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -42,9 +42,7 @@ class JobSearch:
     created_after: datetime | None = None
     created_before: datetime | None = None
     updated_after: datetime | None = None
-    delayed: bool | None = None
-    waiting: bool | None = None
-    permanent: bool | None = None
+    phases: frozenset[Phase] = frozenset()
     order: SearchOrder = SearchOrder.CREATED_DESC
     limit: int = 100
     cursor: str = ""
@@ -52,8 +50,8 @@ class JobSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """`total_count` is exact up to `COUNT_BOUND` matches and a lower bound above it
-    (`total_is_exact`). `next_cursor` is "" on the last page.
+    """The jobs come without payload and result. `total_count` is exact up to `COUNT_BOUND`
+    matches and a lower bound above it (`total_is_exact`). `next_cursor` is "" on the last page.
     """
 
     jobs: tuple[Job, ...]
@@ -72,6 +70,17 @@ class Search(Protocol):
 
     async def search_jobs(self, search: JobSearch) -> JobPage:
         """Raises InvalidArgument for a limit outside 1 to 1000 or a cursor of another search."""
+        ...
+
+
+@runtime_checkable
+class Lookup(Protocol):
+    """What became of many jobs."""
+
+    async def look_up(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[str, Job]:
+        """Records by id, without payload and result; those that do not exist are left out."""
         ...
 
 
@@ -125,8 +134,9 @@ class History(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureSearch:
     """Jobs whose newest attempt failed: in DEAD_LETTER or FAILED_RETRY with an error, or those
-    of `states` among the two. `failed_after` and `failed_before` bound the time of the
-    failure, exclusive. Paging as in JobSearch, newest failure first.
+    of `states` among the two; `phases` are FAILED, DEAD_LETTER and RETRYING, as in JobSearch.
+    `failed_after` and `failed_before` bound the time of the failure, exclusive. Paging as in
+    JobSearch, newest failure first.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -134,7 +144,7 @@ class FailureSearch:
     categories: frozenset[ErrorCategory] = frozenset()
     types: frozenset[str] = frozenset()
     error_code: str = ""
-    permanent: bool | None = None
+    phases: frozenset[Phase] = frozenset()
     failed_after: datetime | None = None
     failed_before: datetime | None = None
     limit: int = 100
@@ -143,7 +153,9 @@ class FailureSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePage:
-    """Failed jobs, and how all that match spread over categories, codes and types."""
+    """Failed jobs, without payload and result, and how all that match spread over categories,
+    codes and types.
+    """
 
     jobs: tuple[Job, ...]
     total_count: int

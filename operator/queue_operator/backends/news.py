@@ -22,6 +22,8 @@ class Topic(StrEnum):
     """Jobs that came from custom resources moved."""
     SESSION = "session"
     """Worker sessions came or went."""
+    PAUSE = "pause"
+    """Something was paused, or goes on."""
 
 
 class Kind(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from queue_operator.backends.paging import Position, decode_cursor, encode_cursor
@@ -14,9 +15,9 @@ from queue_operator.backends.protocol import (
     SearchOrder,
 )
 from queue_operator.domain.job import Job
-from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 from queue_operator.domain.tags import matches
+from queue_operator.domain.views import phase
 
 _START = datetime.min
 
@@ -32,16 +33,11 @@ def _updated(one: Numbered) -> Position:
     return one[1].updated_at or _START, one[0]
 
 
-def _is_permanent(job: Job) -> bool:
-    return job.error is not None and job.error.category is ErrorCategory.PERMANENT
-
-
 def _is_within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
     return at is not None and (not after or at > after) and (not before or at < before)
 
 
 def _matches(job: Job, search: JobSearch, now: datetime) -> bool:
-    delayed = job.eligible_at is not None and job.eligible_at > now
     return (
         (not search.types or job.type in search.types)
         and (not search.states or job.state in search.states)
@@ -49,9 +45,7 @@ def _matches(job: Job, search: JobSearch, now: datetime) -> bool:
         and matches(search.tags, job.tags)
         and _is_within(job.created_at, search.created_after, search.created_before)
         and _is_within(job.updated_at, search.updated_after, None)
-        and search.delayed in (None, delayed)
-        and search.waiting in (None, job.waiting_for_dependencies)
-        and search.permanent in (None, _is_permanent(job))
+        and (not search.phases or phase(job, now) in search.phases)
     )
 
 
@@ -83,6 +77,13 @@ def page(stored: Iterable[Numbered], search: JobSearch, now: datetime) -> JobPag
     return JobPage(jobs=jobs, total_count=count, total_is_exact=exact, next_cursor=cursor)
 
 
+def without_content(job: Job) -> Job:
+    """The record without payload and result, which may be large."""
+    if not job.payload and job.result is None:
+        return job
+    return replace(job, payload=b"", result=None)
+
+
 def _failed(job: Job, search: FailureSearch) -> bool:
     states = search.states or {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
     error = job.error
@@ -92,7 +93,8 @@ def _failed(job: Job, search: FailureSearch) -> bool:
         and (not search.categories or error.category in search.categories)
         and (not search.types or job.type in search.types)
         and search.error_code in ("", error.code)
-        and search.permanent in (None, _is_permanent(job))
+        # The phase of a failure does not depend on the time.
+        and (not search.phases or phase(job, _START) in search.phases)
         and _is_within(job.updated_at, search.failed_after, search.failed_before)
     )
 

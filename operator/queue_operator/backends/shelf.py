@@ -12,14 +12,17 @@ from queue_operator.backends.protocol import (
     JobPage,
     JobSearch,
     LogLine,
+    Pause,
     Topic,
 )
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.tallying import Ledger
+from queue_operator.backends.tokens import Buckets
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.states import JobState
 
 
-class Shelf(Protocol):
+class Shelf(Ledger, Buckets, Protocol):
     """Jobs are changed in place: whoever was given one by the shelf changes what is stored.
     All lists of jobs are in order of submission unless they say otherwise.
     """
@@ -44,7 +47,13 @@ class Shelf(Protocol):
     def hold(self, key: Name, holder: Holder) -> None: ...
 
     def claimable(self, wanted: Demand, now: datetime, limit: int) -> list[Stored]:
-        """Jobs that a demand may get now, in the order of claims."""
+        """Jobs that a demand may get now, in the order of claims. None that is paused."""
+        ...
+
+    def ahead(self, one: Stored, now: datetime, bound: int) -> int:
+        """How many jobs of the namespace and type of one that waits are eligible and come before
+        it in the order of claims, counted up to a bound. Pauses make no difference.
+        """
         ...
 
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
@@ -69,6 +78,18 @@ class Shelf(Protocol):
 
     def counts(self, namespace: str, tags: frozenset[str]) -> tuple[Mapping[JobState, int], int]:
         """Jobs by state, and the sum of their retries."""
+        ...
+
+    def pauses(self, namespace: str | None) -> list[Pause]:
+        """By namespace and type."""
+        ...
+
+    def put_pause(self, pause: Pause) -> None:
+        """In the place of one of the same namespace and type."""
+        ...
+
+    def drop_pause(self, namespace: str, type: str) -> bool:
+        """Whether there was one."""
         ...
 
     def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:

@@ -9,12 +9,27 @@ from queue_operator import __version__
 
 # Commands are imported when they are called: an image holds only what the server needs,
 # a worker's machine only what the worker needs.
-_COMMANDS: Final = {
+_SERVER: Final = {
     "serve": ("queue_operator.cli.serve", "serve", "Run the operator: controller, REST, gRPC."),
     "migrate": ("queue_operator.cli.migrate", "migrate", "Bring the database schema up to date."),
     "pipeline": ("queue_operator.cli.pipeline", "pipeline", "Events to a lake and rollups."),
     "dev": ("queue_operator.cli.dev", "dev", "A Kubernetes cluster on this machine."),
 }
+_JOBS: Final = {
+    "submit": ("queue_operator.cli.submit", "submit", "Submit a job, or a file of them."),
+    "get": ("queue_operator.cli.get", "get", "Show a job; wait for it, or watch it."),
+    "list": ("queue_operator.cli.find", "list_jobs", "List jobs."),
+    "stats": ("queue_operator.cli.stats", "stats", "Count jobs, show rates and latencies."),
+    "cancel": ("queue_operator.cli.change", "cancel", "Cancel jobs, by id or all that match."),
+    "retry": ("queue_operator.cli.change", "retry", "Run failed jobs again."),
+    "failures": ("queue_operator.cli.find", "failures", "List failed jobs, and why they did."),
+    "why": ("queue_operator.cli.get", "why", "Tell why a job does not run."),
+    "top": ("queue_operator.cli.stats", "top", "Watch the queue."),
+    "pause": ("queue_operator.cli.pauses", "pause", "Start no more jobs of a type."),
+    "resume": ("queue_operator.cli.pauses", "resume", "Start them again."),
+    "delete": ("queue_operator.cli.change", "delete", "Delete jobs that have ended."),
+}
+_COMMANDS: Final = {**_JOBS, **_SERVER}
 
 
 class _LazyGroup(click.Group):
@@ -29,14 +44,22 @@ class _LazyGroup(click.Group):
             command: click.Command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as missing:
             raise click.ClickException(
-                f"`queue-operator {cmd_name}` needs the package {missing.name!r}: install "
-                "queue-operator with the extra it belongs to (server, pipeline or dev)"
+                f"`queue-operator {cmd_name}` needs the package {missing.name!r}: "
+                f"install 'queue-operator[{_extra(cmd_name)}]'"
             ) from missing
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
+        for title, commands in (("Jobs, over REST", _JOBS), ("The server", _SERVER)):
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, _, text) in commands.items()])
+
+
+def _extra(name: str) -> str:
+    """The extra of the package that brings what a command needs."""
+    if name in _JOBS:
+        return "client"
+    return name if name in ("pipeline", "dev") else "server"
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,72 +1,24 @@
-"""What the client sends and gets. Answers may carry fields that a newer server added."""
+"""What the client gets. Answers may carry fields that a newer server added."""
 
 import base64
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory
-from queue_operator.domain.retry import BackoffStrategy
-from queue_operator.domain.states import JobState
-from queue_operator.domain.views import Phase
+from queue_operator.domain.states import JobState, is_terminal
+from queue_operator.domain.views import PHASE, Phase
 
-
-class _Sent(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+FINISHED: Final = frozenset({PHASE[state] for state in JobState if is_terminal(state)}) | {
+    Phase.FAILED
+}
+"""The states that a job does not leave by itself."""
 
 
 class _Received(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Backoff(_Sent):
-    """How long to wait before a retry; `delays` for CUSTOM only."""
-
-    strategy: BackoffStrategy = BackoffStrategy.EXPONENTIAL
-    initial_delay: timedelta | None = None
-    max_delay: timedelta | None = None
-    multiplier: float | None = None
-    delays: tuple[timedelta, ...] | None = None
-
-
-class Submission(_Sent):
-    """One job. `payload` is any JSON value; bytes go in `payload_bytes` instead.
-
-    What is left out is decided by the server: an id is made, the job is NORMAL and runs
-    at once, attempts and timeout are those of the handler's registration.
-    """
-
-    type: str
-    payload: JsonValue = None
-    payload_bytes: bytes | None = None
-    job_id: str | None = None
-    priority: Priority | None = None
-    delay: timedelta | None = None
-    scheduled_at: datetime | None = None
-    timeout: timedelta | None = None
-    max_attempts: int | None = None
-    backoff: Backoff | None = None
-    correlation_id: str | None = None
-    tags: dict[str, str] | None = None
-
-    @model_validator(mode="after")
-    def _one_payload(self) -> Self:
-        if self.payload_bytes is not None and self.payload is not None:
-            raise ValueError("give payload or payload_bytes, not both")
-        return self
-
-    def document(self) -> dict[str, Any]:
-        """The submission as the API takes it."""
-        fields: dict[str, Any] = self.model_dump(
-            mode="json", exclude_none=True, exclude={"payload", "payload_bytes"}
-        )
-        if self.payload_bytes is None:
-            fields["payload"] = self.payload
-        else:
-            fields["payload_base64"] = base64.b64encode(self.payload_bytes).decode("ascii")
-        return fields
 
 
 class ErrorDetail(_Received):
@@ -77,13 +29,23 @@ class ErrorDetail(_Received):
     message: str = ""
 
 
+class QuotaError(_Received):
+    """Which limit, how much of it is used, and when there may be room."""
+
+    limit: str
+    current: int
+    maximum: int
+    retry_after: timedelta
+
+
 class APIError(_Received):
-    """The body of every answer that is not a success."""
+    """The body of every answer that is not a success; `quota` with QUOTA_EXCEEDED."""
 
     code: str
     message: str
     details: tuple[ErrorDetail, ...] = ()
     request_id: str = ""
+    quota: QuotaError | None = None
 
 
 class ItemError(_Received):
@@ -95,18 +57,21 @@ class ItemError(_Received):
 
 
 class SubmissionResult(_Received):
-    """What became of one submission; `error` is set when it was REJECTED."""
+    """What became of one submission: ACCEPTED, DUPLICATE of the job `existing_job_id`, or
+    REJECTED with an `error`.
+    """
 
     job_id: str | None = None
     status: str
     state: Phase | None = None
     created_at: datetime | None = None
     scheduled_for: datetime | None = None
+    existing_job_id: str | None = None
     error: ItemError | None = None
 
 
 class BatchResult(_Received):
-    """What became of a batch, in the order of the submissions."""
+    """What became of a batch, in the order of the submissions. Duplicates count as accepted."""
 
     total: int
     accepted: int
@@ -124,7 +89,7 @@ class ErrorInfo(_Received):
     category: ErrorCategory
     code: str
     message: str
-    stack_trace: str = ""
+    stack_trace: str | None = None
 
 
 class JobResult(_Received):
@@ -141,6 +106,15 @@ class JobResult(_Received):
     def output_bytes(self) -> bytes | None:
         """The bytes of an output that is not JSON."""
         return None if self.output_base64 is None else base64.b64decode(self.output_base64)
+
+
+class StateTransition(_Received):
+    """One change of a job's state; the first has no `from_state`."""
+
+    from_state: Phase | None = None
+    to_state: Phase
+    timestamp: datetime
+    reason: str = ""
 
 
 class JobStatus(_Received):
@@ -160,9 +134,117 @@ class JobStatus(_Received):
     completed_at: datetime | None = None
     progress: ProgressInfo | None = None
     result: JobResult | None = None
+    history: tuple[StateTransition, ...] | None = None
     priority: Priority
     tags: dict[str, str] = Field(default_factory=dict)
     correlation_id: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job has ended; only a manual retry changes that."""
+        return self.state in FINISHED
+
+
+class JobSearchResult(_Received):
+    """A page of jobs. `total_count` is a lower bound unless `total_is_exact`."""
+
+    jobs: tuple[JobStatus, ...]
+    total_count: int | None = None
+    total_is_exact: bool = True
+    next_cursor: str | None = None
+    has_more: bool = False
+
+
+class Pause(_Received):
+    """No job of the namespace, or of its `type`, starts."""
+
+    namespace: str
+    type: str = ""
+    reason: str = ""
+    by: str = ""
+    since: datetime | None = None
+
+
+class PauseList(_Received):
+    pauses: tuple[Pause, ...]
+
+
+class ResumeResult(_Received):
+    """`resumed`: whether there was such a pause."""
+
+    resumed: bool
+
+
+class Parent(_Received):
+    """A job that another depends on, and how it ended; None while it has not."""
+
+    job_id: str
+    state: Phase | None = None
+
+
+class JobExplanation(_Received):
+    """Why a job does not run. `position` counts the jobs before it, None unless it waits in
+    line; `workers` the connected workers that would take it, `free_slots` what those have free.
+    """
+
+    job_id: str
+    state: Phase
+    reason: str
+    message: str
+    position: int | None = None
+    position_is_exact: bool = True
+    depends_on: tuple[Parent, ...] = ()
+    paused: tuple[Pause, ...] = ()
+    eligible_at: datetime | None = None
+    workers: int = 0
+    free_slots: int = 0
+
+
+class FailureInfo(_Received):
+    """How one attempt failed, and where."""
+
+    attempt: int
+    timestamp: datetime | None = None
+    duration_ms: int | None = None
+    category: ErrorCategory
+    code: str
+    message: str
+    stack_trace: str | None = None
+    context: dict[str, str] = Field(default_factory=dict)
+    worker_id: str = ""
+    host: str | None = None
+
+
+class AttemptInfo(_Received):
+    """One run of a job: SUCCESS, FAILURE, TIMEOUT or CANCELLED; None while it runs."""
+
+    attempt: int
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    result: str | None = None
+    failure: FailureInfo | None = None
+
+
+class FailureDetails(_Received):
+    """What went wrong with a job."""
+
+    job_id: str
+    type: str
+    final_state: Phase
+    total_attempts: int
+    failure: FailureInfo
+    attempts: tuple[AttemptInfo, ...] | None = None
+
+
+class FailureSearchResult(_Received):
+    """A page of failed jobs, and how all that match spread over categories, codes and types."""
+
+    failures: tuple[FailureDetails, ...]
+    total_count: int
+    next_cursor: str | None = None
+    by_category: dict[str, int] = Field(default_factory=dict)
+    by_code: dict[str, int] = Field(default_factory=dict)
+    by_type: dict[str, int] = Field(default_factory=dict)
 
 
 class CancellationResult(_Received):
@@ -174,10 +256,105 @@ class CancellationResult(_Received):
     message: str
 
 
-class QueueStats(_Received):
-    """Current counts of one namespace; `counts` by internal state."""
+class RetryResult(_Received):
+    """`status`: QUEUED or NOT_RETRIABLE."""
 
+    job_id: str
+    status: str
+    new_state: Phase
+    scheduled_for: datetime | None = None
+
+
+class JobError(_Received):
+    """Why one job could not be changed."""
+
+    job_id: str
+    code: str
+    message: str
+
+
+class BulkResult(_Received):
+    """What became of the jobs of a bulk request: `requested` were meant, `skipped` had no need
+    or could not. `has_more`: call again, there are others. Of a dry run: what would become.
+    """
+
+    requested: int
+    skipped: int
+    failed: int
+    errors: tuple[JobError, ...] = ()
+    dry_run: bool = False
+    has_more: bool = False
+
+    @property
+    def changed(self) -> int:
+        """How many jobs were changed, of a dry run: would be."""
+        return self.requested - self.skipped - self.failed
+
+
+class BatchCancellationResult(BulkResult):
+    cancelled: int
+
+    @property
+    def changed(self) -> int:
+        return self.cancelled
+
+
+class BatchRetryResult(BulkResult):
+    queued: int
+
+    @property
+    def changed(self) -> int:
+        return self.queued
+
+
+class BatchDeletionResult(BulkResult):
+    deleted: int
+
+    @property
+    def changed(self) -> int:
+        return self.deleted
+
+
+class LatencyStats(_Received):
+    """None where nothing was measured."""
+
+    p50: timedelta | None = None
+    p90: timedelta | None = None
+    p99: timedelta | None = None
+    max: timedelta | None = None
+
+
+class Counts(_Received):
+    """`pending` and `running` now, `completed` and `failed` in the window."""
+
+    pending: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class QueueStats(_Received):
+    """One namespace: counts of now, and what happened between `since` and `until`. Rates are per
+    second; `counts` are by internal state.
+    """
+
+    since: datetime
+    until: datetime
+    pending: int
+    scheduled: int
     running: int
+    delayed: int
+    completed: int
+    failed: int
+    dead_letter: int
+    submission_rate: float
+    completion_rate: float
+    failure_rate: float
+    queue_latency: LatencyStats
+    execution_time: LatencyStats
+    by_type: dict[str, Counts] | None = None
+    by_priority: dict[str, Counts] | None = None
+    by_state: dict[str, Counts] | None = None
     total: int
     total_retries: int
     counts: dict[JobState, int]

@@ -1,47 +1,69 @@
 """Requests and answers, the same for both clients."""
 
+import json
 import re
-import secrets
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from queue_operator.client.models import APIError, BatchResult, Submission, SubmissionResult
+from queue_operator.client.models import APIError, QuotaError
 from queue_operator.domain.errors import (
     DuplicateJob,
     Forbidden,
     InvalidArgument,
+    InvalidTransition,
     JobNotFound,
+    KeyConflict,
     QueueError,
+    QuotaExceeded,
     Unauthenticated,
     Unavailable,
 )
-from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 
+T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _BATCH_INDEX: Final = re.compile(r"jobs\[(\d+)\]")
-_ACCEPTED: Final = "ACCEPTED"
-_DUPLICATE: Final = "DUPLICATE"
+_CONFLICT: Final = 409
+
+NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Failures of requests of which the server saw nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `job_ids` are those it is about; `made_ids` those that the client made,
-    which nobody else can have stored.
+    """One request. `content` is its body, as JSON. `job_ids` are those it is about, "" for an id
+    that only the server knows; `keys` the idempotency keys of its jobs. `is_repeatable`: done
+    twice it does no more than done once.
     """
 
     method: str
     path: str
     params: dict[str, Any] = field(default_factory=dict)
-    body: Any = None
+    content: bytes | None = None
     job_ids: tuple[str, ...] = ()
-    made_ids: frozenset[str] = frozenset()
+    keys: tuple[str, ...] = ()
+    is_repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a call, or why there is none."""
+
+    response: httpx.Response | None = None
+    failure: httpx.RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """A call, and what its answer means; `parse` is told whether it was sent more than once."""
+
+    call: Call
+    parse: Callable[[httpx.Response, bool], T]
 
 
 class ServerError(QueueError):
@@ -64,9 +86,19 @@ def base_url(url: str) -> httpx.URL:
     return found
 
 
-def unreachable(failure: httpx.TransportError | None) -> Unavailable:
+def connection(url: str) -> dict[str, Any]:
+    """How a client of httpx reaches `url`, as `base_url`."""
+    found = base_url(url)
+    # Reading all authorities takes longer than a request, and without TLS nobody asks them:
+    # no redirect is followed.
+    return {"base_url": found, "verify": found.scheme == "https", "follow_redirects": False}
+
+
+def unreachable(call: Call, failure: httpx.RequestError | None) -> Unavailable:
     """What no answer means."""
     text = f"the queue operator cannot be reached: {failure}"
+    if not (call.is_repeatable or isinstance(failure, NOT_SENT)):
+        text = f"the queue operator did not answer, and may have done it or not: {failure}"
     if isinstance(failure, httpx.RemoteProtocolError):
         text += (
             "; if the URL is that of the gRPC port (50051 unless set otherwise), "
@@ -75,36 +107,37 @@ def unreachable(failure: httpx.TransportError | None) -> Unavailable:
     return Unavailable(text)
 
 
-def submit(submission: Submission, namespace: str | None) -> Call:
-    documents, made = _documents([submission])
-    job_ids = (documents[0]["job_id"],)
-    return Call("POST", "/v1/jobs", _params(namespace), documents[0], job_ids, made)
+def encode(body: Any) -> bytes:
+    """`body` as JSON. Raises InvalidArgument for what JSON cannot hold."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArgument("request", f"cannot be written as JSON: {error}") from None
 
 
-def submit_batch(submissions: Iterable[Submission], atomic: bool, namespace: str | None) -> Call:
-    documents, made = _documents(submissions)
-    job_ids = tuple(document["job_id"] for document in documents)
-    body = {"jobs": documents, "atomic": atomic}
-    return Call("POST", "/v1/jobs/batch", _params(namespace), body, job_ids, made)
+def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
+    """The headers of `call`."""
+    kind = {} if call.content is None else {"Content-Type": "application/json"}
+    return {**kind, **authorization}
 
 
-def get(job_id: str, include_result: bool, namespace: str | None) -> Call:
-    params = _params(namespace)
-    if include_result:
-        params["include_result"] = "true"
-    return Call("GET", _job_path(job_id), params, job_ids=(job_id,))
+def params_of(namespace: str | None, **others: Any) -> dict[str, Any]:
+    """The query of a call; what is None is left out."""
+    given = {"namespace": namespace, **others}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def cancel(job_id: str, reason: str, force: bool, namespace: str | None) -> Call:
-    body = {"reason": reason, "force": force}
-    return Call("POST", f"{_job_path(job_id)}/cancel", _params(namespace), body, (job_id,))
+def job_path(job_id: str, suffix: str = "") -> str:
+    """Where a job is found, and what is done with it."""
+    # As segments of their own, dots would be taken for a way through the path.
+    segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
+    return f"/v1/jobs/{segment}{suffix}"
 
 
-def stats(tags: Sequence[str], namespace: str | None) -> Call:
-    params = _params(namespace)
-    if tags:
-        params["tag"] = list(tags)
-    return Call("GET", "/v1/stats", params)
+def parsed(call: Call, model: type[M]) -> Operation[M]:
+    """An operation whose answer is a `model`."""
+    return Operation(call, lambda response, _: answer(call, response, model))
 
 
 def answer(call: Call, response: httpx.Response, model: type[M]) -> M:
@@ -120,92 +153,64 @@ def answer(call: Call, response: httpx.Response, model: type[M]) -> M:
         raise ServerError(text, response.headers.get("x-request-id", "")) from error
 
 
-def submit_answer(call: Call, response: httpx.Response, *, retried: bool) -> SubmissionResult:
-    """As `answer`. After a retry, an id of ours that exists already means that an earlier
-    try was stored and only its answer was lost.
-    """
-    try:
-        return answer(call, response, SubmissionResult)
-    except DuplicateJob:
-        if not (retried and call.made_ids):
-            raise
-        return _accepted(call.job_ids[0])
-
-
-def batch_answer(call: Call, response: httpx.Response, *, retried: bool) -> BatchResult:
-    """As `submit_answer`, for each job of the batch."""
-    try:
-        result = answer(call, response, BatchResult)
-    except DuplicateJob as error:
-        if not (retried and call.made_ids.intersection(error.job_ids)):
-            raise
-        # An atomic batch is stored whole or not at all.
-        return _tally([_accepted(job_id) for job_id in call.job_ids])
-    if not retried:
-        return result
-    return _tally([_stored_earlier(call, item) for item in result.results])
-
-
 def error_of(call: Call, response: httpx.Response) -> QueueError:
     """The error that the server's answer stands for."""
-    try:
-        told = APIError.model_validate_json(response.content)
-    except ValidationError:
-        text = f"{call.method} {call.path} was answered with status {response.status_code}"
-        told = APIError(code="", message=text)
+    told = _told(call, response)
     match told.code:
         case "DUPLICATE":
             return _duplicate(call, told)
         case "INVALID_REQUEST":
-            return _invalid(told)
+            return _invalid(call, response.status_code, told)
         case "NOT_FOUND" if len(call.job_ids) == 1:
             return _not_found(call, told)
         case "UNAUTHORIZED":
             return Unauthenticated(told.message)
         case "FORBIDDEN":
             return Forbidden(told.message)
+        case "QUOTA_EXCEEDED" if told.quota is not None:
+            return _over_quota(told.quota)
         case _ if response.status_code in (429, 502, 503, 504):
             return Unavailable(told.message)
         case _:
             return ServerError(told.message, told.request_id)
 
 
-def _documents(submissions: Iterable[Submission]) -> tuple[list[dict[str, Any]], frozenset[str]]:
-    documents, made = [], set()
-    for submission in submissions:
-        document = submission.document()
-        if submission.job_id is None:
-            # Made before the first try, so that a second one cannot store the job twice.
-            document["job_id"] = uuid7(time.time_ns(), secrets.randbits(ENTROPY_BITS))
-            made.add(document["job_id"])
-        documents.append(document)
-    return documents, frozenset(made)
+def _told(call: Call, response: httpx.Response) -> APIError:
+    try:
+        return APIError.model_validate_json(response.content)
+    except ValidationError:
+        text = f"{call.method} {call.path} was answered with status {response.status_code}"
+        return APIError(code="", message=text)
 
 
-def _params(namespace: str | None) -> dict[str, Any]:
-    return {} if namespace is None else {"namespace": namespace}
+E = TypeVar("E", bound=QueueError)
 
 
-def _job_path(job_id: str) -> str:
-    # As segments of their own, dots would be taken for a way through the path.
-    segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
-    return f"/v1/jobs/{segment}"
+def _said(error: E, message: str) -> E:
+    """`error` in the server's own words, which know more."""
+    error.args = (message,)
+    return error
 
 
 def _not_found(call: Call, told: APIError) -> JobNotFound:
     """Only the server knows the caller's own namespace, so it is in the message at most."""
-    error = JobNotFound(call.job_ids[0], call.params.get("namespace", ""))
-    error.args = (told.message,)
-    return error
+    return _said(JobNotFound(call.job_ids[0], call.params.get("namespace", "")), told.message)
 
 
-def _duplicate(call: Call, told: APIError) -> DuplicateJob:
+def _duplicate(call: Call, told: APIError) -> DuplicateJob | KeyConflict:
     found = [_BATCH_INDEX.match(detail.field) for detail in told.details]
     indexes = tuple(int(match[1]) for match in found if match) or (0,)
-    return DuplicateJob(tuple(call.job_ids[index] for index in indexes), indexes)
+    if told.details and told.details[0].field.endswith("idempotency_key"):
+        key = call.keys[indexes[0]] if indexes[0] < len(call.keys) else ""
+        return _said(KeyConflict(key, "", told.details[0].field), told.message)
+    job_ids = tuple(call.job_ids[index] for index in indexes if index < len(call.job_ids))
+    return DuplicateJob(job_ids, indexes)
 
 
-def _invalid(told: APIError) -> InvalidArgument:
+def _invalid(call: Call, status: int, told: APIError) -> QueueError:
+    if status == _CONFLICT:
+        job_id = call.job_ids[0] if call.job_ids else ""
+        return _said(InvalidTransition(job_id, "", ""), told.message)
     if not told.details or not told.details[0].field:
         return InvalidArgument("request", told.message)
     first = told.details[0]
@@ -213,22 +218,6 @@ def _invalid(told: APIError) -> InvalidArgument:
     return InvalidArgument(first.field, "; ".join([first.message, *others]))
 
 
-def _accepted(job_id: str) -> SubmissionResult:
-    return SubmissionResult(job_id=job_id, status=_ACCEPTED)
-
-
-def _stored_earlier(call: Call, item: SubmissionResult) -> SubmissionResult:
-    is_ours = item.job_id in call.made_ids
-    if is_ours and item.job_id and item.error is not None and item.error.code == _DUPLICATE:
-        return _accepted(item.job_id)
-    return item
-
-
-def _tally(results: Sequence[SubmissionResult]) -> BatchResult:
-    accepted = sum(item.status == _ACCEPTED for item in results)
-    return BatchResult(
-        total=len(results),
-        accepted=accepted,
-        rejected=len(results) - accepted,
-        results=tuple(results),
-    )
+def _over_quota(quota: QuotaError) -> QuotaExceeded:
+    retry_after_s = quota.retry_after.total_seconds()
+    return QuotaExceeded(quota.limit, quota.current, quota.maximum, retry_after_s)

@@ -7,14 +7,20 @@ from typing import Final
 
 import httpx
 
-RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+from queue_operator.client.protocol import NOT_SENT, Reply
+
+REFUSED: Final = 429
+"""The answer of a server that has done nothing, and may later."""
+
+RETRIED_STATUSES: Final = frozenset({REFUSED, 502, 503, 504})
 """Answers of a server, or of a proxy before it, that may be others later."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Up to `attempts` tries. The pause doubles from `initial_delay_s`, with full jitter,
-    and is never shorter than the server's Retry-After nor longer than `max_delay_s`.
+    and is never shorter than the server's Retry-After. A server that wants a longer one than
+    `max_delay_s` is not asked again.
     """
 
     attempts: int = 4
@@ -22,14 +28,24 @@ class RetryPolicy:
     max_delay_s: float = 10.0
     rng: Callable[[], float] = random.random
 
-    def again(self, failures: int, response: httpx.Response | None) -> bool:
-        """Whether to try again after `failures` tries; `response` None: there was none."""
-        retryable = response is None or response.status_code in RETRIED_STATUSES
-        return retryable and failures < self.attempts
+    def again(self, failures: int, reply: Reply, *, is_repeatable: bool = True) -> bool:
+        """Whether to try again after `failures` tries. What must not be done twice is tried
+        again only if it cannot have been done.
+        """
+        if failures >= self.attempts or retry_after_s(reply.response) > self.max_delay_s:
+            return False
+        if reply.response is None:
+            return is_repeatable or isinstance(reply.failure, NOT_SENT)
+        status = reply.response.status_code
+        return status == REFUSED or (is_repeatable and status in RETRIED_STATUSES)
 
     def pause_s(self, failures: int, response: httpx.Response | None) -> float:
         """Seconds before the next try."""
         ceiling = min(self.max_delay_s, self.initial_delay_s * 2.0 ** min(failures - 1, 32))
-        wanted = "" if response is None else response.headers.get("retry-after", "")
-        least = float(wanted) if wanted.isdecimal() else 0.0
-        return min(self.max_delay_s, max(least, self.rng() * ceiling))
+        return max(retry_after_s(response), self.rng() * ceiling)
+
+
+def retry_after_s(response: httpx.Response | None) -> float:
+    """How long the server says to wait, 0 if it does not."""
+    wanted = "" if response is None else response.headers.get("retry-after", "")
+    return float(wanted) if wanted.isascii() and wanted.isdecimal() else 0.0

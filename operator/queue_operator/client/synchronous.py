@@ -1,33 +1,57 @@
 """The blocking client."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import httpx
 
-from queue_operator.client import protocol
+from queue_operator.backends.statistics import Breakdown
+from queue_operator.client import flows, operations
 from queue_operator.client.credentials import Token, authorization
+from queue_operator.client.flows import Flow
 from queue_operator.client.models import (
+    BatchCancellationResult,
+    BatchDeletionResult,
     BatchResult,
+    BatchRetryResult,
     CancellationResult,
+    FailureDetails,
+    FailureSearchResult,
+    JobExplanation,
+    JobSearchResult,
     JobStatus,
+    Pause,
     QueueStats,
-    Submission,
+    RetryResult,
     SubmissionResult,
 )
-from queue_operator.client.protocol import Call
+from queue_operator.client.operations import Again, Which
+from queue_operator.client.protocol import Call, Operation, Reply, connection, headers_of
+from queue_operator.client.requests import (
+    FailureFilter,
+    FailureSearch,
+    JobFilter,
+    JobSearch,
+    Submission,
+)
 from queue_operator.client.retrying import RetryPolicy
+from queue_operator.domain.ordering import Priority
+
+T = TypeVar("T")
 
 
 class QueueClient:
-    """Submits and watches jobs over REST.
+    """Submits, watches and steers jobs over REST.
 
     Every method takes the `namespace` it is for, by default the caller's own, and raises
     the error of `queue_operator.domain.errors` that the server's answer stands for.
     A server that does not answer, or says that it cannot now, is asked again as `retry`
-    says, then Unavailable is raised; a submission is stored once however often it is sent.
+    says, then Unavailable or QuotaExceeded is raised; a submission is stored once however often
+    it is sent. What must not happen twice, the retry of a job, is sent again only if the server
+    cannot have done it.
     """
 
     def __init__(
@@ -38,17 +62,21 @@ class QueueClient:
         timeout_s: float = 30.0,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = httpx.Client(base_url=protocol.base_url(url), timeout=timeout_s)
+        self._http = httpx.Client(**connection(url), timeout=timeout_s)
         self._token = token
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
+        self._clock = clock
 
     def submit(self, submission: Submission, *, namespace: str | None = None) -> SubmissionResult:
-        """Raises DuplicateJob when the submission's own id is taken."""
-        call = protocol.submit(submission, namespace)
-        response, tries = self._send(call)
-        return protocol.submit_answer(call, response, retried=tries > 1)
+        """ACCEPTED, or DUPLICATE: a job of the same content was stored under the key before.
+
+        Raises DuplicateJob when the submission's own id is taken, KeyConflict when its key
+        belongs to a job of other content, QuotaExceeded when the namespace is full.
+        """
+        return self._ask(operations.submit(submission, namespace))
 
     def submit_batch(
         self,
@@ -58,17 +86,71 @@ class QueueClient:
         namespace: str | None = None,
     ) -> BatchResult:
         """All or none; unless `atomic`, those that can be, the rest REJECTED with an error."""
-        call = protocol.submit_batch(submissions, atomic, namespace)
-        response, tries = self._send(call)
-        return protocol.batch_answer(call, response, retried=tries > 1)
+        return self._ask(operations.submit_batch(submissions, atomic, namespace))
+
+    def submit_all(
+        self,
+        submissions: Iterable[Submission],
+        *,
+        batch_jobs: int = flows.BATCH_JOBS,
+        namespace: str | None = None,
+    ) -> Iterator[BatchResult]:
+        """Any number of jobs, in batches; what became of each batch, as it is known. A batch is
+        sent when its result is asked for. Jobs for which a quota has no room are sent again, as
+        `retry` says, and then REJECTED.
+        """
+        for batch in flows.batches(submissions, batch_jobs):
+            yield self._run(flows.submit_some(batch, namespace, self._retry))
 
     def get(
-        self, job_id: str, *, include_result: bool = False, namespace: str | None = None
+        self,
+        job_id: str,
+        *,
+        include_result: bool = False,
+        include_history: bool = False,
+        namespace: str | None = None,
     ) -> JobStatus:
         """Raises JobNotFound."""
-        call = protocol.get(job_id, include_result, namespace)
-        response, _ = self._send(call)
-        return protocol.answer(call, response, JobStatus)
+        return self._ask(operations.get(job_id, include_result, include_history, namespace))
+
+    def wait(
+        self,
+        job_id: str,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float = 2.0,
+        outage_s: float = 60.0,
+        on_status: Callable[[JobStatus], None] | None = None,
+        namespace: str | None = None,
+    ) -> JobStatus:
+        """The job, with its result, once it has ended; looks every `poll_s` seconds, at first
+        more often, and tells `on_status` what it sees.
+
+        Raises JobNotFound; TimeoutError after `timeout_s`; Unavailable when the server cannot be
+        asked for `outage_s`.
+        """
+        return self._run(
+            flows.wait(
+                job_id,
+                namespace,
+                self._retry,
+                self._clock,
+                timeout_s=timeout_s,
+                poll_s=poll_s,
+                outage_s=outage_s,
+                told=on_status,
+            )
+        )
+
+    def explain(self, job_id: str, *, namespace: str | None = None) -> JobExplanation:
+        """Why the job does not run. Raises JobNotFound."""
+        return self._ask(operations.explain(job_id, namespace))
+
+    def failure(
+        self, job_id: str, *, include_all_attempts: bool = False, namespace: str | None = None
+    ) -> FailureDetails:
+        """How the job failed. Raises JobNotFound, also for a job that never failed."""
+        return self._ask(operations.failure(job_id, include_all_attempts, namespace))
 
     def cancel(
         self,
@@ -79,15 +161,169 @@ class QueueClient:
         namespace: str | None = None,
     ) -> CancellationResult:
         """Raises JobNotFound; a job that has ended already is an answer, not an error."""
-        call = protocol.cancel(job_id, reason, force, namespace)
-        response, _ = self._send(call)
-        return protocol.answer(call, response, CancellationResult)
+        return self._ask(operations.cancel(job_id, reason, force, namespace))
 
-    def stats(self, *, tags: Sequence[str] = (), namespace: str | None = None) -> QueueStats:
-        """Counts the jobs that carry all `tags` (`key=value`)."""
-        call = protocol.stats(tags, namespace)
-        response, _ = self._send(call)
-        return protocol.answer(call, response, QueueStats)
+    def retry(
+        self,
+        job_id: str,
+        *,
+        reset_attempts: bool = False,
+        priority: Priority | None = None,
+        delay: timedelta | None = None,
+        namespace: str | None = None,
+    ) -> RetryResult:
+        """Runs a job again that failed. Raises JobNotFound; NOT_RETRIABLE is an answer."""
+        how = Again(reset_attempts, priority, delay)
+        return self._ask(operations.retry(job_id, how, namespace))
+
+    def delete(self, job_id: str, *, namespace: str | None = None) -> None:
+        """Removes a job that has ended. Raises JobNotFound, InvalidTransition if it has not."""
+        self._ask(operations.delete(job_id, namespace))
+
+    def search(
+        self, search: JobSearch | None = None, *, namespace: str | None = None
+    ) -> JobSearchResult:
+        """One page of jobs. Raises InvalidArgument for a cursor of another search."""
+        return self._ask(operations.search(search or JobSearch(), namespace))
+
+    def search_all(
+        self, search: JobSearch | None = None, *, namespace: str | None = None
+    ) -> Iterator[JobStatus]:
+        """All matching jobs, page by page as they are asked for."""
+        wanted = operations.first_search(search)
+        while wanted is not None:
+            page = self.search(wanted, namespace=namespace)
+            yield from page.jobs
+            wanted = operations.next_search(wanted, page)
+
+    def search_failures(
+        self, search: FailureSearch | None = None, *, namespace: str | None = None
+    ) -> FailureSearchResult:
+        """One page of failed jobs, and how all of them spread."""
+        return self._ask(operations.search_failures(search or FailureSearch(), namespace))
+
+    def failures_all(
+        self, search: FailureSearch | None = None, *, namespace: str | None = None
+    ) -> Iterator[FailureDetails]:
+        """All matching failed jobs, page by page as they are asked for."""
+        wanted = operations.first_failures(search)
+        while wanted is not None:
+            page = self.search_failures(wanted, namespace=namespace)
+            yield from page.failures
+            wanted = operations.next_failures(wanted, page)
+
+    def cancel_jobs(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        reason: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> BatchCancellationResult:
+        """Cancels these jobs or those that the filter finds, up to 10,000 (`has_more`)."""
+        call = operations.cancel_jobs(reason, force, dry_run, namespace)
+        return self._ask(call(Which.of(job_ids, filter)))
+
+    def cancel_all(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        reason: str = "",
+        force: bool = False,
+        on_result: Callable[[BatchCancellationResult], None] | None = None,
+        namespace: str | None = None,
+    ) -> BatchCancellationResult:
+        """As `cancel_jobs`, again and again while there are more; the sum. `on_result` is given
+        what came of each request.
+        """
+        call = operations.cancel_jobs(reason, force, False, namespace)
+        return self._run(flows.change_all(call, job_ids, filter, self._retry, on_result))
+
+    def retry_jobs(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: FailureFilter | None = None,
+        reset_attempts: bool = False,
+        priority: Priority | None = None,
+        delay: timedelta | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> BatchRetryResult:
+        """Runs these failed jobs again, or those that the filter finds, up to 10,000."""
+        how = Again(reset_attempts, priority, delay)
+        call = operations.retry_jobs(how, dry_run, namespace)
+        return self._ask(call(Which.of(job_ids, filter)))
+
+    def retry_all(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: FailureFilter | None = None,
+        reset_attempts: bool = False,
+        priority: Priority | None = None,
+        delay: timedelta | None = None,
+        on_result: Callable[[BatchRetryResult], None] | None = None,
+        namespace: str | None = None,
+    ) -> BatchRetryResult:
+        """As `retry_jobs`, again and again while there are more; the sum."""
+        how = Again(reset_attempts, priority, delay)
+        call = operations.retry_jobs(how, False, namespace)
+        return self._run(flows.change_all(call, job_ids, filter, self._retry, on_result))
+
+    def delete_jobs(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> BatchDeletionResult:
+        """Removes these jobs or those that the filter finds, if they have ended, up to 10,000."""
+        call = operations.delete_jobs(dry_run, namespace)
+        return self._ask(call(Which.of(job_ids, filter)))
+
+    def delete_all(
+        self,
+        job_ids: Iterable[str] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        on_result: Callable[[BatchDeletionResult], None] | None = None,
+        namespace: str | None = None,
+    ) -> BatchDeletionResult:
+        """As `delete_jobs`, again and again while there are more; the sum."""
+        call = operations.delete_jobs(False, namespace)
+        return self._run(flows.change_all(call, job_ids, filter, self._retry, on_result))
+
+    def stats(
+        self,
+        *,
+        breakdown_by: Iterable[Breakdown] = (),
+        time_range: timedelta | None = None,
+        tags: Iterable[str] = (),
+        namespace: str | None = None,
+    ) -> QueueStats:
+        """Counts, rates and latencies; of the last hour unless `time_range` is given. `tags`
+        (`key=value`) are for `counts`, `total` and `total_retries` only.
+        """
+        return self._ask(operations.stats(breakdown_by, time_range, tags, namespace))
+
+    def pauses(self, *, namespace: str | None = None) -> tuple[Pause, ...]:
+        """What is paused in the namespace."""
+        return self._ask(operations.pauses(namespace)).pauses
+
+    def pause(
+        self, type: str | None = None, *, reason: str = "", namespace: str | None = None
+    ) -> Pause:
+        """No job of the type, or of the whole namespace, starts until `resume`."""
+        return self._ask(operations.pause(type, reason, namespace))
+
+    def resume(self, type: str | None = None, *, namespace: str | None = None) -> bool:
+        """Ends exactly this pause; False where there was none."""
+        return self._ask(operations.resume(type, namespace)).resumed
 
     def close(self) -> None:
         """Closes the connections."""
@@ -104,28 +340,28 @@ class QueueClient:
     ) -> None:
         self.close()
 
-    def _send(self, call: Call) -> tuple[httpx.Response, int]:
-        """The last answer, and after how many tries it came."""
-        tries = 0
-        while True:
-            tries += 1
-            response, failure = self._try(call)
-            if not self._retry.again(tries, response):
-                break
-            self._sleep(self._retry.pause_s(tries, response))
-        if response is None:
-            raise protocol.unreachable(failure) from failure
-        return response, tries
+    def _ask(self, operation: Operation[T]) -> T:
+        return self._run(flows.exchange(operation, self._retry))
 
-    def _try(self, call: Call) -> tuple[httpx.Response | None, httpx.TransportError | None]:
+    def _run(self, flow: Flow[T]) -> T:
+        reply = None
+        while True:
+            try:
+                step = next(flow) if reply is None else flow.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply = self._do(step)
+
+    def _do(self, step: Call | flows.Pause) -> Reply:
+        if isinstance(step, flows.Pause):
+            self._sleep(step.seconds)
+            return Reply()
+        headers = headers_of(step, authorization(self._token))
         try:
             response = self._http.request(
-                call.method,
-                call.path,
-                params=call.params,
-                json=call.body,
-                headers=authorization(self._token),
+                step.method, step.path, params=step.params, content=step.content, headers=headers
             )
-        except httpx.TransportError as error:
-            return None, error
-        return response, None
+        except httpx.RequestError as error:
+            return Reply(failure=error)
+        return Reply(response)

@@ -2,19 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from queue_operator.crd.duration import MAX_DURATION_S
 from queue_operator.crd.v1alpha1 import BackoffSpec, QueueJobSpec
 from queue_operator.domain import tags as tag_map
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_job
 
 JSON: Final = "application/json"
@@ -126,20 +124,13 @@ def _backoff(spec: BackoffSpec | None) -> Backoff:
         raise InvalidArgument(
             "spec.backoff.delays", f"belongs to the strategy {BackoffStrategy.CUSTOM}, needs it"
         )
-    # The exact strategies have no bound unless one was asked for.
-    bounded = strategy is BackoffStrategy.EXPONENTIAL
-    default = DEFAULT_BACKOFF if bounded else replace(DEFAULT_BACKOFF, max_delay_s=MAX_DURATION_S)
-    return Backoff(
-        strategy=strategy,
-        initial_delay_s=_or(spec.initial_delay, default.initial_delay_s),
-        max_delay_s=_or(spec.max_delay, default.max_delay_s),
-        multiplier=_or(spec.multiplier, default.multiplier),
+    return backoff_of(
+        strategy,
+        initial_delay_s=spec.initial_delay,
+        max_delay_s=spec.max_delay,
+        multiplier=spec.multiplier,
         delays_s=tuple(spec.delays or ()),
     )
-
-
-def _or(given: float | None, default: float) -> float:
-    return default if given is None else given
 
 
 def _check(job: Job, limits: Limits) -> None:

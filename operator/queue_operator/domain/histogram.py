@@ -22,13 +22,21 @@ def bucket_of(value_us: int) -> int:
     return (shift + 1) * _BUCKETS_PER_POWER + mantissa
 
 
-def value_of(bucket: int) -> int:
-    """The representative value (the middle) of a bucket, in microseconds."""
+BUCKETS: Final = bucket_of(2**63 - 1) + 1
+"""How many there are for what a 64-bit number holds."""
+
+
+def lower_bound(bucket: int) -> int:
+    """The least value that falls into a bucket, in microseconds."""
     if bucket < _BUCKETS_PER_POWER:
         return bucket
-    shift = bucket // _BUCKETS_PER_POWER - 1
-    lower = (_BUCKETS_PER_POWER + bucket % _BUCKETS_PER_POWER) << shift
-    return lower + ((1 << shift) >> 1)
+    return (_BUCKETS_PER_POWER + bucket % _BUCKETS_PER_POWER) << (bucket // _BUCKETS_PER_POWER - 1)
+
+
+def value_of(bucket: int) -> int:
+    """The representative value (the middle) of a bucket, in microseconds."""
+    width = 1 << max(bucket // _BUCKETS_PER_POWER - 1, 0)
+    return lower_bound(bucket) + (width >> 1)
 
 
 def percentile(counts: Mapping[int, int], per_mille: int) -> int | None:

@@ -31,6 +31,9 @@ def content_digest(job: Job) -> bytes:
         "depends_on": list(job.depends_on),
         "dependency_mode": job.dependency_mode.value,
     }
+    if job.callback_url:
+        # Not named where there is none, as in the digests of older releases.
+        options["callback_url"] = job.callback_url
     digest = hashlib.sha256(_canonical(options))
     digest.update(_payload(job))
     return digest.digest()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import QueueError
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.retry import Backoff
 from queue_operator.domain.states import JobState
 from queue_operator.domain.values import value
@@ -43,7 +43,8 @@ class Job:
     `created_at` None means the database's clock. `max_attempts`: None no bound, 0 not
     yet resolved (the first claim resolves it). `timeout_s` None: no limit. An
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
-    jobs of the same namespace. `transition` counts the job's changes of state, from 1.
+    jobs of the same namespace. `callback_url` is told of the job's end. `transition` counts the
+    job's changes of state, from 1.
     `spawned_by` is the id of the job whose handler submitted this one. `token` is the lease's,
     on a job that a stream has brought: with it, an outcome counts for this attempt only.
     """
@@ -66,6 +67,7 @@ class Job:
     depends_on: tuple[str, ...] = ()
     dependency_mode: DependencyMode = DependencyMode.AFTER
     resource: ResourceRef | None = None
+    callback_url: str = ""
 
     state: JobState = JobState.INITIAL_PENDING
     eligible_at: datetime | None = None
@@ -94,6 +96,11 @@ class Job:
     @property
     def error_message(self) -> str:
         return self.error.message if self.error else ""
+
+    @property
+    def permanent(self) -> bool:
+        """Whether its newest failure was PERMANENT."""
+        return self.error is not None and self.error.category is ErrorCategory.PERMANENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +161,18 @@ class Submitted:
 
     `job_id` is the job that stands for it: of a repeat under the same idempotency key
     (`duplicate`) the first job's, of a rejected submission (`error`) its own, not stored.
+    The rest tells of that job as it stands now, in the words of `Job`; of a rejected submission,
+    a repeated spawn, and a first job that is deleted meanwhile, nothing.
     """
 
     job_id: str
     duplicate: bool = False
     error: QueueError | None = None
+    created_at: datetime | None = None
+    eligible_at: datetime | None = None
+    waiting_for_dependencies: bool = False
+    state: JobState = JobState.INITIAL_PENDING
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.job import Assignment, Demand, Job, Submitted, TypeDefaults
 from queue_operator.domain.ordering import order_time
 from queue_operator.domain.outcome import OCTETS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
@@ -11,15 +11,44 @@ from queue_operator.domain.states import ELIGIBLE, Event, JobState
 from queue_operator.domain.transition import Move
 
 
+def eligible_at(job: Job, now: datetime) -> datetime:
+    """When a job that is submitted now may run, as far as time alone decides."""
+    if job.delay_s is None and job.scheduled_at is None:
+        return now
+    return max(now, job.scheduled_at or now, now + timedelta(seconds=job.delay_s or 0.0))
+
+
+def accepted(job: Job, now: datetime, *, waits: bool = False) -> Submitted:
+    """The answer to a submission that was stored; `waits` for others."""
+    return Submitted(
+        job_id=job.id,
+        created_at=job.created_at or now,
+        eligible_at=eligible_at(job, now),
+        waiting_for_dependencies=waits,
+    )
+
+
+def answered(job: Job, *, duplicate: bool) -> Submitted:
+    """The answer to a submission that `job` stands for, as it is stored."""
+    return Submitted(
+        job_id=job.id,
+        duplicate=duplicate,
+        created_at=job.created_at,
+        eligible_at=job.eligible_at,
+        waiting_for_dependencies=job.waiting_for_dependencies,
+        state=job.state,
+        permanent=job.permanent,
+    )
+
+
 def submitted(job: Job, now: datetime) -> Job:
     """The record of a new job. What it was told to wait for is a time now."""
-    delayed = now + timedelta(seconds=job.delay_s or 0.0)
     return replace(
         job,
         created_at=job.created_at or now,
         delay_s=None,
         scheduled_at=None,
-        eligible_at=max(now, job.scheduled_at or now, delayed),
+        eligible_at=eligible_at(job, now),
         updated_at=now,
         transition=1,
     )

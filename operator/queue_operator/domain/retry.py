@@ -38,6 +38,32 @@ class Backoff:
 
 DEFAULT_BACKOFF: Final = Backoff()
 
+_NO_BOUND_S: Final = 10 * 365 * 86_400.0
+"""The longest delay of strategies that are exact, where none was asked for."""
+
+
+def backoff_of(
+    strategy: BackoffStrategy | None = None,
+    *,
+    initial_delay_s: float | None = None,
+    max_delay_s: float | None = None,
+    multiplier: float | None = None,
+    delays_s: tuple[float, ...] = (),
+) -> Backoff:
+    """The backoff of a submission. What was left out (None) is the system's own; only
+    EXPONENTIAL is bounded where no bound was asked for.
+    """
+    usual = DEFAULT_BACKOFF
+    strategy = usual.strategy if strategy is None else strategy
+    bound_s = usual.max_delay_s if strategy is BackoffStrategy.EXPONENTIAL else _NO_BOUND_S
+    return Backoff(
+        strategy=strategy,
+        initial_delay_s=usual.initial_delay_s if initial_delay_s is None else initial_delay_s,
+        max_delay_s=bound_s if max_delay_s is None else max_delay_s,
+        multiplier=usual.multiplier if multiplier is None else multiplier,
+        delays_s=delays_s,
+    )
+
 
 def delay_s(backoff: Backoff, failures: int, rng: Callable[[], float]) -> float:
     """Seconds before the retry that follows failure number `failures` (1, 2, …).

@@ -23,6 +23,7 @@ from queue_operator.domain.states import (
 from queue_operator.domain.states import TRANSITIONS as _TRANSITIONS
 
 REASON_WORKER_LOST: Final = "WORKER_LOST"
+PERMANENT_FAILURE: Final = "PERMANENT_FAILURE"
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
 
 # A caller may say why it cancels; the queue says why it skips.
@@ -228,5 +229,5 @@ def _reason(event: Event, outcome: Outcome) -> str:
     """Stored with a finalisation, so that views and searches need no guess."""
     if event is Event.EXHAUST and outcome.error is not None:
         permanent = outcome.error.category is ErrorCategory.PERMANENT
-        return "PERMANENT_FAILURE" if permanent else "ATTEMPTS_EXHAUSTED"
+        return PERMANENT_FAILURE if permanent else "ATTEMPTS_EXHAUSTED"
     return event.value

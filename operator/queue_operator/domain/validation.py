@@ -9,6 +9,7 @@ from math import inf
 from operator import attrgetter, is_
 from typing import Any, Final, TypeGuard
 
+from queue_operator.domain.callbacks import check_callback_url
 from queue_operator.domain.dependencies import DependencyMode, find_cycle
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -20,7 +21,7 @@ from queue_operator.domain.errors import (
 from queue_operator.domain.job import Demand, Job, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -187,6 +188,8 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
         check_backoff(job.backoff)
     if job.resource is not None:
         _check_resource(job.resource, limits)
+    if job.callback_url != "":
+        check_callback_url("callback_url", job.callback_url)
     _check_untouched(job)
 
 
@@ -261,7 +264,11 @@ def check_max_attempts(field: str, value: object) -> None:
         or not isinstance(value, int)
         or not 0 <= value <= MAX_ATTEMPTS_BOUND
     ):
-        raise InvalidArgument(field, f"must be 1 to {MAX_ATTEMPTS_BOUND}")
+        raise InvalidArgument(
+            field,
+            f"must be 1 to {MAX_ATTEMPTS_BOUND}, or 0 for what the handler says, else "
+            f"{DEFAULT_MAX_ATTEMPTS}",
+        )
 
 
 def _check_resource(resource: ResourceRef, limits: Limits) -> None:

@@ -2,11 +2,11 @@
 `queue-semantics.md`.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 
-from queue_operator.domain.job import Job
-from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.states import JobState
 
 
@@ -58,17 +58,39 @@ PHASE: dict[JobState, Phase] = {
     JobState.UNSCHEDULED: Phase.CANCELLED,
     JobState.UNKNOWN_STOPPED: Phase.CANCELLED,
 }
-"""The phase by state alone; `phase` refines the three that depend on more."""
+"""The phase by state alone; `phase` refines those of two states, which depend on more."""
+
+_REFINED: dict[Phase, JobState] = {
+    Phase.PENDING: JobState.INITIAL_PENDING,
+    Phase.DELAYED: JobState.INITIAL_PENDING,
+    Phase.SCHEDULED: JobState.INITIAL_PENDING,
+    Phase.FAILED: JobState.DEAD_LETTER,
+    Phase.DEAD_LETTER: JobState.DEAD_LETTER,
+}
 
 
-def phase(job: Job, now: datetime) -> Phase:
+def states_of(phases: Collection[Phase]) -> frozenset[JobState]:
+    """The states of jobs that may be seen in one of these phases."""
+    plain = {state for state, phase in PHASE.items() if phase in phases}
+    return frozenset(plain | {state for phase, state in _REFINED.items() if phase in phases})
+
+
+def refining(phases: Collection[Phase], states: Collection[JobState]) -> frozenset[Phase]:
+    """Those of `phases` between which a job's state alone does not decide, if it is in one of
+    `states`; none where that makes no difference.
+    """
+    asked = {phase: state for phase, state in _REFINED.items() if state in states}
+    wanted = frozenset(phase for phase in asked if phase in phases)
+    return wanted if len(wanted) < len(asked) else frozenset()
+
+
+def phase(job: Job | Submitted, now: datetime) -> Phase:
     """The phase of `job` as seen at `now` (the database's clock, UTC)."""
     if job.state is JobState.INITIAL_PENDING:
         if job.waiting_for_dependencies:
             return Phase.PENDING
         if job.eligible_at is not None and job.eligible_at > now:
             return Phase.DELAYED
-    permanent = job.error is not None and job.error.category is ErrorCategory.PERMANENT
-    if job.state is JobState.DEAD_LETTER and permanent:
+    if job.state is JobState.DEAD_LETTER and job.permanent:
         return Phase.FAILED
     return PHASE[job.state]

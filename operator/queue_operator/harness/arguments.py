@@ -10,19 +10,8 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.validation import MAX_DURATION_S
 from queue_operator.worker.durations import Duration, seconds_of
-from queue_operator.worker.handlers import Registry
 
 _FIELDS: Final = tuple(field.name for field in fields(Job))
-
-
-def handled(registry: Registry, job_type: str) -> str:
-    """Raises InvalidArgument for a type that no handler of the worker is for."""
-    if registry.get(job_type) is None:
-        known = ", ".join(sorted(spec.type for spec in registry.specs())) or "none"
-        raise InvalidArgument(
-            "type", f"the worker has no handler for {job_type!r}; its types: {known}"
-        )
-    return job_type
 
 
 def converted(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -238,7 +238,7 @@ class WorkerHarness:
         Raises InvalidArgument for what the queue would refuse, for what is no field, and for a
         type that the worker does not handle.
         """
-        arguments.handled(self.worker.registry, type)
+        self.worker.registry.known(type)
         body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)
         defaults: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -305,6 +305,11 @@ class WorkerHarness:
         Raises JobFailed, with the error and its trace, for a job that is not COMPLETED.
         """
         job = self.job(job_id)
+        if job.state not in TERMINAL:
+            raise JobFailed(
+                f"job {job_id} is {job.state} and has not ended: call run_until_idle(), or "
+                "advance(…) if it waits for its time"
+            )
         if job.state is not JobState.COMPLETED:
             trace = f"\n{job.error.stack_trace}" if job.error else ""
             raise JobFailed(f"job {job_id} is {job.state}: {job.error_message}{trace}")

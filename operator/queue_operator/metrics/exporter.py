@@ -69,9 +69,14 @@ class Exporter:
 
     async def start(self) -> None:
         """Serves from here on. Raises OSError when the address is taken."""
-        self._server = start_http_server(
-            self._settings.port, self._settings.host, registry=self._metrics.registry
-        )
+        host, port = self._settings.host, self._settings.port
+        try:
+            self._server = start_http_server(port, host, registry=self._metrics.registry)
+        except OSError as error:
+            raise OSError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror}; set "
+                "QUEUE_OPERATOR_METRICS__PORT or QUEUE_OPERATOR_METRICS__HOST"
+            ) from error
         self._refreshing = asyncio.create_task(self._keep_fresh(), name="metrics refresh")
 
     async def stop(self) -> None:

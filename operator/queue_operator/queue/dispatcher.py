@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from queue_operator.backends.news import about
@@ -28,6 +28,10 @@ the idle poll.
 """
 
 
+Within = Callable[[Sequence[Demand]], Awaitable[list[Demand]]]
+"""Cuts demands down to what may run."""
+
+
 class Dispatcher:
     """Claims when jobs may be there and a slot is free, and again at once after a full claim.
 
@@ -44,8 +48,11 @@ class Dispatcher:
         settings: QueueSettings,
         clock: Clock,
         rng: Callable[[], float] = random.random,
+        within: Within | None = None,
     ) -> None:
         self._backend = backend
+        self._within = within
+        self._held_back: set[Filter] = set()
         self._glance = backend if isinstance(backend, Glance) else None
         # What this process does itself such a store tells too, and each thing once.
         self._hears_itself = isinstance(backend, PromptSignals)
@@ -89,7 +96,14 @@ class Dispatcher:
         self._hastened.set()
 
     def freed(self) -> None:
-        """Slots came back: they matter only to filters that are hungry already."""
+        """Slots came back: they matter only to filters that are hungry already, or for which no
+        more were allowed to run.
+        """
+        self._hungry |= self._held_back
+        self._held_back.clear()
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._hungry:
             self._wanted.set()
 
@@ -174,7 +188,8 @@ class Dispatcher:
     async def _run(self, planned: Round[JobStream]) -> None:
         self._hungry.difference_update(planned.asked)
         try:
-            assignments = await self._ask(planned, planned.demands)
+            demands = await self._allowed(planned)
+            assignments = await self._ask(planned, demands) if demands else []
         except Exception:
             self.wake(planned.asked)
             self._doubt(planned.streams.values())
@@ -185,7 +200,25 @@ class Dispatcher:
             # A claim can come back short while another replica holds the rows before it.
             self.expect_soon()
         self._hungry.update(full)
-        self.freed()
+        self._go_on()
+
+    async def _allowed(self, planned: Round[JobStream]) -> Sequence[Demand]:
+        """The demands, cut where no more may run. Their filters are asked for again when a job
+        has ended here, or, for jobs of others, with the next poll.
+        """
+        if self._within is None:
+            return planned.demands
+        demands = await self._within(planned.demands)
+        if demands != planned.demands:
+            allowed = Counter[str]()
+            for demand in demands:
+                allowed[demand.namespace] += demand.limit
+            wanted = Counter[str]()
+            for one, limit in planned.asked.items():
+                wanted[one.namespace] += limit
+            short = {name for name, limit in wanted.items() if allowed[name] < limit}
+            self._held_back.update(one for one in planned.asked if one.namespace in short)
+        return demands
 
     async def _ask(
         self, planned: Round[JobStream], demands: Sequence[Demand]

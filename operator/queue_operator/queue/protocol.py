@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from queue_operator.backends.protocol import (
+    Backend,
     CheckpointAnswer,
     CheckpointReport,
     LogReport,
@@ -325,4 +326,21 @@ class StreamHost(Protocol):
 
 
 class HostedQueue(Queue, StreamHost, Protocol):
-    """The queue of this process."""
+    """The queue of this process, with what its doors need beyond `queue-api.md`."""
+
+    @property
+    def backend(self) -> Backend:
+        """The store, for what it alone can be asked; what changes jobs goes through the queue."""
+        ...
+
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+        """As `Backend.submit`."""
+        ...
+
+    async def may_run(self, namespace: str) -> bool:
+        """Whether its quota of running jobs leaves room for one more."""
+        ...
+
+    async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:
+        """Settles outcomes of RETRY_NOW in one transaction; answers in order."""
+        ...

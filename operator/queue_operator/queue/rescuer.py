@@ -1,5 +1,6 @@
 """Takes jobs back whose worker is gone. Every replica sweeps; the store keeps them apart."""
 
+import logging
 import random
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +12,10 @@ from queue_operator.queue.dispatcher import Dispatcher
 from queue_operator.queue.lifecycle import Loops
 from queue_operator.queue.registry import StreamRegistry
 
+logger = logging.getLogger(__name__)
+
 SWEEP_LIMIT: Final = 1000
+_NAMED: Final = 5
 
 
 class Rescuer:
@@ -49,6 +53,13 @@ class Rescuer:
         before = self._streams.last_order
         lost = await self._backend.expire_leases(lease_ttl_s=self._lease_ttl_s, limit=SWEEP_LIMIT)
         if lost:
+            workers = sorted({one.assignee_id for one in lost})
+            logger.warning(
+                "%d jobs were taken from their workers, whose lease or time ran out: %s%s",
+                len(lost),
+                ", ".join(workers[:_NAMED]),
+                " and others" if len(workers) > _NAMED else "",
+            )
             self._streams.lost(lost, before)
             self._dispatcher.may_be_ready()
             self._dispatcher.freed()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
@@ -12,11 +12,19 @@ from typing import Final
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
-from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
+from queue_operator.domain.job import (
+    DEFAULT_NAMESPACE,
+    Cancelled,
+    Demand,
+    Job,
+    JobStats,
+    Submitted,
+)
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_limit, check_tags
 from queue_operator.queue.asks import WorkerAsks
+from queue_operator.queue.bookkeeper import Bookkeeper
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.coalescer import Coalescer
 from queue_operator.queue.completer import Completer, undelivered
@@ -27,13 +35,14 @@ from queue_operator.queue.keeper import Keeper
 from queue_operator.queue.library import LibraryStream
 from queue_operator.queue.notifier import Notifier
 from queue_operator.queue.protocol import EndReason, StreamSpec, StreamUsage
+from queue_operator.queue.quotas import Quotas
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
 from queue_operator.queue.whole import Unfinished, whole
-from queue_operator.settings import QueueSettings
+from queue_operator.settings import QueueSettings, QuotaSettings
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +64,7 @@ class QueueService:
         *,
         clock: Clock | None = None,
         rng: Callable[[], float] = random.random,
+        quotas: QuotaSettings | None = None,
         replica: str = "",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
@@ -68,18 +78,14 @@ class QueueService:
         self._completer = Completer(
             backend, self._on_settled, max_batch=settings.settle_batch, clock=clock, rng=rng
         )
-        self._leases: Coalescer[Held, LeaseAnswer] = Coalescer(
-            "renewing leases",
-            partial(backend.extend_leases, lease_ttl_s=settings.lease_ttl_s),
-            _not_renewed,
-            max_batch=settings.settle_batch,
-            clock=clock,
-            rng=rng,
-        )
+        self._leases = _renewals(backend, settings, clock, rng)
         self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
         self.unfinished = Unfinished()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
-        self.dispatcher = Dispatcher(backend, self._streams, self._completer, settings, clock, rng)
+        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock)
+        self.dispatcher = Dispatcher(
+            backend, self._streams, self._completer, settings, clock, rng, self._quotas.within
+        )
         ttl_s = settings.lease_ttl_s
         self._sessions = SessionRows(backend, replica, self._disconnected)
         self.rescuer = Rescuer(backend, self._streams, self.dispatcher, ttl_s, clock, rng)
@@ -113,6 +119,7 @@ class QueueService:
             self.rescuer,
             self.notifier,
             self.keeper,
+            Bookkeeper(backend, clock, rng),
         )
         self._opening = Opening()
         self._closed = False
@@ -185,14 +192,49 @@ class QueueService:
     # Submission
 
     async def enqueue_job(self, job: Job) -> str:
-        job_id = await self._store.enqueue_job(job)
+        async with self._quotas.admitting([job]):
+            job_id = await self._store.enqueue_job(job)
         self.dispatcher.submitted([job])
         return job_id
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        job_ids = await self._store.enqueue_jobs(jobs)
+        async with self._quotas.admitting(jobs):
+            job_ids = await self._store.enqueue_jobs(jobs)
         self.dispatcher.submitted(jobs)
         return job_ids
+
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+        if atomic:
+            async with self._quotas.admitting(jobs):
+                answers = await self._store.submit(jobs)
+        else:
+            async with self._quotas.admitting(jobs, whole=False) as refused:
+                answers = await self._submit_but(jobs, refused)
+        self.dispatcher.submitted(
+            [
+                job
+                for job, answer in zip(jobs, answers, strict=True)
+                if answer.error is None and not answer.duplicate
+            ]
+        )
+        return answers
+
+    async def _submit_but(
+        self, jobs: Sequence[Job], refused: Mapping[int, QueueError]
+    ) -> list[Submitted]:
+        """An answer for each, also for those that are refused."""
+        if not refused:
+            return await self._store.submit(jobs, atomic=False)
+        kept = [job for n, job in enumerate(jobs) if n not in refused]
+        stored = iter(await self._store.submit(kept, atomic=False))
+        return [
+            Submitted(job_id=job.id, error=refused[n]) if n in refused else next(stored)
+            for n, job in enumerate(jobs)
+        ]
+
+    async def may_run(self, namespace: str) -> bool:
+        one = Demand(assignee_id="any", limit=1, namespace=namespace)
+        return bool(await self._quotas.within([one]))
 
     # Streams
 
@@ -385,6 +427,12 @@ class QueueService:
         return cancelled
 
     @whole
+    async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:
+        answers = await self._store.settle(retries)
+        self._may_be_ready()
+        return answers
+
+    @whole
     async def acknowledge_cancellation(
         self,
         job_id: str,
@@ -455,6 +503,19 @@ class QueueService:
     def _may_be_ready(self) -> None:
         self.dispatcher.may_be_ready()
         self.dispatcher.freed()
+
+
+def _renewals(
+    backend: Backend, settings: QueueSettings, clock: Clock, rng: Callable[[], float]
+) -> Coalescer[Held, LeaseAnswer]:
+    return Coalescer(
+        "renewing leases",
+        partial(backend.extend_leases, lease_ttl_s=settings.lease_ttl_s),
+        _not_renewed,
+        max_batch=settings.settle_batch,
+        clock=clock,
+        rng=rng,
+    )
 
 
 def _not_renewed(held: Held, error: Exception) -> LeaseAnswer:

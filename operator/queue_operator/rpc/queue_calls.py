@@ -19,6 +19,8 @@ from queue_operator.wire.v1 import queue_pb2 as pb
 
 Run = Callable[[HostedQueue, Any, str], Awaitable[Message]]
 Namespaces = Callable[[Any, str], Collection[str]]
+Told = Callable[[Any], dict[str, Any]]
+"""What the audit is told of a request."""
 
 SUBMISSIONS_AT_ONCE: Final = 1000
 """Of one EnqueueEach: each of them takes the place of a call."""
@@ -53,6 +55,23 @@ class Method:
     right: Right
     run: Run
     namespaces: Namespaces = _of_the_call
+    audited: Told | None = None
+
+
+def _one_job(request: Any) -> dict[str, Any]:
+    return {"job": request.job.id, "count": 1}
+
+
+def _many_jobs(request: Any) -> dict[str, Any]:
+    return {"count": len(request.jobs)}
+
+
+def _selected(request: Any) -> dict[str, Any]:
+    return {"jobs": list(request.job_ids), "filter": {"tags": list(request.tags)}}
+
+
+def _of_namespaces(request: Any) -> dict[str, Any]:
+    return {"filter": {"all_namespaces": bool(request.all_namespaces)}}
 
 
 # Submission
@@ -238,12 +257,14 @@ def messages_of(jobs: Iterable[Job], room_bytes: int) -> Iterable[tuple[list[Job
 
 
 METHODS: Final[dict[str, Method]] = {
-    "EnqueueJob": Method(pb.EnqueueJobRequest, Right("create"), _enqueue_job, _namespace_of_job),
+    "EnqueueJob": Method(
+        pb.EnqueueJobRequest, Right("create"), _enqueue_job, _namespace_of_job, _one_job
+    ),
     "EnqueueJobs": Method(
-        pb.EnqueueJobsRequest, Right("create"), _enqueue_jobs, _namespaces_of_jobs
+        pb.EnqueueJobsRequest, Right("create"), _enqueue_jobs, _namespaces_of_jobs, _many_jobs
     ),
     "EnqueueEach": Method(
-        pb.EnqueueEachRequest, Right("create"), _enqueue_each, _namespaces_of_jobs
+        pb.EnqueueEachRequest, Right("create"), _enqueue_each, _namespaces_of_jobs, _many_jobs
     ),
     "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job),
     "FailJob": Method(pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse)),
@@ -262,26 +283,29 @@ METHODS: Final[dict[str, Method]] = {
         pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation
     ),
     "ReturnJobs": Method(pb.ReturnJobsRequest, OUTCOME, _return_jobs),
-    "CancelJobs": Method(pb.CancelJobsRequest, Right("update"), _cancel_jobs),
+    "CancelJobs": Method(pb.CancelJobsRequest, Right("update"), _cancel_jobs, audited=_selected),
     "GetJob": Method(pb.GetJobRequest, Right("get"), _get_job),
     "GetJobStats": Method(pb.GetJobStatsRequest, Right("list"), _get_job_stats),
-    "DeleteJobs": Method(pb.DeleteJobsRequest, Right("delete"), _delete_jobs),
+    "DeleteJobs": Method(pb.DeleteJobsRequest, Right("delete"), _delete_jobs, audited=_selected),
     "CleanupExpiredJobs": Method(
         pb.CleanupExpiredJobsRequest,
         Right("deletecollection"),
         _cleanup_expired_jobs,
         _of_all_where_asked,
+        _of_namespaces,
     ),
     "ResetRunningJobs": Method(
         pb.ResetRunningJobsRequest,
         Right("deletecollection"),
         _reset_running_jobs,
         _of_all_where_asked,
+        _of_namespaces,
     ),
     "MarkWorkerUnresponsive": Method(
         pb.MarkWorkerUnresponsiveRequest,
         Right("delete", QUEUE_WORKERS),
         _mark_worker_unresponsive,
         lambda request, namespace: EVERYWHERE,
+        lambda request: {"filter": {"assignee_id": request.assignee_id}},
     ),
 }

@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import Message
 
+from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import QUEUE_JOBS_STATUS
 from queue_operator.domain.errors import (
     InvalidArgument,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Queue"].full_name
 STREAM_ID_KEY: Final = "stream-id"
 """Initial metadata of a stream that is registered."""
+_NAMED_CHARACTERS: Final = 255
 REPEAT_AFTER_S: Final = 1.0
 """For callers who came when there were too many."""
 
@@ -42,6 +44,7 @@ class QueueServicer:
     def __init__(self, queue: HostedQueue, door: Door, settings: GrpcSettings) -> None:
         self._queue = queue
         self._door = door
+        self._audit = Audit()
         self._message_bytes = settings.message_bytes
         self._most_calls = settings.calls_in_flight
         self._calls = 0
@@ -51,7 +54,7 @@ class QueueServicer:
     def handler(self) -> grpc.GenericRpcHandler:
         """Of all methods of the service."""
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            name: self._unary(method.request, self._counted(self._call(method)))
+            name: self._unary(method.request, self._counted(self._call(name, method)))
             for name, method in METHODS.items()
         }
         handlers["EndStream"] = self._unary(pb.EndStreamRequest, self._end_stream)
@@ -90,13 +93,23 @@ class QueueServicer:
 
         return answer_or_refuse
 
-    def _call(self, method: Method) -> Answer:
+    def _call(self, name: str, method: Method) -> Answer:
         async def call(request: Any, context: Context) -> Message:
             identity = await self._door.identify(context)
             namespace = self._door.namespace(context, identity)
             right, concerned = method.right, method.namespaces(request, namespace)
             await self._door.admit(identity, right.verb, right.resource, concerned)
-            return await method.run(self._queue, request, namespace)
+            answer = await method.run(self._queue, request, namespace)
+            if method.audited is not None:
+                self._audit.changed(
+                    identity,
+                    request_id="",
+                    verb=right.verb,
+                    operation=name,
+                    namespace=", ".join(sorted(concerned))[:_NAMED_CHARACTERS],
+                    **method.audited(request),
+                )
+            return answer
 
         return call
 

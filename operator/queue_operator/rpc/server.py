@@ -59,7 +59,10 @@ class WorkerPlaneServer:
             else:
                 bound = self._server.add_secure_port(address, files.credentials())
         except RuntimeError as error:
-            raise Unavailable(f"cannot listen on {address}: {error}") from error
+            raise Unavailable(
+                f"cannot serve gRPC on {address}: the port is taken, or the address is none of "
+                "this machine; set QUEUE_OPERATOR_GRPC__PORT or QUEUE_OPERATOR_GRPC__HOST"
+            ) from error
         await self._server.start()
         logger.info("gRPC listens on %s:%d", self._settings.host, bound)
         return bound

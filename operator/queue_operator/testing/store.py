@@ -5,7 +5,7 @@ it, and a look behind the curtain.
 from collections.abc import Callable
 from typing import Protocol
 
-from queue_operator.backends.protocol import Backend, Failures, History, Search
+from queue_operator.backends.protocol import Backend, Failures, History, Lookup, Search
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
 TTL_S = 60.0
@@ -16,7 +16,7 @@ def half() -> float:
     return 0.5
 
 
-class Contract(Backend, Search, History, Failures, Protocol):
+class Contract(Backend, Search, Lookup, History, Failures, Protocol):
     """What every store of a queue implements."""
 
 

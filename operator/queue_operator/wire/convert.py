@@ -21,7 +21,7 @@ from queue_operator.domain.job import (
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
-from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
 from queue_operator.domain.running import (
     CheckpointAnswer,
     CheckpointReport,
@@ -307,7 +307,7 @@ def spawn_from_wire(
             scheduled_at=_optional_time("scheduled_at", job),
             timeout_s=_optional_s("timeout", job, "timeout"),
             max_attempts=job.max_attempts,
-            backoff=_backoff(job.backoff) if job.HasField("backoff") else None,
+            backoff=_backoff_of(job),
             correlation_id=job.correlation_id,
             idempotency_key=job.idempotency_key,
             depends_on=tuple(job.depends_on),
@@ -352,18 +352,22 @@ def _optional_time(field: str, job: pb.ChildJob) -> datetime | None:
         raise InvalidArgument(field, "must be within the years 2 to 9998, in UTC") from None
 
 
+def _backoff_of(job: pb.ChildJob) -> Backoff | None:
+    """The first claim resolves both or none: who says how often says how fast, if only as usual."""
+    if job.HasField("backoff"):
+        return _backoff(job.backoff)
+    return DEFAULT_BACKOFF if job.max_attempts else None
+
+
 def _backoff(message: pb.ChildBackoff) -> Backoff:
-    """What is left out is as in the system's own."""
     strategy = _word(
         "backoff.strategy", message.strategy, BackoffStrategy, DEFAULT_BACKOFF.strategy
     )
-    initial_s = _optional_s("backoff.initial_delay", message, "initial_delay")
-    longest_s = _optional_s("backoff.max_delay", message, "max_delay")
-    return Backoff(
-        strategy=strategy,
-        initial_delay_s=DEFAULT_BACKOFF.initial_delay_s if initial_s is None else initial_s,
-        max_delay_s=DEFAULT_BACKOFF.max_delay_s if longest_s is None else longest_s,
-        multiplier=message.multiplier or DEFAULT_BACKOFF.multiplier,
+    return backoff_of(
+        strategy,
+        initial_delay_s=_optional_s("backoff.initial_delay", message, "initial_delay"),
+        max_delay_s=_optional_s("backoff.max_delay", message, "max_delay"),
+        multiplier=message.multiplier or None,
         delays_s=tuple(
             seconds_from_wire(f"backoff.delays[{n}]", delay)
             for n, delay in enumerate(message.delays)

@@ -34,6 +34,7 @@ _PLAIN: Final = (
     "namespace",
     "correlation_id",
     "idempotency_key",
+    "callback_url",
     "waiting_for_dependencies",
     "result_content_type",
     "retry_count",

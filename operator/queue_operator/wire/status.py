@@ -174,11 +174,11 @@ def error_from_status(
 def explained(code: grpc.StatusCode, text: str) -> str:
     """A status of gRPC itself in words that say what to do, where that is known."""
     told = f"{code.name}: {text}" if text else code.name
-    return f"{told}; {_REST_PORT}" if _NO_HTTP_2 in text else told
+    return f"{told}; {NO_GRPC}" if _NO_HTTP_2 in text else told
 
 
 _NO_HTTP_2: Final = "Expected SETTINGS frame"
-_REST_PORT: Final = (
+NO_GRPC: Final = (
     "what answers there is no gRPC: if the address is that of REST (port 8080 unless set "
     "otherwise), give the one of gRPC (port 50051)"
 )

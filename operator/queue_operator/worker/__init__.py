@@ -1,5 +1,6 @@
 """The worker SDK: write handlers, run them with `queue-worker run MODULE:WORKER`."""
 
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
 from queue_operator.worker.context import Cancellation, JobContext, WorkerIdentity
 from queue_operator.worker.errors import (
     Cancelled,
@@ -21,16 +22,19 @@ __all__ = [
     "Cancellation",
     "Cancelled",
     "Depends",
+    "InvalidArgument",
     "InvalidHandler",
     "InvalidSettings",
     "JobContext",
     "Middleware",
+    "PayloadTooLarge",
     "PermanentError",
     "RegistrationResult",
     "RegistrationStatus",
     "Retry",
     "SessionEnded",
     "SessionRefused",
+    "StaleLease",
     "Worker",
     "WorkerIdentity",
     "WorkerSettings",

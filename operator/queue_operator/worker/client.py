@@ -8,15 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
-import grpc
 from grpc import aio
 
 from queue_operator.domain.retry import Backoff, delay_s
-from queue_operator.wire.status import explained
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
 from queue_operator.worker.errors import SessionEnded, SessionRefused
+from queue_operator.worker.failures import Repetition, code_of, failure_of
 from queue_operator.worker.heartbeat import beat
 from queue_operator.worker.outcomes import MAX_BATCH
 from queue_operator.worker.session import Session
@@ -58,11 +57,7 @@ CHANNEL_OPTIONS: Final = (
     # Each connect gets a channel of its own: no backoff of an earlier one may delay it.
     ("grpc.use_local_subchannel_pool", 1),
 )
-_ADVICE: Final = {
-    grpc.StatusCode.UNAUTHENTICATED: "check the token in QUEUE_OPERATOR_TOKEN_FILE",
-    grpc.StatusCode.PERMISSION_DENIED: "check what the token's account may do in the namespace",
-    grpc.StatusCode.INVALID_ARGUMENT: "the worker's own settings or handlers are at fault",
-}
+_TYPES_TOLD: Final = 20
 
 
 class Client:
@@ -92,6 +87,7 @@ class Client:
         self._wrote_s = float("-inf")
         self._failures = 0
         self._refused_since: float | None = None
+        self._repetition = Repetition()
         self._ever_connected = False
         self._stops = 0
         self.connected = False
@@ -156,7 +152,7 @@ class Client:
             try:
                 await self._connect()
             except (aio.AioRpcError, OSError, asyncio.InvalidStateError) as error:
-                self._judge(error)
+                await self._judge(error)
             finally:
                 self.connected = False
                 self._session.disconnected()
@@ -223,12 +219,19 @@ class Client:
             self._welcomed(first.welcome)
 
     def _welcomed(self, welcome: wire.Welcome) -> None:
+        hello = self._session.hello()
+        types = [one.type for one in hello.types]
+        more = ", …" if len(types) > _TYPES_TOLD else ""
         logger.info(
-            "connected to %s as %s, namespace %s",
+            "connected to %s as %s, namespace %s, tags %s, capacity %d, types %s",
             self._settings.server,
             welcome.worker_name,
             welcome.namespace,
+            ", ".join(hello.tags) or "none",
+            hello.capacity,
+            ", ".join(types[:_TYPES_TOLD]) + more,
         )
+        self._repetition.forget()
         self.connected = self._ever_connected = True
         self._refused_since = None
 
@@ -275,18 +278,22 @@ class Client:
             async with asyncio.timeout(wait_s):
                 await self._full.wait()
 
-    def _judge(self, error: Exception) -> None:
+    async def _judge(self, error: Exception) -> None:
         """Logs why there is no connection. Raises SessionRefused when trying on is useless."""
-        refusal = _refusal(error)
-        if refusal is None:
-            logger.warning("no session with %s: %s", self._settings.server, _reason(error))
-            return
+        at_start = not self._ever_connected
+        failure = await failure_of(error, self._settings, at_start=at_start)
         now = asyncio.get_running_loop().time()
-        self._refused_since = now if self._refused_since is None else self._refused_since
-        hopeless = not self._ever_connected and _code(error) is grpc.StatusCode.INVALID_ARGUMENT
-        if hopeless or now - self._refused_since >= self._settings.refused_s:
-            raise SessionRefused(f"no session with {self._settings.server}: {refusal}")
-        logger.error("no session with %s: %s; trying again", self._settings.server, refusal)
+        text = f"no session with {self._settings.server}: {failure.text}"
+        if failure.refused:
+            self._refused_since = now if self._refused_since is None else self._refused_since
+            given_up = now - self._refused_since >= self._settings.refused_s
+            if given_up or (failure.hopeless and at_start):
+                raise SessionRefused(text)
+        silent = self._repetition.tell((type(error), code_of(error)), now)
+        if silent is not None:
+            level = logging.ERROR if failure.refused else logging.WARNING
+            since = f" ({silent} more times since the last line)" if silent else ""
+            logger.log(level, "%s; trying again%s", text, since)
 
     def _obey_goodbye(self) -> None:
         goodbye, self._session.goodbye = self._session.goodbye, None
@@ -312,23 +319,3 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _code(error: Exception) -> grpc.StatusCode | None:
-    return error.code() if isinstance(error, aio.AioRpcError) else None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, aio.AioRpcError):
-        return explained(error.code(), error.details() or "")
-    return str(error) or "the server did not answer the hello in time"
-
-
-def _refusal(error: Exception) -> str | None:
-    """What is wrong with this worker, None when it is the server or the network."""
-    code = _code(error)
-    if code in _ADVICE:
-        return f"{_reason(error)}; {_ADVICE[code]}"
-    if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
-        return f"a file of QUEUE_OPERATOR_TOKEN_FILE, _CA_FILE, _CERT_FILE or _KEY_FILE: {error}"
-    return None

@@ -41,14 +41,19 @@ def _wait_s(after: Duration) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= MAX_DURATION_S:
-        raise InvalidArgument("after", f"must be 0 seconds to 100 years, not {after!r}")
+        raise InvalidArgument(
+            "after",
+            "must be a number of seconds, a timedelta or ISO 8601 text such as 'PT5M' (five "
+            f"minutes), from 0 to 100 years, not {after!r}",
+        )
     return seconds
 
 
 class PermanentError(Exception):
     """No attempt can succeed: the job ends at once, whatever attempts are left.
 
-    `code` and `context` are stored with the failure and shown to whoever looks at it.
+    `code` and `context` are stored with the failure and shown to whoever looks at it; entries
+    that are None are left out.
     """
 
     def __init__(
@@ -56,11 +61,11 @@ class PermanentError(Exception):
         message: str = "",
         *,
         code: str = "PERMANENT",
-        context: Mapping[str, str] | None = None,
+        context: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message or code)
         self.code = code
-        self.context = {str(key): str(value) for key, value in (context or {}).items()}
+        self.context = {str(k): str(v) for k, v in (context or {}).items() if v is not None}
 
 
 class Cancelled(Exception):

@@ -114,6 +114,15 @@ class Registry:
     def get(self, type_: str) -> HandlerSpec | None:
         return self._specs.get(type_)
 
+    def known(self, type_: str) -> HandlerSpec:
+        """Raises InvalidArgument, naming the types there are, for one without a handler."""
+        if (spec := self.get(type_)) is None:
+            known = ", ".join(sorted(self._specs)) or "none"
+            raise InvalidArgument(
+                "type", f"the worker has no handler for {type_!r}; its types: {known}"
+            )
+        return spec
+
     def specs(self) -> tuple[HandlerSpec, ...]:
         return tuple(self._specs.values())
 

@@ -17,6 +17,7 @@ from enum import Enum, auto
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
+from queue_operator.worker.content import kind_of
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import InvalidHandler
 
@@ -171,6 +172,21 @@ def _name(factory: Factory) -> str:
     return getattr(factory, "__qualname__", repr(factory))
 
 
+def check_lifespan(function: Any) -> None:
+    """Raises InvalidHandler for what cannot be called with the worker, or never yields."""
+    if not callable(function):
+        reason = f"must be a function of the worker, not {kind_of(function)}"
+    elif inspect.iscoroutinefunction(function):
+        reason = f"{_name(function)} must yield once: what comes before the yield begins"
+    else:
+        try:
+            inspect.signature(function).bind(None)
+            return
+        except TypeError:
+            reason = f"{_name(function)} must take the worker and nothing else"
+    raise InvalidHandler("lifespan", reason)
+
+
 def as_resource(lifespan: Any) -> Resource:
     """What a lifespan function gave, as something to enter.
 
@@ -184,7 +200,7 @@ def as_resource(lifespan: Any) -> Resource:
         return lifespan
     raise InvalidHandler(
         "lifespan",
-        f"must yield or give a context manager, not a {type(lifespan).__name__}",
+        f"must yield or give a context manager, not {kind_of(lifespan)}",
     )
 
 

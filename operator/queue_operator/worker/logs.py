@@ -8,7 +8,9 @@ TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """`fields` of a record, as `JobContext.log` sets them, become keys of the object."""
+    """`fields` of a record, as `JobContext.log` sets them, become keys of the object; so does
+    what it is `about`, which its message tells too.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -17,7 +19,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields = getattr(record, "fields", {})
+        fields = getattr(record, "fields", {}) | getattr(record, "about", {})
         line |= {key: value for key, value in fields.items() if key not in line}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -5,14 +5,17 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from queue_operator import __version__
 from queue_operator.collector import collect_seldom
 from queue_operator.domain.errors import QueueError
 from queue_operator.worker import logs
+from queue_operator.worker.content import kind_of
 from queue_operator.worker.errors import InvalidSettings, SessionEnded, SessionRefused
 from queue_operator.worker.reload import Reloader, command_of
 from queue_operator.worker.worker import Worker
@@ -29,7 +32,7 @@ environment:
   QUEUE_OPERATOR_CA_FILE      certificates to trust; the connection is then TLS
   QUEUE_OPERATOR_CERT_FILE    a certificate to show a server that asks for one,
   QUEUE_OPERATOR_KEY_FILE     and its key
-  QUEUE_OPERATOR_TAGS         demanded tags, separated by commas: only jobs that carry all
+  QUEUE_OPERATOR_TAGS         demanded tags, as in gpu,region=eu: only jobs that carry all
   QUEUE_OPERATOR_CAPACITY     jobs at a time (10)
   QUEUE_OPERATOR_NAMESPACE    namespace to serve, where no token proves one (default)
   QUEUE_OPERATOR_WORKER_NAME  name to show (POD_NAME, else the host's name)
@@ -39,7 +42,7 @@ environment:
   QUEUE_OPERATOR_HEALTH_PORT  port of /healthz and /readyz, 0 for none (8081)
 
 exit status: 0 drained after SIGTERM, 1 refused or sent away by the server, or the lifespan
-failed, 2 misused.
+failed, 2 misused, or the module cannot be imported.
 
 example: queue-worker run handlers:worker
 """
@@ -62,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         collect_seldom()
         abandoned = worker.run()
     except (TargetError, InvalidSettings) as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         print(f"queue-worker: {error}", file=sys.stderr)
         return MISUSED
     except (SessionRefused, SessionEnded) as error:
@@ -140,22 +145,28 @@ def load(target: str) -> Worker:
     if not module_name or not attribute:
         raise TargetError(f"{target!r} must be MODULE:WORKER, as in handlers:worker")
     sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise TargetError(
-            f"there is no module {module_name!r} in {Path.cwd()} or installed"
-        ) from None
+    module = _imported(module_name)
     worker = getattr(module, attribute, None)
     if worker is None:
-        raise TargetError(f"module {module_name!r} has no {attribute!r}")
+        named = [f"{module_name}:{n}" for n, v in vars(module).items() if isinstance(v, Worker)]
+        has = f"its workers: {', '.join(named)}" if named else "and no other Worker"
+        raise TargetError(f"module {module_name!r} has no {attribute!r}; {has}")
     if not isinstance(worker, Worker):
-        raise TargetError(f"{target} is a {type(worker).__name__}, not a queue_operator Worker")
+        raise TargetError(f"{target} is {kind_of(worker)}, not a queue_operator Worker")
     if not worker.registry.specs():
         raise TargetError(f"{target} has no handlers; add some with @{attribute}.handler(...)")
     return worker
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        absent = isinstance(error, ModuleNotFoundError) and error.name
+        if absent and f"{name}.".startswith(f"{absent}."):
+            raise TargetError(f"there is no module {name!r} in {Path.cwd()} or installed") from None
+        kind = type(error).__name__
+        raise TargetError(f"module {name!r} cannot be imported: {kind}: {error}") from error
 
 
 def _leave(status: int, *, stuck: bool) -> int:

@@ -143,7 +143,12 @@ class WorkerProcess:
                 await stack.enter_async_context(serve_health(port, alive=alive, ready=ready))
             except OSError as error:
                 # A second worker on one machine should still work; in a pod the probe fails.
-                logger.warning("no probes on port %d: %s", port, error.strerror)
+                logger.warning(
+                    "no probes on port %d: %s; set QUEUE_OPERATOR_HEALTH_PORT to a free port, or "
+                    "to 0 for none",
+                    port,
+                    error.strerror,
+                )
             yield
 
 

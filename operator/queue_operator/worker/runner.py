@@ -1,14 +1,12 @@
 """Running one job: from an assignment to how its handler ended."""
 
 import asyncio
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from types import TracebackType
 from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
@@ -17,6 +15,7 @@ from queue_operator.worker.errors import Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
 from queue_operator.worker.injection import Provider, all_of
 from queue_operator.worker.middleware import Middleware, around
+from queue_operator.worker.traces import trace_of
 from queue_operator.worker.values import decode_result, encode_result
 
 _T = TypeVar("_T")
@@ -255,7 +254,7 @@ def ending_of(error: BaseException) -> Ending:
                     message=_text(error),
                     category=ErrorCategory.PERMANENT,
                     code=error.code,
-                    stack_trace=_trace(error),
+                    stack_trace=trace_of(error),
                     context=error.context,
                 )
             )
@@ -265,7 +264,7 @@ def ending_of(error: BaseException) -> Ending:
 
 def _info(error: BaseException, category: ErrorCategory, code: str) -> ErrorInfo:
     message = _text(error) or type(error).__name__
-    return ErrorInfo(message=message, category=category, code=code, stack_trace=_trace(error))
+    return ErrorInfo(message=message, category=category, code=code, stack_trace=trace_of(error))
 
 
 def _text(error: BaseException) -> str:
@@ -274,15 +273,3 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception as other:
         return f"{type(error).__name__}, whose text cannot be had: {type(other).__name__}"
-
-
-def _trace(error: BaseException) -> str:
-    theirs = _without_ours(error.__traceback__)
-    return "".join(traceback.format_exception(type(error), error, theirs))
-
-
-def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The first frames are of this package and would tell the reader nothing."""
-    while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
-        frames = frames.tb_next
-    return frames

@@ -19,9 +19,11 @@ from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import outcomes
 from queue_operator.worker.asks import CheckpointBuffer, SpawnBuffer
+from queue_operator.worker.attempts import AttemptLog
 from queue_operator.worker.content import storable
 from queue_operator.worker.context import (
     MAX_PROGRESS_MESSAGE_BYTES,
+    JobContext,
     WorkerIdentity,
     context_of,
 )
@@ -73,6 +75,7 @@ class Session:
         self._registry = registry
         self._launcher = launcher
         self._schedule = schedule
+        self._attempts = AttemptLog(schedule)
         self._post = post
         self._wake = wake
         self._now = now
@@ -229,7 +232,8 @@ class Session:
         elif self.outcomes.readdress(job_id, token):
             logger.info("job %s had completed here: reported under its new token", job_id)
         elif self.draining:
-            self._say(outcomes.bare(job_id, token, wire.OUTCOME_KIND_HAND_BACK))
+            outcome = outcomes.bare(job_id, token, wire.OUTCOME_KIND_HAND_BACK)
+            self._say(outcome, assignment)
         else:
             self._accept(assignment)
 
@@ -242,7 +246,8 @@ class Session:
         job_id = assignment.job_id
         spec = self._registry.get(assignment.type)
         if spec is None:
-            self._say(outcomes.failed(job_id, assignment.token, _no_handler(assignment.type)))
+            error = _no_handler(assignment.type)
+            self._say(outcomes.failed(job_id, assignment.token, error), assignment)
             return
         link = _Link(self, assignment.attempt, self._post)
         context = context_of(assignment, self._identity, link, self._send_limits, self._now())
@@ -335,7 +340,7 @@ class Session:
         if self._checkpoints or self._spawns:
             self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
-            self._say(outcome)
+            self._say(outcome, run.context)
         successor = self._waiting.pop(run.job_id, None)
         if successor is not None:
             self._start(successor)
@@ -412,7 +417,8 @@ class Session:
         self.drain()
         for run in tuple(self._runs.values()):
             if run.fate is Fate.OPEN:
-                self._say(outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK))
+                outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
+                self._say(outcome, run.context)
                 self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -443,7 +449,7 @@ class Session:
     def _timed_out(self, run: Run) -> None:
         if run.fate is not Fate.OPEN:
             return
-        self._say(outcomes.failure(run, _TIMED_OUT))
+        self._say(outcomes.failure(run, _TIMED_OUT), run.context)
         if self._waiting.get(run.job_id) is run:
             self._forget_waiting(run.job_id)
         else:
@@ -452,7 +458,7 @@ class Session:
 
     def _drop_waiting(self, run: Run, kind: wire.OutcomeKind.ValueType) -> None:
         self._forget_waiting(run.job_id)
-        self._say(outcomes.bare(run.job_id, run.token, kind))
+        self._say(outcomes.bare(run.job_id, run.token, kind), run.context)
 
     def _forget_waiting(self, job_id: str) -> None:
         run = self._waiting.pop(job_id, None)
@@ -467,8 +473,10 @@ class Session:
         self._drop_asks(run, _gone(run))
         self._launcher.interrupt(run)
 
-    def _say(self, outcome: wire.Outcome) -> None:
+    def _say(self, outcome: wire.Outcome, job: JobContext | wire.Assignment | None = None) -> None:
         self.outcomes.add(outcome)
+        if job is not None:
+            self._attempts.ended(outcome, job.type, job.attempt)
         self._wake()
 
     def _changed(self) -> None:
@@ -476,6 +484,7 @@ class Session:
             self._wake()
         if self.draining and self.idle:
             self._heartbeat_due = True
+            self._attempts.flush()
             self._done()
 
 

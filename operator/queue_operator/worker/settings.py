@@ -1,19 +1,26 @@
 """The settings of a worker process, from `QUEUE_OPERATOR_` environment variables."""
 
+import json
+import logging
 import os
 import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
+from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import check_tags
 from queue_operator.worker.errors import InvalidSettings, UnusableToken
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "QUEUE_OPERATOR_"
+_SIMILAR: Final = 0.75
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What a header of HTTP can hold."""
 
@@ -80,7 +87,8 @@ class WorkerSettings:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "WorkerSettings":
         """Reads `os.environ` unless another mapping is given.
 
-        Raises InvalidSettings with every variable that is wrong.
+        Warns of a variable that looks like one of these and is none. Raises InvalidSettings
+        with every variable that is wrong.
         """
         source = os.environ if environment is None else environment
         values: dict[str, Any] = {}
@@ -91,15 +99,35 @@ class WorkerSettings:
                 continue
             try:
                 values[name] = parse(source[variable])
+            except InvalidArgument as error:
+                faults.append(f"{variable}: {error.reason}")
             except ValueError:
                 faults.append(f"{variable}: {source[variable]!r} is not a number")
+        _warn_of_typos(source)
         if faults:
             raise InvalidSettings(faults)
         return cls(**values)
 
 
 def _tags(text: str) -> frozenset[str]:
+    if text.lstrip().startswith(("{", "[")):
+        return _tags_of_json(text)
     return frozenset(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+def _tags_of_json(text: str) -> frozenset[str]:
+    try:
+        tags = json.loads(text)
+    except ValueError:
+        tags = None
+    texts = list(tags.values()) if isinstance(tags, dict) else tags
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise InvalidArgument(
+            "tags",
+            f"{text!r} must be tags separated by commas, as in gpu,region=eu, or a JSON list or "
+            "object of texts",
+        )
+    return from_map(tags) if isinstance(tags, dict) else frozenset(tags)
 
 
 _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
@@ -123,6 +151,22 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "reconnect_initial_s": ((PREFIX + "RECONNECT_INITIAL_S",), float),
     "reconnect_max_s": ((PREFIX + "RECONNECT_MAX_S",), float),
 }
+
+
+def _warn_of_typos(source: Mapping[str, str]) -> None:
+    known = {
+        variable.removeprefix(PREFIX): variable
+        for variables, _ in _VARIABLES.values()
+        for variable in variables
+        if variable.startswith(PREFIX)
+    }
+    for name in sorted(source):
+        given = name.removeprefix(PREFIX)
+        # Two underscores stand between the levels of the operator's own settings.
+        if not name.startswith(PREFIX) or given in known or "__" in given:
+            continue
+        if close := get_close_matches(given, known, 1, _SIMILAR):
+            logger.warning("%s is no setting of a worker; did you mean %s?", name, known[close[0]])
 
 
 def _server_fault(settings: WorkerSettings) -> str:

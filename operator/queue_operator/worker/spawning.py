@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Final, TypedDict
 
 from queue_operator.domain.dependencies import DependencyMode
@@ -11,6 +12,7 @@ from queue_operator.domain.retry import Backoff
 from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import check_bytes, check_time
 from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker.content import kind_of
 from queue_operator.worker.durations import Duration, seconds_of
 from queue_operator.worker.errors import PermanentError
 from queue_operator.worker.values import write_value
@@ -41,6 +43,7 @@ class ChildOptions(TypedDict, total=False):
     dependency_mode: DependencyMode | str | None
 
 
+_OPTIONS: Final = tuple(ChildOptions.__annotations__)
 _TEXTS: Final = ("job_id", "priority", "correlation_id", "idempotency_key", "dependency_mode")
 
 
@@ -48,6 +51,7 @@ def child_job(
     type_: str, payload: object, options: ChildOptions, payload_bytes: int
 ) -> wire.ChildJob:
     """Raises InvalidArgument naming what cannot be sent; the server looks at the rest."""
+    _check_names(options)
     body, content_type = _payload(payload)
     check_bytes("payload", body, payload_bytes)
     job = wire.ChildJob(type=_text("type", type_), payload=body, content_type=content_type)
@@ -65,6 +69,14 @@ def child_job(
     if (backoff := options.get("backoff")) is not None:
         _set_backoff(job.backoff, backoff)
     return job
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    for name in options:
+        if name not in _OPTIONS:
+            close = get_close_matches(name, _OPTIONS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(_OPTIONS)}"
+            raise InvalidArgument(name, f"is no option of a child job; {hint}")
 
 
 def _set_times(job: wire.ChildJob, options: ChildOptions) -> None:
@@ -94,7 +106,7 @@ def _payload(payload: object) -> tuple[bytes, str]:
         return write_value(payload)
     except PermanentError:
         raise InvalidArgument(
-            "payload", f"a {type(payload).__name__} is not JSON that can be stored"
+            "payload", f"{kind_of(payload)} is not JSON that can be stored"
         ) from None
 
 

@@ -21,9 +21,10 @@ from queue_operator.worker.values import encode_result
 from queue_operator.worker.worker import Worker
 
 
-def job_context(**fields: Any) -> JobContext:
+def job_context(*, last_checkpoint: bytes | None = None, **fields: Any) -> JobContext:
     """A context with the given fields, and plausible ones for the rest. Call
-    `context.cancelled.set()` to cancel the job.
+    `context.cancelled.set()` to cancel the job; `last_checkpoint` is what an earlier attempt
+    stored.
     """
     defaults: dict[str, Any] = {
         "job_id": "test-job",
@@ -32,19 +33,20 @@ def job_context(**fields: Any) -> JobContext:
         "created_at": datetime.now(UTC),
         "worker": WorkerIdentity("test-session", "test-worker", "default", socket.gethostname()),
     }
-    return JobContext(**(defaults | fields))
+    return JobContext(**(defaults | fields), _checkpoint=last_checkpoint)
 
 
 def run_handler(worker: Worker, type: str, payload: object = None, **fields: Any) -> Any:
-    """Returns what the handler returns, after checking that it could be stored.
+    """Returns what the handler returns, the very value, after checking that it could be stored.
 
-    `payload` is bytes, a pydantic model or a JSON value; `fields` are of the context, or
-    `context` is a whole one. The handler runs in this process, through the worker's
-    middleware and with its dependencies (or `worker.overrides`), which are made for this call
-    alone; the lifespan is not entered, but `state=…` gives `ctx.state`.
+    `payload` is bytes, a pydantic model or a JSON value; `fields` are those of `job_context`
+    (`attempt=3`, `last_checkpoint=b"…"`), or `context` is a whole one. The handler runs in this
+    process, through the worker's middleware and with its dependencies (or `worker.overrides`),
+    which are made for this call alone; the lifespan is not entered, but `state=…` gives
+    `ctx.state`.
 
     Raises what the handler raises, PermanentError when the payload or the result does not fit,
-    KeyError when the type has no handler. In a coroutine use `run_handler_async`.
+    InvalidArgument when the type has no handler. In a coroutine use `run_handler_async`.
     """
     spec, context = _prepare(worker, type, payload, fields)
     if spec.place is Place.LOOP or worker.registry.middleware or has_coroutine(spec.needs):
@@ -72,10 +74,7 @@ async def run_handler_async(
 def _prepare(
     worker: Worker, type_: str, payload: object, fields: dict[str, Any]
 ) -> tuple[HandlerSpec, JobContext]:
-    spec = worker.registry.get(type_)
-    if spec is None:
-        known = ", ".join(sorted(spec.type for spec in worker.registry.specs()))
-        raise KeyError(f"no handler for {type_!r}; this worker has: {known}")
+    spec = worker.registry.known(type_)
     if "context" in fields:
         return spec, fields["context"]
     body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, Final, Never, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import check_json_depth
-from queue_operator.worker.content import JSON, OCTETS
+from queue_operator.worker.content import JSON, OCTETS, kind_of
 from queue_operator.worker.errors import (
     INVALID_PAYLOAD,
     INVALID_RESULT,
@@ -105,7 +105,7 @@ def _adapter(field: str, annotation: Any) -> TypeAdapter[Any]:
 def _checked(adapter: TypeAdapter[Any], annotation: Any, value: object) -> object:
     # Pydantic would take text for bytes.
     if annotation is bytes and not _is_octets(value):
-        raise _invalid_result(annotation, f"it is a {type(value).__name__}")
+        raise _invalid_result(annotation, f"it is {kind_of(value)}")
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -156,7 +156,7 @@ def _storable(value: object, write: Callable[[], bytes]) -> tuple[bytes, str]:
         return document, JSON
     except (TypeError, ValueError, RecursionError, InvalidArgument) as error:
         raise PermanentError(
-            f"the result, a {type(value).__name__}, is not JSON that can be stored: {error}",
+            f"the result, {kind_of(value)}, is not JSON that can be stored: {error}",
             code=RESULT_NOT_STORABLE,
         ) from None
 
@@ -169,5 +169,11 @@ def _document(value: object) -> str:
         allow_nan=False,
         ensure_ascii=False,
         separators=(",", ":"),
-        default=to_jsonable_python,
+        default=_jsonable,
     )
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, Set):
+        raise TypeError(f"{kind_of(value)} has no order: return a sorted list")
+    return to_jsonable_python(value)

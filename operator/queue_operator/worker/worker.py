@@ -14,7 +14,7 @@ from queue_operator.worker.handlers import (
     RunsIn,
     build_spec,
 )
-from queue_operator.worker.injection import Factory, Resource, as_resource
+from queue_operator.worker.injection import Factory, Resource, as_resource, check_lifespan
 from queue_operator.worker.middleware import Middleware
 from queue_operator.worker.process import WorkerProcess
 from queue_operator.worker.settings import WorkerSettings
@@ -33,7 +33,8 @@ class Worker:
 
     Without `settings` they are read from the environment when the worker runs. `lifespan` is
     entered before the worker connects and left after its last job; what it yields is every
-    job's `ctx.state`. If it fails, the worker ends before it takes a job.
+    job's `ctx.state`. If it fails, the worker ends before it takes a job. Raises InvalidHandler
+    for one that cannot be called with the worker, or is a coroutine function, which never yields.
 
         @asynccontextmanager
         async def lifespan(worker: Worker) -> AsyncIterator[State]:
@@ -52,6 +53,8 @@ class Worker:
         self.settings = settings
         self.registry = Registry()
         self.overrides: dict[Factory, Factory] = {}
+        if lifespan is not None:
+            check_lifespan(lifespan)
         self._lifespan = lifespan
         self._registrations: dict[str, RegistrationResult] = {}
         self._process: WorkerProcess | None = None
@@ -89,6 +92,12 @@ class Worker:
 
         Raises InvalidHandler when the registration makes no sense.
         """
+        if callable(type):
+            raise InvalidHandler(
+                "type",
+                f"is missing: write @worker.handler({_suggested(type)!r}), with the type of the "
+                "jobs in parentheses",
+            )
 
         def register(function: Function) -> Function:
             self._register(
@@ -201,3 +210,7 @@ class Worker:
             self._stops_before_start += 1
         else:
             self._process.stop()
+
+
+def _suggested(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", "my-type")).replace("_", "-")

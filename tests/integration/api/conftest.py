@@ -2,12 +2,16 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
+import yaml
 from pydantic import SecretStr
-from tests.integration.api.door import TOKEN, Door
+from pytest_asyncio import fixture, is_async_test
+from tests.integration.api.door import CALLERS, QUOTAS, TOKEN, Door
 
 from queue_operator.api.app import create_app
 from queue_operator.api.health import create_health_app
@@ -20,9 +24,18 @@ from queue_operator.settings import (
     AuthSettings,
     DatabaseSettings,
     HealthSettings,
+    QuotaSettings,
     RestSettings,
     Settings,
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests share the loop of the server."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest.fixture(scope="session")
@@ -36,23 +49,29 @@ def database(postgres_admin_dsn: str) -> Iterator[str]:
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-@pytest.fixture
-def settings(database: str) -> Settings:
+@pytest.fixture(scope="session")
+def settings(database: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    tokens = tmp_path_factory.mktemp("auth") / "tokens.yaml"
+    tokens.write_text(yaml.safe_dump({"tokens": CALLERS}))
     return Settings(
         database=DatabaseSettings(dsn=SecretStr(database), connect_timeout_s=2.0),
         rest=RestSettings(host="127.0.0.1", port=0),
         health=HealthSettings(host="127.0.0.1", port=0),
-        auth=AuthSettings(mode=AuthMode.STATIC, tokens={"tests": SecretStr(TOKEN)}),
+        quotas=QuotaSettings(namespaces=QUOTAS),
+        auth=AuthSettings(
+            mode=AuthMode.STATIC, tokens={"tests": SecretStr(TOKEN)}, tokens_file=tokens
+        ),
     )
 
 
-@pytest.fixture
-async def door(database: str, postgres_admin_dsn: str, settings: Settings) -> AsyncIterator[Door]:
+@fixture(scope="session", loop_scope="session")
+async def house(database: str, postgres_admin_dsn: str, settings: Settings) -> AsyncIterator[Door]:
+    """One server for all tests: each has a namespace of its own."""
     await migrate(database)
     backend = await PostgresBackend.open(
         database, connect_timeout_s=settings.database.connect_timeout_s
     )
-    queue = QueueService(backend, settings.queue)
+    queue = QueueService(backend, settings.queue, quotas=settings.quotas)
     await queue.start()
     app = create_app(queue, *build(settings.auth), settings)
     rest = RestServer(app, settings.rest)
@@ -68,10 +87,15 @@ async def door(database: str, postgres_admin_dsn: str, settings: Settings) -> As
             probes=probes.url,
             queue=queue,
             backend=backend,
-            namespace=f"ns-{uuid.uuid4().hex[:8]}",
+            namespace="none",
             admin_dsn=postgres_admin_dsn,
             dsn=database,
         )
     await rest.stop()
     await probes.stop()
     await queue.close()
+
+
+@pytest.fixture
+def door(house: Door) -> Door:
+    return replace(house, namespace=f"ns-{uuid.uuid4().hex[:8]}")

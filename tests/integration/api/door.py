@@ -10,9 +10,25 @@ import psycopg
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.states import Event
 from queue_operator.queue.service import QueueService
+from queue_operator.settings import Quota
 
 TOKEN = "a-token-for-tests"
+READER, SUBMITTER, MANAGER = "reads", "submits", "manages"
+QUOTAS = {
+    "few-waiting": Quota(pending_jobs=3),
+    "one-running": Quota(running_jobs=1),
+    "slow": Quota(submissions_per_s=0.01, submissions_burst=2),
+    "small": Quota(payload_bytes_per_s=1, payload_bytes_burst=100),
+}
+"""By namespace, each of one test."""
+CALLERS = [
+    {"name": "reader", "token": READER, "scopes": ["read"], "namespaces": ["*"]},
+    {"name": "submitter", "token": SUBMITTER, "scopes": ["submit"], "namespaces": ["*"]},
+    {"name": "manager", "token": MANAGER, "scopes": ["manage"], "namespaces": ["*"]},
+]
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,20 @@ class Door:
         return await self.http.request(
             method, path, json=body, params={"namespace": self.namespace, **params}
         )
+
+    async def told(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
+        """What a call that succeeds answers."""
+        answer = await self.call(method, path, body, **params)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    async def call_as(
+        self, token: str | None, method: str, path: str, body: Any = None
+    ) -> httpx.Response:
+        """A call with another token, None for none."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=self.url, headers=headers) as http:
+            return await http.request(method, path, json=body, params={"namespace": self.namespace})
 
     async def send(self, path: str, content: Any, **headers: str) -> httpx.Response:
         """A POST of raw bytes as JSON, unless the headers say otherwise."""
@@ -59,6 +89,21 @@ class Door:
         """Makes the job RUNNING, as `dequeue` does for a worker; it must be the only one."""
         (job,) = await self.backend.dequeue_jobs("worker", (), 1, namespace=self.namespace)
         assert job.id == job_id
+
+    async def settled(
+        self, job_id: str, event: Event, error: ErrorInfo | None = None, result: bytes = b""
+    ) -> None:
+        """Ends the running attempt of the job."""
+        outcome = Outcome(job_id, event, self.namespace, result=result, error=error)
+        (answer,) = await self.backend.settle([outcome])
+        assert answer.error is None, answer.error
+
+    async def failed(self, error: ErrorInfo, **fields: Any) -> str:
+        """A job that was submitted, ran and failed for good."""
+        job_id = await self.submitted(**fields)
+        await self.claimed(job_id)
+        await self.settled(job_id, Event.EXHAUST, error)
+        return job_id
 
     @contextmanager
     def outage(self) -> Iterator[None]:

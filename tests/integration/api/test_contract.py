@@ -8,6 +8,7 @@ from openapi_spec_validator import validate
 from pydantic import BaseModel
 from tests.integration.api.door import TOKEN, Door
 
+from queue_operator.api.routes import OPERATIONS
 from queue_operator.client import AsyncQueueClient, QueueClient, Submission, models
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -33,7 +34,7 @@ async def test_the_document_is_valid_and_complete(door: Door) -> None:
         for methods in served["paths"].values()
         for operation in methods.values()
     }
-    assert operations == {"submitJob", "submitBatch", "getJob", "cancelJob", "getStats"}
+    assert operations == {operation.id for operation in OPERATIONS}
     for methods in served["paths"].values():
         for operation in methods.values():
             assert "422" not in operation["responses"]

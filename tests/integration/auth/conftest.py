@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from tests.integration.auth.tenant import Tenant, administrator, grant
+from tests.integration.auth.tenant import VERBS, Tenant, administrator, grant
 
 from queue_operator.devcluster import ClusterInfo
 
@@ -23,7 +23,9 @@ def tenant(kubeconfig: str) -> Iterator[Tenant]:
     core: Any = client.CoreV1Api(api)
     namespace = f"auth-{uuid.uuid4().hex[:8]}"
     core.create_namespace({"metadata": {"name": namespace}})
-    core.create_namespaced_service_account(namespace, {"metadata": {"name": "caller"}})
-    grant(client.RbacAuthorizationV1Api(api), namespace)
+    rbac = client.RbacAuthorizationV1Api(api)
+    grant(core, rbac, namespace, "caller", "create", "get")
+    for verb in VERBS:
+        grant(core, rbac, namespace, verb, verb)
     yield Tenant(namespace, core)
     core.delete_namespace(namespace)

@@ -6,17 +6,20 @@ from typing import Any
 from kubernetes import client, config
 
 AUDIENCE = "queue-operator"
+VERBS = ("create", "get", "list", "update", "delete")
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A namespace whose service account `caller` may create and get queuejobs there."""
+    """A namespace whose service account `caller` may create and get queuejobs there. Others are
+    named after the one verb that they may.
+    """
 
     namespace: str
     core: Any  # The client's types deny the plain dictionaries it takes.
 
-    def token(self, *, audience: str = AUDIENCE, pod: Any = None) -> str:
+    def token(self, *, account: str = "caller", audience: str = AUDIENCE, pod: Any = None) -> str:
         bound = pod and client.V1BoundObjectReference(
             api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid
         )
@@ -24,9 +27,7 @@ class Tenant:
             audiences=[audience], bound_object_ref=bound, expiration_seconds=3600
         )
         request = client.AuthenticationV1TokenRequest(spec=spec)
-        answer = self.core.create_namespaced_service_account_token(
-            "caller", self.namespace, request
-        )
+        answer = self.core.create_namespaced_service_account_token(account, self.namespace, request)
         return str(answer.status.token)
 
     def pod(self, name: str) -> Any:
@@ -51,16 +52,15 @@ def administrator(kubeconfig: str) -> client.Configuration:
     return settings
 
 
-def grant(rbac: Any, namespace: str) -> None:
-    rule = {
-        "apiGroups": ["queueoperator.dev"],
-        "resources": ["queuejobs"],
-        "verbs": ["create", "get"],
-    }
-    rbac.create_namespaced_role(namespace, {"metadata": {"name": "caller"}, "rules": [rule]})
+def grant(core: Any, rbac: Any, namespace: str, account: str, *verbs: str) -> None:
+    """Makes a service account that may do this to queuejobs, and nothing else."""
+    named = {"metadata": {"name": account}}
+    core.create_namespaced_service_account(namespace, named)
+    rule = {"apiGroups": ["queueoperator.dev"], "resources": ["queuejobs"], "verbs": list(verbs)}
+    rbac.create_namespaced_role(namespace, {**named, "rules": [rule]})
     binding = {
-        "metadata": {"name": "caller"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "caller"},
-        "subjects": [{"kind": "ServiceAccount", "name": "caller", "namespace": namespace}],
+        **named,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
     rbac.create_namespaced_role_binding(namespace, binding)

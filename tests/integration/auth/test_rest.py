@@ -7,9 +7,10 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from tests.integration.auth.tenant import AUDIENCE, Tenant
+from tests.integration.auth.tenant import AUDIENCE, VERBS, Tenant
 
 from queue_operator.api.app import create_app
+from queue_operator.api.routes import OPERATIONS
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
 from queue_operator.backends.postgres import PostgresBackend, migrate
@@ -68,6 +69,40 @@ async def test_rights_end_where_the_role_ends(http: httpx.AsyncClient, tenant: T
         answer = await http.request(method, path, json=body)
         assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN"), path
         assert "may not" in answer.json()["message"]
+
+
+@proves(
+    "external-api.JobSubmission.expect.3",
+    "external-api.JobQuery.expect.1",
+    "external-api.CancellationRequest.expect.1",
+    "external-api.JobSearch.expect.4",
+    "external-api.Access.expect.2",
+)
+@pytest.mark.parametrize("verb", VERBS)
+async def test_each_operation_needs_its_verb(
+    http: httpx.AsyncClient, tenant: Tenant, verb: str
+) -> None:
+    http.headers["Authorization"] = f"Bearer {tenant.token(account=verb)}"
+    bodies: dict[str, Any] = {
+        "submitJob": JOB,
+        "submitBatch": {"jobs": [JOB]},
+        **{name: {"job_ids": ["none"]} for name in ("cancelJobs", "retryJobs", "deleteJobs")},
+    }
+    for operation in OPERATIONS:
+        path = operation.path.format(job_id="none")
+        answer = await http.request(operation.method, path, json=bodies.get(operation.id, {}))
+        assert (answer.status_code == 403) is (operation.verb != verb), operation.id
+        assert answer.status_code in (200, 201, 403, 404), answer.text
+
+
+@proves("external-api.Access.expect.2")
+async def test_a_filter_needs_the_right_to_list(http: httpx.AsyncClient, tenant: Tenant) -> None:
+    """What it would change tells what there is."""
+    http.headers["Authorization"] = f"Bearer {tenant.token(account='update')}"
+    body = {"filter": {"types": ["t"]}, "dry_run": True}
+    answer = await http.post("/v1/jobs/cancel", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+    assert "list" in answer.json()["message"]
 
 
 async def test_a_token_for_somebody_else_is_refused(

@@ -11,7 +11,7 @@ from rich.console import Console
 from bench.__main__ import report
 from bench.board import Board
 from bench.cells import CELLS, GROUPS, Measuring, Scale
-from bench.contenders import COPY, OURS, Contender, ours, wide_row
+from bench.contenders import COPY, EMPTY, OURS, Contender, ours, wide_row
 from bench.result import Result, read, write
 from bench.runner import ProgramFailed, System, run_once
 from bench.server import Server
@@ -31,6 +31,11 @@ LITTLE = Scale(
     pickup_seconds=1.0,
     sessions=20,
     idle_seconds=1.0,
+    rest_singles=300,
+    rest_jobs=20_000,
+    search_jobs=10_000,
+    status_seconds=0.5,
+    rest_calls=2,
     batch=100,
     tries_settings=False,
 )
@@ -108,6 +113,30 @@ def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
     idle = results["idle_sessions", OURS].metrics
     assert idle["idle_statements_per_s"] > 0
     assert idle["idle_rss_mb"] > 0
+
+
+def test_the_rest_api_gives_figures(measuring: Measuring) -> None:
+    results = measured(measuring, *GROUPS["rest"])
+    assert set(results) == {
+        *((scenario, OURS) for scenario in GROUPS["rest"]),
+        ("rest_submit", EMPTY),
+        ("rest_batches", COPY),
+    }
+    assert measuring.wrong_ledgers == []
+    for scenario, jobs in (
+        ("rest_submit", LITTLE.rest_singles),
+        ("rest_batches", LITTLE.rest_jobs),
+    ):
+        metrics = results[scenario, OURS].metrics
+        assert metrics["jobs"] >= jobs
+        assert min(metrics["jobs_per_s"], metrics["operator_cpu_s_per_1000"]) > 0
+        assert min(metrics["operator_rss_before_mb"], metrics["operator_rss_half_mb"]) > 0
+    search = results["rest_search", OURS].metrics
+    assert 0 < search["status_p50_ms"] <= search["status_p99_ms"]
+    assert 0 < search["search_p50_ms"] <= search["search_worst_p99_ms"]
+    assert search["stored"] == LITTLE.search_jobs
+    stats = results["rest_stats", OURS].metrics
+    assert 0 < stats["stats_hour_p50_ms"] <= stats["rest_stats_max_ms"]
 
 
 def test_the_designs_are_measured_beside_each_other(measuring: Measuring) -> None:

@@ -16,8 +16,10 @@ from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
     LogReport,
+    Pause,
     ProgressReport,
     SpawnRequest,
+    StatsWindow,
 )
 from queue_operator.backends.sql import render
 from queue_operator.domain.dependencies import DependencyMode
@@ -62,6 +64,19 @@ async def get_ended_and_waiting(backend: PostgresBackend) -> None:
             await backend.get_job(job_id, namespace=million.BIG)
 
 
+async def places(backend: PostgresBackend) -> None:
+    for job_id in ids(400_000, 2) + ids(900_000, 2) + ids(802_000, 2):
+        with suppress(JobNotFound):
+            await backend.place_of(job_id, namespace=million.BIG)
+
+
+async def pause_and_go_on(backend: PostgresBackend) -> None:
+    await backend.pause(Pause(namespace=million.BIG, type="type-1", reason="to see"))
+    assert len(await backend.pauses(million.BIG)) == 1
+    await take(backend, million.BIG, 20)
+    await backend.resume(million.BIG, "type-1")
+
+
 async def histories(backend: PostgresBackend) -> None:
     for job_id in ids(400_000, 5) + ids(900_000, 5):
         with suppress(JobNotFound):
@@ -90,6 +105,7 @@ def new_jobs(count: int, **fields: Any) -> list[Job]:
 
 async def submit(backend: PostgresBackend) -> None:
     await backend.enqueue_jobs(new_jobs(100))
+    await backend.enqueue_jobs(new_jobs(2, callback_url="https://example.com"))
     await backend.enqueue_jobs(new_jobs(1))
 
 
@@ -252,6 +268,25 @@ async def clean_up(backend: PostgresBackend) -> None:
     await backend.cleanup_expired_jobs(max((age_s or 0) - 400, 3600))
 
 
+async def roll_up(backend: PostgresBackend) -> None:
+    """In the middle of other things, and with something old to forget."""
+    await backend.enqueue_jobs(new_jobs(3))
+    await take(backend, million.BIG, 3)
+    backend._roll_ups._prune_at_s = 0.0
+    await backend.roll_up()
+
+
+async def window(backend: PostgresBackend) -> None:
+    for range_s in (3600.0, 20 * 86_400.0):
+        await backend.window_stats(StatsWindow(namespace=million.BIG, time_range_s=range_s))
+
+
+async def quotas(backend: PostgresBackend) -> None:
+    await backend.usage_of([million.BIG, million.SOLO, "nobody"])
+    for _ in range(2):
+        await backend.take_tokens("bucket", 1.0, rate_per_s=1.0, burst=1.0)
+
+
 CASES = {
     "claim from 200 lanes": Case(
         lambda backend: take(backend, million.BIG, 50), {"ready_claim", "job_pkey"}, 4000, 4000
@@ -343,6 +378,19 @@ CASES = {
         100,
         300,
     ),
+    "place": Case(
+        places,
+        {
+            "job_namespace_id_id_key",
+            "ready_pkey",
+            "lane_namespace_id_type_id_priority_tags_key",
+            "ready_claim",
+            "ready_stage",
+        },
+        90_000,
+        20_000,
+    ),
+    "pause": Case(pause_and_go_on, {"pause_pkey", "ready_claim"}, 4000, 4000),
     "history": Case(
         histories, {"job_namespace_id_id_key", "attempt_pkey", "transition_pkey"}, 100, 400
     ),
@@ -352,6 +400,15 @@ CASES = {
         4000,
         6000,
     ),
+    "roll up": Case(roll_up, {"job_event_by_xid", "lane_pkey"}, 6000, 20000),
+    "stats of a window": Case(
+        # All that is not due is counted one by one, in an index alone.
+        window,
+        {"lane_count_pkey", "ready_undue", "job_event_by_xid", "roll_up_pkey"},
+        100_000,
+        30_000,
+    ),
+    "quotas": Case(quotas, {"lane_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
         {"lane_count_pkey"},

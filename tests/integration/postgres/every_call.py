@@ -13,6 +13,7 @@ from queue_operator.backends.protocol import (
     SessionOrder,
     SessionRoll,
     SpawnRequest,
+    StatsWindow,
     WorkerSession,
 )
 from queue_operator.domain.job import Demand, Job, Progress
@@ -50,6 +51,10 @@ EVERY: Final[dict[str, Call]] = {
     "read_events": lambda b, x: b.read_events(),
     "eligible_for": lambda b, x: b.eligible_for([Demand(assignee_id=x, limit=1)]),
     "queue_depth": lambda b, x: b.queue_depth(),
+    "window_stats": lambda b, x: b.window_stats(StatsWindow()),
+    "roll_up": lambda b, x: b.roll_up(),
+    "usage_of": lambda b, x: b.usage_of(["default"]),
+    "take_tokens": lambda b, x: b.take_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),
     "reset_running_jobs": lambda b, x: b.reset_running_jobs(namespace="nobody's"),
     "cleanup_expired_jobs": lambda b, x: b.cleanup_expired_jobs(TTL_S),
     "detach": lambda b, x: b.detach([x]),

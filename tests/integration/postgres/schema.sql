@@ -19,6 +19,12 @@ CREATE TABLE attempt (
 );
 ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
+CREATE TABLE callback (
+    job_no bigint NOT NULL,
+    url text NOT NULL
+);
+ALTER TABLE callback ADD CONSTRAINT callback_pkey PRIMARY KEY (job_no);
+
 CREATE TABLE checkpoint (
     job_no bigint NOT NULL,
     version integer NOT NULL,
@@ -144,7 +150,8 @@ CREATE TABLE job_event (
     ids text[] STORAGE EXTERNAL,
     correlations text[],
     lane_of integer[] STORAGE EXTERNAL,
-    lanes jsonb
+    lanes jsonb,
+    lane_ids integer[] STORAGE EXTERNAL
 );
 ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
 CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
@@ -252,6 +259,15 @@ CREATE TABLE parent_result (
 );
 ALTER TABLE parent_result ADD CONSTRAINT parent_result_pkey PRIMARY KEY (job_no);
 
+CREATE TABLE pause (
+    namespace text NOT NULL,
+    type text NOT NULL,
+    reason text NOT NULL,
+    paused_by text NOT NULL,
+    since timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE pause ADD CONSTRAINT pause_pkey PRIMARY KEY (namespace, type);
+
 CREATE TABLE pipeline_checkpoint (
     name text NOT NULL,
     generation integer NOT NULL,
@@ -305,6 +321,44 @@ CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, c
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
 CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));
+CREATE INDEX ready_undue ON queue_operator.ready USING btree (lane_id, state, blocked) WHERE ((NOT due) AND (lane_id > 0));
+
+CREATE TABLE roll_up (
+    namespace_id integer NOT NULL,
+    span_s integer NOT NULL,
+    begins_at timestamp with time zone NOT NULL,
+    type_id integer NOT NULL,
+    priority text NOT NULL,
+    submitted bigint NOT NULL,
+    completed bigint NOT NULL,
+    failed bigint NOT NULL,
+    dead_letter bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    attempts_failed bigint NOT NULL
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=50);
+ALTER TABLE roll_up ADD CONSTRAINT roll_up_pkey PRIMARY KEY (namespace_id, span_s, begins_at, type_id, priority);
+CREATE INDEX roll_up_by_age ON queue_operator.roll_up USING btree (span_s, begins_at) WHERE (span_s > 0);
+
+CREATE TABLE roll_up_latency (
+    namespace_id integer NOT NULL,
+    span_s integer NOT NULL,
+    begins_at timestamp with time zone NOT NULL,
+    waits boolean NOT NULL,
+    buckets smallint[] NOT NULL,
+    counts bigint[] NOT NULL,
+    max_us bigint NOT NULL
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=50);
+ALTER TABLE roll_up_latency ADD CONSTRAINT roll_up_latency_pkey PRIMARY KEY (namespace_id, span_s, begins_at, waits);
+CREATE INDEX roll_up_latency_by_age ON queue_operator.roll_up_latency USING btree (span_s, begins_at) WHERE (span_s > 0);
+
+CREATE TABLE roll_up_progress (
+    only_row boolean NOT NULL DEFAULT true,
+    snapshot pg_snapshot NOT NULL,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    above_seq bigint NOT NULL DEFAULT 0
+) WITH (fillfactor=50);
+ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_only_row_check CHECK (only_row);
+ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_pkey PRIMARY KEY (only_row);
 
 CREATE TABLE rollup_hour (
     hour timestamp with time zone NOT NULL,
@@ -354,6 +408,13 @@ CREATE TABLE sweep (
 );
 ALTER TABLE sweep ADD CONSTRAINT sweep_only_row_check CHECK (only_row);
 ALTER TABLE sweep ADD CONSTRAINT sweep_pkey PRIMARY KEY (only_row);
+
+CREATE TABLE token_bucket (
+    name text NOT NULL,
+    tokens double precision NOT NULL,
+    filled_at timestamp with time zone NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+ALTER TABLE token_bucket ADD CONSTRAINT token_bucket_pkey PRIMARY KEY (name);
 
 CREATE TABLE transition (
     job_no bigint NOT NULL,

@@ -12,6 +12,7 @@ from queue_operator.backends.protocol import FailureSearch, JobPage, JobSearch, 
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
 
 
 def _jobs(**filters: Any) -> JobSearch:
@@ -59,9 +60,12 @@ SEARCHES: Final[Mapping[str, JobSearch]] = {
     "unscheduled, last changed": _jobs(
         states=frozenset({JobState.UNSCHEDULED}), order=SearchOrder.UPDATED_DESC
     ),
-    "failed for good": _jobs(states=frozenset({JobState.DEAD_LETTER}), permanent=True),
-    "delayed": _jobs(states=frozenset({JobState.INITIAL_PENDING}), delayed=True),
-    "waiting for others": _jobs(waiting=True),
+    "failed for good": _jobs(phases=frozenset({Phase.FAILED})),
+    "delayed": _jobs(phases=frozenset({Phase.DELAYED})),
+    "waiting for others": _jobs(phases=frozenset({Phase.PENDING})),
+    "in one of many phases": _jobs(
+        phases=frozenset({Phase.PENDING, Phase.SCHEDULED, Phase.RUNNING, Phase.FAILED})
+    ),
     "an hour ten days ago": _jobs(
         created_after=_ago(days=10, hours=1), created_before=_ago(days=10)
     ),
@@ -79,7 +83,7 @@ SEARCHES: Final[Mapping[str, JobSearch]] = {
 FAILURES: Final[Mapping[str, FailureSearch]] = {
     "all": _failures(),
     "dead": _failures(states=frozenset({JobState.DEAD_LETTER})),
-    "for good": _failures(permanent=True),
+    "for good": _failures(phases=frozenset({Phase.FAILED})),
     "by category": _failures(categories=frozenset({ErrorCategory.PERMANENT})),
     "by code": _failures(error_code="E3"),
     "by type": _failures(types=frozenset({"type-3"})),
@@ -100,6 +104,8 @@ MOST: Final[Mapping[str, tuple[int, int]]] = {
     "failed for good": (100_000, 100_000),
     "delayed": (50_000, 60_000),
     "waiting for others": (60_000, 80_000),
+    # Those that may be in one of the phases are looked at up to the bound of the count.
+    "in one of many phases": (40_000, 60_000),
 }
 """Rows and pages that a search may look at, where it is more than for most."""
 

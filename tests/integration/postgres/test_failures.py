@@ -17,9 +17,11 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase, phase
 
 TYPES = ("mail", "report", "sms")
 FAILED = (JobState.DEAD_LETTER, JobState.FAILED_RETRY)
+PHASES = (Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING)
 
 
 async def fail_many(backend: PostgresBackend, namespace: str, seed: int) -> list[str]:
@@ -67,7 +69,7 @@ def search_of(draw: random.Random, namespace: str, moments: list[datetime]) -> F
         categories=some(ErrorCategory),
         types=some(TYPES),
         error_code=draw.choice(["", "", "A"]),
-        permanent=draw.choice([None, None, True, False]),
+        phases=frozenset(draw.sample(PHASES, draw.choice([0, 0, 0, 1, 2]))),
         failed_after=draw.choice([None, None, *moments]),
         failed_before=draw.choice([None, None, *moments]),
         limit=draw.choice([2, 15, 1000]),
@@ -78,13 +80,12 @@ def matches(job: Job, search: FailureSearch) -> bool:
     error, at = job.error, job.updated_at
     if error is None or at is None or job.state not in FAILED:
         return False
-    permanent = error.category is ErrorCategory.PERMANENT
     return (
         (not search.states or job.state in search.states)
         and (not search.categories or error.category in search.categories)
         and (not search.types or job.type in search.types)
         and search.error_code in ("", error.code)
-        and search.permanent in (None, permanent)
+        and (not search.phases or phase(job, at) in search.phases)
         and (search.failed_after is None or at > search.failed_after)
         and (search.failed_before is None or at < search.failed_before)
     )

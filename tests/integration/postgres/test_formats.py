@@ -35,6 +35,7 @@ _MASKS = {
     "ids": ["job id"],
     "wait_us": ["microseconds"],
     "run_us": ["microseconds"],
+    "lane_ids": ["lane number"],
     "token": "uuid",
     "assigned_at": "time",
     "ended_at": "time",

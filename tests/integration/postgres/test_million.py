@@ -21,8 +21,8 @@ UNWATCHED = {
     *("privileges_missing", "privileges_owner"),
     # Looks at the end of an index, which is no look-up.
     "number_pass_by",
-    # COPY has no plan, and a condition is a part of others.
-    *("copy_job", "copy_ready", "search_condition"),
+    # COPY has no plan, and the others are parts of some.
+    *("copy_job", "copy_ready", "search_condition", "roll_up_fresh", "roll_up_cells"),
 }
 """Statements that have no plan, or a plan on short tables only."""
 

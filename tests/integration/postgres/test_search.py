@@ -20,6 +20,7 @@ from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase, phase
 
 TYPES = ("mail", "report", "sms")
 TAGS = (frozenset[str](), frozenset({"eu"}), frozenset({"eu", "gpu"}))
@@ -27,6 +28,7 @@ ERRORS = (None, ErrorInfo("x"), ErrorInfo("y", ErrorCategory.PERMANENT, "E1"))
 FUTURE = datetime(2999, 1, 1, tzinfo=UTC)
 PAST = datetime(2001, 1, 1, tzinfo=UTC)
 Numbered = list[tuple[Job, int]]
+_SCHEDULED = frozenset({Phase.SCHEDULED})
 
 
 class Crowd:
@@ -105,9 +107,7 @@ class Crowd:
             created_after=draw.choice(times),
             created_before=draw.choice(times),
             updated_after=draw.choice([None, None, PAST, self.moment]),
-            delayed=draw.choice([None] * 4 + [True, False]),
-            waiting=draw.choice([None] * 4 + [True, False]),
-            permanent=draw.choice([None] * 4 + [True, False]),
+            phases=some(Phase, 5),
             order=draw.choice([*SearchOrder]),
             limit=draw.choice([3, 20, 20, 1000]),
         )
@@ -135,8 +135,6 @@ def expected(jobs: Numbered, search: JobSearch, now: datetime) -> list[str]:
 def matches(job: Job, search: JobSearch, now: datetime) -> bool:
     assert job.created_at is not None
     assert job.updated_at is not None
-    assert job.eligible_at is not None
-    permanent = job.error is not None and job.error.category is ErrorCategory.PERMANENT
     return (
         (not search.types or job.type in search.types)
         and (not search.states or job.state in search.states)
@@ -145,9 +143,7 @@ def matches(job: Job, search: JobSearch, now: datetime) -> bool:
         and (search.created_after is None or job.created_at > search.created_after)
         and (search.created_before is None or job.created_at < search.created_before)
         and (search.updated_after is None or job.updated_at > search.updated_after)
-        and search.delayed in (None, job.eligible_at > now)
-        and search.waiting in (None, job.waiting_for_dependencies)
-        and search.permanent in (None, permanent)
+        and (not search.phases or phase(job, now) in search.phases)
     )
 
 
@@ -249,18 +245,19 @@ async def test_a_count_is_a_lower_bound_above_the_bound(
 ) -> None:
     plain = await backend.search_jobs(JobSearch(namespace=many))
     assert (plain.total_count, plain.total_is_exact) == (12_000, True)
-    filtered = await backend.search_jobs(JobSearch(namespace=many, delayed=False))
+    filtered = await backend.search_jobs(JobSearch(namespace=many, phases=_SCHEDULED))
     assert (filtered.total_count, filtered.total_is_exact) == (10_000, False)
-    none = await backend.search_jobs(JobSearch(namespace=many, delayed=True))
+    none = await backend.search_jobs(JobSearch(namespace=many, phases=frozenset({Phase.DELAYED})))
     assert (none.total_count, none.total_is_exact) == (0, True)
 
 
 async def test_a_search_that_takes_too_long_says_what_to_add(pool: Pool, many: str) -> None:
     finder = Finder(pool, patience_s=0.001)
     with pytest.raises(InvalidArgument, match="add states") as raised:
-        await finder.search(JobSearch(namespace=many, permanent=True))
+        await finder.search(JobSearch(namespace=many, phases=_SCHEDULED))
     assert raised.value.field == "states"
-    assert (await Finder(pool).search(JobSearch(namespace=many, permanent=True))).jobs == ()
+    page = await Finder(pool).search(JobSearch(namespace=many, phases=_SCHEDULED, limit=2))
+    assert len(page.jobs) == 2
 
 
 @pytest.mark.parametrize(

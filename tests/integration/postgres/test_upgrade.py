@@ -203,5 +203,5 @@ async def test_a_running_process_is_told_of_a_schema_that_it_cannot_live_with(
     await migrate(store.dsn, shipped=[*migrations(), *LATER])
     with pytest.raises(SchemaMismatch, match=r"column .* does not exist"):
         await backend.enqueue_job(Job(id="after", type="t"))
-    with pytest.raises(SchemaMismatch, match="needs a release that knows 0003_a_new_shape"):
+    with pytest.raises(SchemaMismatch, match="needs a release that knows 8002_a_new_shape"):
         await store.open()

@@ -124,7 +124,9 @@ SHORT: Final = frozenset(
         "lane_count",
         "count_delta",
         "sweep",
+        "roll_up_progress",
         "worker_session",
+        "pause",
     }
 )
 """Tables that are short whatever happens."""

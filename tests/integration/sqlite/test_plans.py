@@ -21,8 +21,10 @@ PLANS = {
         "SEARCH edge USING PRIMARY KEY (parent=?)",
         "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
     ],
+    "ahead": ["SEARCH job USING INDEX job_claim (namespace=? AND place<?)"],
     "claimable": [
         "SEARCH job USING INDEX job_claim (namespace=?)",
+        "SEARCH pause USING PRIMARY KEY (namespace=? AND type=?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
     "close_sessions": ["SEARCH session USING PRIMARY KEY (session_id=?)"],
@@ -72,17 +74,26 @@ PLANS = {
         "SEARCH job USING INDEX job_updated (namespace=? AND updated_at>? AND updated_at<?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
+    "standing": ["SEARCH job USING COVERING INDEX job_standing (namespace=?)"],
     "store": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "tagged": [
         "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH job_tag USING PRIMARY KEY (namespace=? AND tag=?)",
     ],
+    "tally_forget": ["SEARCH tally USING COVERING INDEX tally_by_age (span_s=? AND begins_at<?)"],
+    "tally_get": [
+        "SEARCH tally USING PRIMARY KEY"
+        " (namespace=? AND span_s=? AND begins_at=? AND type=? AND priority=?)"
+    ],
+    "tally_within": [
+        "SEARCH tally USING PRIMARY KEY (namespace=? AND span_s=? AND begins_at>? AND begins_at<?)"
+    ],
     "used_up": ["SEARCH job USING INDEX job_used_up (eligible_at<?)"],
 }
 # Sorting what was found is fine where it is all used, and not where a limit cuts it.
 UNSORTED = {"claimable", "search_created_asc", "search_created_desc", "search_updated_desc"}
-INSERTS = {"add", "announce", "open_session"}
-LISTS = {"types", "states", "priorities", "categories", "tags", "ids"}
+INSERTS = {"add", "announce", "bucket_keep", "open_session", "put_pause", "tally_keep"}
+LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids"}
 
 
 def names() -> Iterator[str]:
@@ -122,4 +133,6 @@ def _plan(store: SqliteStore, name: str) -> list[str]:
 def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
-    return [step for step in looks if re.match(r"\w+ (job|edge|session|log_line)", step)]
+    return [
+        step for step in looks if re.match(r"\w+ (job|edge|session|log_line|pause|tally)", step)
+    ]

@@ -4,36 +4,22 @@ import base64
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-import anyio
 import pytest
+from tests.unit.api.services import SERVICES
 
+from queue_operator.api.batches import batch_from, refusal
 from queue_operator.api.errors import InvalidBody, details_of
 from queue_operator.api.schemas import BatchSubmission
-from queue_operator.api.services import Services
-from queue_operator.api.submissions import batch_from, job_from, refusal
-from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
+from queue_operator.api.submissions import job_from
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.queue.protocol import Queue
 from queue_operator.settings import LimitSettings, Settings
 from queue_operator.testing.clauses import proves
-
-SETTINGS = Settings(limits=LimitSettings(payload_bytes=1000, batch_jobs=3))
-SERVICES = Services(
-    # Parsing never touches the queue: any use of it would fail here.
-    queue=cast(Queue, None),
-    authenticator=OpenAuthenticator(),
-    authorizer=AdministratorsOnly(),
-    settings=SETTINGS,
-    limits=SETTINGS.limits.to_limits(),
-    now=lambda: datetime.now(UTC),
-    new_id=lambda: "made-id",
-    parsing=anyio.CapacityLimiter(1),
-)
 
 
 def parse(**fields: Any) -> Job:
@@ -123,7 +109,6 @@ def test_custom_delays() -> None:
         ({"payload": 1, "delay": "300"}, "delay"),
         ({"payload": 1, "delay": True}, "delay"),
         ({"payload": 1, "delay": 1e12}, "delay"),
-        ({"payload": 1, "delay": 1, "scheduled_at": "2030-01-01T00:00:00Z"}, "delay"),
         ({"payload": 1, "scheduled_at": "2030-01-01T00:00:00"}, "scheduled_at"),
         ({"payload": 1, "scheduled_at": 1700000000}, "scheduled_at"),
         ({"payload": 1, "scheduled_at": "tomorrow"}, "scheduled_at"),
@@ -145,9 +130,19 @@ def test_custom_delays() -> None:
         ({"payload": 1, "tags": {"a": 1}}, "tags.a"),
         ({"payload": 1, "tags": {"a": "x" * 128}}, "tags"),
         ({"payload": 1, "tags": {str(i): "" for i in range(33)}}, "tags"),
-        ({"payload": 1, "idempotency_key": "k"}, "idempotency_key"),
-        ({"payload": 1, "depends_on": []}, "depends_on"),
-        ({"payload": 1, "callback_url": "http://x"}, "callback_url"),
+        ({"payload": 1, "idempotency_key": ""}, "idempotency_key"),
+        ({"payload": 1, "idempotency_key": "x" * 256}, "idempotency_key"),
+        ({"payload": 1, "depends_on": "a"}, "depends_on"),
+        ({"payload": 1, "depends_on": [""]}, "depends_on[0]"),
+        ({"payload": 1, "depends_on": ["a", "a"]}, "depends_on"),
+        ({"payload": 1, "depends_on": [str(n) for n in range(1001)]}, "depends_on"),
+        ({"payload": 1, "job_id": "me", "depends_on": ["a", "me"]}, "depends_on[1]"),
+        ({"payload": 1, "dependency_type": "BEFORE"}, "dependency_type"),
+        ({"payload": 1, "callback_url": "ftp://x"}, "callback_url"),
+        ({"payload": 1, "callback_url": "http://me:secret@x/"}, "callback_url"),
+        ({"payload": 1, "callback_url": "http://"}, "callback_url"),
+        ({"payload": 1, "callback_url": "http://x/" + "y" * 2048}, "callback_url"),
+        ({"payload": 1, "correlation_id": "a\x00"}, "correlation_id"),
     ],
 )
 def test_a_faulty_field_is_named(fields: dict[str, Any], field: str) -> None:
@@ -156,8 +151,72 @@ def test_a_faulty_field_is_named(fields: dict[str, Any], field: str) -> None:
 
 @proves("external-api.APIError.rule.3")
 def test_every_fault_is_named_at_once() -> None:
-    body = {"type": 1, "payload": 1, "priority": "x", "depends_on": [], "delay": -1}
+    body = {"type": 1, "payload": 1, "priority": "x", "depends_on": 3, "delay": -1}
     assert sorted(refused(json.dumps(body).encode())) == ["delay", "depends_on", "priority", "type"]
+
+
+@proves("external-api.JobSubmission.expect.2", "external-api.JobSubmission.rule.5")
+def test_faults_of_every_kind_are_named_at_once() -> None:
+    body = {
+        "type": "x" * 256,
+        "job_id": "me",
+        "unknown": 1,
+        "priority": "x",
+        "delay": 1,
+        "scheduled_at": "2030-01-01T00:00:00Z",
+        "tags": {"a=b": "c"},
+        "backoff": {"strategy": "CUSTOM"},
+        "depends_on": ["me"],
+        "callback_url": "mailto:me",
+        "timeout": 0,
+        "correlation_id": "\x00",
+    }
+    assert set(refused(json.dumps(body).encode())) == {
+        "type",
+        "unknown",
+        "priority",
+        "delay",
+        "scheduled_at",
+        "tags.a=b",
+        "backoff.delays",
+        "depends_on[0]",
+        "callback_url",
+        "timeout",
+        "correlation_id",
+        "payload",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "faults"),
+    [
+        ({"type": 1, "payload_base64": 2}, {"type", "payload_base64"}),
+        ({"type": 1}, {"type", "payload"}),
+        ({"type": "", "payload": 1, "payload_base64": "AA=="}, {"type", "payload"}),
+        ({"max_attempts": 0, "payload_base64": "A"}, {"max_attempts", "payload_base64", "type"}),
+        ({"type": "t", "payload": "x" * 1000, "delay": -1}, {"payload", "delay"}),
+        ({"type": "t", "payload": "x" * 1000, "tags": {"": ""}}, {"payload", "tags."}),
+        (
+            {"type": "t", "payload": 1, "delay": 1, "scheduled_at": "2030-01-01T00:00:00Z"},
+            {"delay", "scheduled_at"},
+        ),
+    ],
+)
+def test_no_fault_hides_another(fields: dict[str, Any], faults: set[str]) -> None:
+    assert set(refused(json.dumps(fields).encode())) == faults
+
+
+def test_what_a_job_waits_for_and_whom_it_calls_arrives() -> None:
+    job = parse(
+        payload=1,
+        idempotency_key="k",
+        depends_on=["a", "b"],
+        dependency_type="CHAIN",
+        callback_url="https://example.com/done?x=1",
+    )
+    assert (job.idempotency_key, job.depends_on) == ("k", ("a", "b"))
+    assert job.dependency_mode is DependencyMode.CHAIN
+    assert job.callback_url == "https://example.com/done?x=1"
 
 
 @pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"[NaN]"])
@@ -200,7 +259,7 @@ def test_the_payload_is_measured_as_it_is_stored() -> None:
 
 def test_a_body_that_cannot_fit_is_not_even_parsed() -> None:
     with pytest.raises(PayloadTooLarge):
-        job_from(b"[" * 70_000, "ns", SERVICES)
+        job_from(b"[" * 1_300_000, "ns", SERVICES)
 
 
 @pytest.mark.parametrize("filler", [b" ", b"\n", b"\t\r"])

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_operator.api import views
 from queue_operator.api.schemas import SubmissionStatus
-from queue_operator.domain.job import Job, JobStats, Progress
+from queue_operator.api.views import jobs as views
+from queue_operator.domain.job import Job, Progress, Submitted
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.states import JobState, is_terminal
 from queue_operator.domain.views import Phase
+from queue_operator.testing.clauses import proves
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 JOB = Job(id="a", type="t", created_at=NOW, eligible_at=NOW, tags=frozenset({"k=v", "bare"}))
@@ -104,30 +105,40 @@ def test_tags_and_progress_are_shown() -> None:
 
 
 def test_a_delayed_submission_says_when_it_is_due() -> None:
-    given = Job(id="a", type="t", delay_s=60)
-    result = views.submission_result(given, NOW, NOW)
-    assert result.status is SubmissionStatus.ACCEPTED
-    assert result.scheduled_for == NOW + timedelta(minutes=1)
-    assert result.state is Phase.DELAYED
+    due = NOW + timedelta(minutes=1)
+    result = views.submission_result(Submitted(job_id="a", created_at=NOW, eligible_at=due), NOW)
+    assert (result.status, result.state) == (SubmissionStatus.ACCEPTED, Phase.DELAYED)
+    assert result.scheduled_for == due
+    assert "existing_job_id" not in result.model_fields_set
 
 
-def test_a_time_in_the_past_means_at_once() -> None:
-    given = Job(id="a", type="t", scheduled_at=NOW - timedelta(days=1))
-    result = views.submission_result(given, NOW, NOW)
+def test_a_clock_that_is_behind_delays_no_job() -> None:
+    stored = Submitted(job_id="a", created_at=NOW, eligible_at=NOW)
+    result = views.submission_result(stored, NOW - timedelta(seconds=5))
     assert (result.scheduled_for, result.state) == (NOW, Phase.SCHEDULED)
+    shown = views.job_status(JOB, NOW - timedelta(seconds=5))
+    assert shown.state is Phase.SCHEDULED
 
 
-def test_a_submission_that_could_not_be_read_back_is_still_accepted() -> None:
-    result = views.submission_result(Job(id="a", type="t"), None, NOW)
-    assert (result.status, result.created_at, result.state) == (
-        SubmissionStatus.ACCEPTED,
-        None,
-        Phase.SCHEDULED,
+@proves("external-api.SubmissionResult.rule.5")
+def test_what_waits_for_others_has_no_time() -> None:
+    stored = Submitted(job_id="a", created_at=NOW, eligible_at=NOW, waiting_for_dependencies=True)
+    result = views.submission_result(stored, NOW)
+    assert (result.state, result.scheduled_for) == (Phase.PENDING, None)
+    waiting = replace(JOB, waiting_for_dependencies=True)
+    assert views.job_status(waiting, NOW).scheduled_for is None
+
+
+@proves("external-api.SubmissionResult.rule.6", "external-api.SubmissionResult.rule.3")
+def test_a_repeat_names_the_first_job_and_its_state() -> None:
+    first = Submitted(
+        job_id="a",
+        duplicate=True,
+        created_at=NOW,
+        eligible_at=NOW,
+        state=JobState.DEAD_LETTER,
+        permanent=True,
     )
-
-
-def test_statistics_count_what_executes_as_running() -> None:
-    counts = {JobState.RUNNING: 2, JobState.CANCELLING: 1, JobState.COMPLETED: 4}
-    shown = views.queue_stats(JobStats.from_counts(frozenset(), counts, 5))
-    assert (shown.running, shown.total, shown.total_retries) == (3, 7, 5)
-    assert set(shown.counts) == set(JobState)
+    result = views.submission_result(first, NOW)
+    assert (result.status, result.existing_job_id) == (SubmissionStatus.DUPLICATE, "a")
+    assert (result.job_id, result.state) == ("a", Phase.FAILED)

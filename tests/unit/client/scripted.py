@@ -47,6 +47,12 @@ def serving(*answers: Answer) -> Iterator[Script]:
         def do_POST(self) -> None:
             self._reply()
 
+        def do_PUT(self) -> None:
+            self._reply()
+
+        def do_DELETE(self) -> None:
+            self._reply()
+
         def log_message(self, *args: object) -> None:
             """The test's output is not the place."""
 

@@ -10,19 +10,23 @@ from pydantic import ValidationError
 
 from queue_operator.client import Backoff, Submission
 from queue_operator.client.models import JobStatus, QueueStats
-from queue_operator.client.protocol import Call, ServerError, answer, cancel, error_of, get
+from queue_operator.client.protocol import Call, ServerError, answer, error_of, job_path
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import (
     DuplicateJob,
     Forbidden,
     InvalidArgument,
+    InvalidTransition,
     JobNotFound,
+    KeyConflict,
     QueueError,
+    QuotaExceeded,
     Unauthenticated,
     Unavailable,
 )
 from queue_operator.domain.retry import BackoffStrategy
 
-CALL = Call("GET", "/v1/jobs/a", job_ids=("a", "b"))
+CALL = Call("POST", "/v1/jobs/batch", job_ids=("a", "b"), keys=("x", "y"))
 ONE = Call("GET", "/v1/jobs/a", job_ids=("a",))
 
 
@@ -41,6 +45,8 @@ def told(status: int, code: str, *fields: str) -> httpx.Response:
         (told(403, "FORBIDDEN"), Forbidden),
         (told(404, "NOT_FOUND"), JobNotFound),
         (told(409, "DUPLICATE", "job_id"), DuplicateJob),
+        (told(409, "DUPLICATE", "idempotency_key"), KeyConflict),
+        (told(409, "INVALID_REQUEST"), InvalidTransition),
         (told(429, "QUOTA_EXCEEDED"), Unavailable),
         (told(503, "INTERNAL_ERROR"), Unavailable),
         (told(500, "INTERNAL_ERROR"), ServerError),
@@ -75,6 +81,28 @@ def test_duplicates_of_a_batch_are_named() -> None:
     assert (error.job_ids, error.indexes) == (("b",), (1,))
 
 
+def test_a_key_of_another_job_is_named() -> None:
+    error = error_of(CALL, told(409, "DUPLICATE", "jobs[1].idempotency_key"))
+    assert isinstance(error, KeyConflict)
+    assert (str(error), error.key, error.field) == ("so it is", "y", "jobs[1].idempotency_key")
+
+
+def test_a_job_in_the_wrong_state_is_told_of_in_the_servers_words() -> None:
+    error = error_of(ONE, told(409, "INVALID_REQUEST", "job_id"))
+    assert isinstance(error, InvalidTransition)
+    assert (str(error), error.job_id) == ("so it is", "a")
+
+
+@pytest.mark.parametrize("retry_after", ["PT1M30S", 90])
+def test_a_quota_tells_how_much_is_used_and_when_to_come_again(retry_after: str | int) -> None:
+    quota = {"limit": "pending_jobs", "current": 7, "maximum": 7, "retry_after": retry_after}
+    body = {"code": "QUOTA_EXCEEDED", "message": "full", "quota": quota}
+    error = error_of(ONE, httpx.Response(429, json=body))
+    assert isinstance(error, QuotaExceeded)
+    assert (error.limit, error.current, error.maximum) == ("pending_jobs", 7, 7)
+    assert error.retry_after_s == 90.0
+
+
 def test_a_server_error_can_be_found_in_the_log() -> None:
     assert "(request r)" in str(error_of(ONE, told(500, "INTERNAL_ERROR")))
 
@@ -98,8 +126,9 @@ def test_fields_of_a_newer_server_are_ignored() -> None:
 
 
 def test_ids_are_quoted() -> None:
-    assert get("a/b?c", False, None).path == "/v1/jobs/a%2Fb%3Fc"
-    assert cancel("ü", "", False, None).path == "/v1/jobs/%C3%BC/cancel"
+    assert job_path("a/b?c") == "/v1/jobs/a%2Fb%3Fc"
+    assert job_path("ü", "/cancel") == "/v1/jobs/%C3%BC/cancel"
+    assert job_path("..") == "/v1/jobs/%2E%2E"
 
 
 @pytest.mark.parametrize(
@@ -120,13 +149,37 @@ def test_ids_are_quoted() -> None:
             ),
             {"payload": None, "backoff": {"strategy": "CUSTOM", "delays": ["PT1S"]}},
         ),
+        (
+            Submission(type="t", depends_on=("a", "b"), dependency_type=DependencyMode.CHAIN),
+            {"payload": None, "depends_on": ["a", "b"], "dependency_type": "CHAIN"},
+        ),
+        (
+            Submission(type="t", idempotency_key="k", callback_url="https://a/b"),
+            {"payload": None, "idempotency_key": "k", "callback_url": "https://a/b"},
+        ),
     ],
 )
 def test_a_submission_as_it_is_sent(given: Submission, document: dict[str, Any]) -> None:
     assert given.document() == {"type": "t", **document}
-    json.dumps(given.document())
+    written = json.loads(json.dumps(given.document()))
+    assert Submission.from_document(written) == given
 
 
 def test_two_payloads_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(ValidationError, match="not both"):
         Submission(type="t", payload=1, payload_bytes=b"")
+
+
+@pytest.mark.parametrize(
+    ("document", "match"),
+    [
+        ({"type": "t", "payload": 1, "payload_base64": "AA=="}, "not both"),
+        ({"type": "t", "payload_base64": "?"}, "is not base64"),
+        ({"type": "t", "payload_bytes": "AA=="}, "payload_base64"),
+        ({"type": "t", "payloads": 1}, "payloads"),
+        ({"payload": 1}, "type"),
+    ],
+)
+def test_what_is_no_submission_is_said_to_be_none(document: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        Submission.from_document(document)

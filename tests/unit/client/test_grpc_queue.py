@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.job import Job
+from queue_operator.wire import listener
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.status import status_code, trailers
 from queue_operator.wire.v1 import queue_pb2 as pb
@@ -282,6 +284,13 @@ async def test_what_no_message_can_hold_is_refused_and_not_sent(
     assert rig.script.calls == []
 
 
+async def test_attempts_may_be_left_to_the_handler(rig: Rig) -> None:
+    with pytest.raises(InvalidArgument, match="must be 1 to 100, or 0 for what the handler says"):
+        await rig.client.enqueue_job(Job(id="j", type="t", max_attempts=-1))
+    rig.script.answers = [SAFE["EnqueueJob"][1]]
+    assert await rig.client.enqueue_job(Job(id="j", type="t", max_attempts=0)) == "j"
+
+
 @pytest.mark.parametrize(
     "address", ["http://localhost:50051", "https://a:1", "localhost", "", 50051]
 )
@@ -305,6 +314,61 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
             await client.get_job("j")
         with pytest.raises(Unavailable):
             await anext(client.stream_jobs("me", [], 1))
+
+
+@pytest.fixture
+async def rest() -> AsyncIterator[str]:
+    """Where something answers as REST does."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_the_address_of_rest_is_told_at_once(rest: str) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async with GrpcQueue(rest, sleep=pause) as client:
+        with pytest.raises(Unavailable, match="what answers there is no gRPC"):
+            await client.get_job("j")
+        with pytest.raises(Unavailable, match="what answers there is no gRPC"):
+            await anext(client.stream_jobs("me", [], 1))
+    assert pauses == []
+
+
+async def test_rest_is_told_where_another_address_refused_last(rest: str) -> None:
+    refused = "UNAVAILABLE: failed to connect to all addresses; last error: ipv6:%5B::1%5D: refused"
+    assert (await listener.named(rest, refused)).startswith(f"{refused}; what answers there is no")
+    assert await listener.named("127.0.0.1:1", refused) == refused
+    assert await listener.named(rest, "UNAVAILABLE: cut") == "UNAVAILABLE: cut"
+
+
+async def test_grpc_is_not_taken_for_rest(rig: Rig) -> None:
+    address = rig.client._calls.line.address
+    assert await listener.named(address, listener.NOT_CONNECTED) == listener.NOT_CONNECTED
+
+
+@pytest.mark.parametrize("call", [lambda q: q.enqueue_job(JOB), lambda q: q.enqueue_jobs([JOB])])
+async def test_a_duplicate_is_one_traceback(
+    rig: Rig, call: Callable[[GrpcQueue], Awaitable[Any]]
+) -> None:
+    rig.script.answers = [DuplicateJob(("j",))]
+    with pytest.raises(DuplicateJob) as caught:
+        await call(rig.client)
+    assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
+
+
+def test_repeats_outlast_the_restart_of_an_operator() -> None:
+    usual = Repeats(rng=lambda: 0.5)
+    assert sum(usual.pause_s(failures) for failures in range(1, usual.attempts)) > 5
 
 
 async def test_a_call_under_way_ends_when_the_client_is_closed(rig: Rig) -> None:

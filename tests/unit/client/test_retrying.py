@@ -12,6 +12,8 @@ from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
+    JobNotFound,
+    QuotaExceeded,
     Unauthenticated,
     Unavailable,
 )
@@ -40,9 +42,9 @@ def test_a_store_that_is_down_is_asked_again_after_what_it_says() -> None:
     with serving(DOWN, DOWN, STORED) as script, client(script, pauses) as queue:
         assert queue.submit(Submission(type="t", payload=1)).job_id == "x"
     assert pauses == [7.0, 7.0]
-    ids = {asked.body["job_id"] for asked in script.asked}
+    keys = {asked.body["idempotency_key"] for asked in script.asked}
     assert len(script.asked) == 3
-    assert len(ids) == 1
+    assert len(keys) == 1
 
 
 def test_without_a_word_from_the_server_the_pause_doubles() -> None:
@@ -66,62 +68,128 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
     with serving(STORED) as script:
         pass
     with client(script, []) as queue, pytest.raises(Unavailable, match="cannot be reached"):
-        queue.stats()
+        queue.pauses()
+
+
+def again(at: int = 0, **others: object) -> dict[str, object]:
+    first = f"first-{at}"
+    return {"job_id": first, "status": "DUPLICATE", "existing_job_id": first, **others}
 
 
 def test_a_lost_answer_does_not_store_the_job_twice() -> None:
-    with serving(CLOSED, DUPLICATE) as script, client(script, []) as queue:
+    with serving(CLOSED, Answer(200, again())) as script, client(script, []) as queue:
         result = queue.submit(Submission(type="t", payload=1))
+    # Nobody else knows the key, so the first try stored it.
+    assert (result.status, result.job_id) == ("ACCEPTED", "first-0")
+    keys = [asked.body["idempotency_key"] for asked in script.asked]
+    assert keys[0]
+    assert keys == [keys[0]] * 2
+    assert "job_id" not in script.asked[0].body
+
+
+def test_a_key_of_the_caller_is_a_duplicate_as_told() -> None:
+    with serving(CLOSED, Answer(200, again())) as script, client(script, []) as queue:
+        result = queue.submit(Submission(type="t", payload=1, idempotency_key="mine"))
+    assert (result.status, result.existing_job_id) == ("DUPLICATE", "first-0")
+    assert [asked.body["idempotency_key"] for asked in script.asked] == ["mine", "mine"]
+
+
+def test_a_job_with_an_own_id_is_not_stored_twice_either() -> None:
+    with serving(CLOSED, Answer(200, again())) as script, client(script, []) as queue:
+        result = queue.submit(Submission(type="t", payload=1, job_id="first-0"))
     assert result.status == "ACCEPTED"
-    assert result.job_id == script.asked[0].body["job_id"]
+    assert len({asked.body["idempotency_key"] for asked in script.asked}) == 1
 
 
 def test_an_own_id_that_is_taken_is_a_duplicate_even_after_a_retry() -> None:
     with (
         serving(CLOSED, DUPLICATE) as script,
         client(script, []) as queue,
-        pytest.raises(DuplicateJob),
+        pytest.raises(DuplicateJob) as caught,
     ):
         queue.submit(Submission(type="t", payload=1, job_id="mine"))
+    assert caught.value.job_ids == ("mine",)
     assert [asked.body["job_id"] for asked in script.asked] == ["mine", "mine"]
 
 
-def test_a_duplicate_at_the_first_try_is_one() -> None:
+def test_a_lost_answer_to_a_batch() -> None:
+    items = [again(0), again(1), {"job_id": "c", "status": "ACCEPTED"}]
+    body = {"total": 3, "accepted": 3, "rejected": 0, "results": items}
+    jobs = [
+        Submission(type="t", payload=1),
+        Submission(type="t", payload=1, idempotency_key="mine"),
+        Submission(type="t", payload=2),
+    ]
+    with serving(CLOSED, Answer(201, body)) as script, client(script, []) as queue:
+        result = queue.submit_batch(jobs)
+    # Of a key of the caller's own nobody knows who used it first.
+    assert [item.status for item in result.results] == ["ACCEPTED", "DUPLICATE", "ACCEPTED"]
+    assert script.asked[0].body == script.asked[1].body
+    assert len({job["idempotency_key"] for job in script.asked[0].body["jobs"]}) == 3
+
+
+def test_a_duplicate_at_the_first_try_is_told_as_it_is() -> None:
+    with serving(Answer(200, again())) as script, client(script, []) as queue:
+        assert queue.submit(Submission(type="t", payload=1)).status == "DUPLICATE"
+
+
+def test_a_deletion_whose_answer_was_lost_is_done() -> None:
+    missing = error(404, "NOT_FOUND")
+    with serving(CLOSED, missing) as script, client(script, []) as queue:
+        queue.delete("x")
+    with serving(missing) as script, client(script, []) as queue, pytest.raises(JobNotFound):
+        queue.delete("x")
+
+
+QUEUED = Answer(200, {"job_id": "x", "status": "QUEUED", "new_state": "RETRYING"})
+
+
+@pytest.mark.parametrize("lost", [CLOSED, DOWN])
+def test_a_retry_that_may_have_happened_is_not_sent_again(lost: Answer) -> None:
+    with serving(lost, QUEUED) as script, client(script, []) as queue, pytest.raises(Unavailable):
+        queue.retry("x")
+    assert len(script.asked) == 1
+
+
+def test_a_retry_that_was_refused_is_sent_again() -> None:
+    full = error(429, "QUOTA_EXCEEDED", retry_after="2")
+    pauses: list[float] = []
+    with serving(full, QUEUED) as script, client(script, pauses) as queue:
+        assert queue.retry("x").status == "QUEUED"
+    assert pauses == [2.0]
+
+
+def test_a_retry_that_reached_nobody_is_sent_again() -> None:
+    pauses: list[float] = []
+    with serving(QUEUED) as script:
+        pass
+    with client(script, pauses) as queue, pytest.raises(Unavailable, match="cannot be reached"):
+        queue.retry("x")
+    assert len(pauses) == 2
+
+
+def full(retry_after_s: int) -> Answer:
+    quota = {"limit": "pending_jobs", "current": 9, "maximum": 9, "retry_after": retry_after_s}
+    body = {"code": "QUOTA_EXCEEDED", "message": "full", "quota": quota}
+    return Answer(429, body, {"retry-after": str(retry_after_s)})
+
+
+def test_a_quota_is_waited_for_as_long_as_it_says() -> None:
+    pauses: list[float] = []
+    with serving(full(3), STORED) as script, client(script, pauses) as queue:
+        assert queue.submit(Submission(type="t", payload=1)).job_id == "x"
+    assert pauses == [3.0]
+
+
+def test_a_quota_that_takes_longer_than_we_wait_is_an_error_at_once() -> None:
     with (
-        serving(DUPLICATE) as script,
+        serving(full(60)) as script,
         client(script, []) as queue,
-        pytest.raises(DuplicateJob),
+        pytest.raises(QuotaExceeded) as caught,
     ):
         queue.submit(Submission(type="t", payload=1))
-
-
-def test_a_lost_answer_to_an_atomic_batch() -> None:
-    taken = error(409, "DUPLICATE", "jobs[0].job_id", "jobs[1].job_id")
-    with serving(CLOSED, taken) as script, client(script, []) as queue:
-        result = queue.submit_batch([Submission(type="t", payload=n) for n in range(2)])
-    assert (result.total, result.accepted, result.rejected) == (2, 2, 0)
-    sent = [job["job_id"] for job in script.asked[0].body["jobs"]]
-    assert [item.job_id for item in result.results] == sent
-
-
-def echo_as_duplicates(script: Script) -> None:
-    jobs = script.asked[0].body["jobs"]
-    refused = {"code": "DUPLICATE", "message": "taken", "details": []}
-    items = [{"job_id": job["job_id"], "status": "REJECTED", "error": refused} for job in jobs]
-    body = {"total": len(items), "accepted": 0, "rejected": len(items), "results": items}
-    script.answers[:] = [Answer(200, body)]
-
-
-def test_a_lost_answer_to_a_batch_that_is_not_atomic() -> None:
-    with serving(CLOSED, DOWN) as script:
-        policy = RetryPolicy(rng=lambda: 0.0)
-        queue = QueueClient(script.url, retry=policy, sleep=lambda _: echo_as_duplicates(script))
-        jobs = [Submission(type="t", payload=1), Submission(type="t", payload=1, job_id="mine")]
-        result = queue.submit_batch(jobs, atomic=False)
-        queue.close()
-    # The id that we made can only be ours; the caller's own may be another's job.
-    assert [item.status for item in result.results] == ["ACCEPTED", "REJECTED"]
-    assert (result.accepted, result.rejected) == (1, 1)
+    assert caught.value.retry_after_s == 60.0
+    assert len(script.asked) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 500])
@@ -159,22 +227,13 @@ async def test_the_asynchronous_client_does_the_same() -> None:
     async def pause(delay_s: float) -> None:
         pauses.append(delay_s)
 
-    with serving(DOWN, CLOSED, DUPLICATE) as script:
+    with serving(DOWN, CLOSED, Answer(200, again())) as script:
         policy = RetryPolicy(rng=lambda: 0.5)
         async with AsyncQueueClient(script.url, "secret", retry=policy, sleep=pause) as queue:
             result = await queue.submit(Submission(type="t", payload=1))
     assert result.status == "ACCEPTED"
     assert pauses == [7.0, 0.2]
     assert all(asked.headers["authorization"] == "Bearer secret" for asked in script.asked)
-
-
-def test_what_is_sent() -> None:
-    stats = Answer(200, {"running": 0, "total": 0, "total_retries": 0, "counts": {}})
-    with serving(stats) as script, client(script, []) as queue:
-        queue.stats(tags=["a=b", "c"], namespace="team a")
-    (asked,) = script.asked
-    assert (asked.method, asked.body) == ("GET", None)
-    assert asked.path == "/v1/stats?namespace=team+a&tag=a%3Db&tag=c"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority, order_time
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.record import answered
 from queue_operator.domain.states import JobState
-from queue_operator.domain.views import Phase, phase
+from queue_operator.domain.views import Phase, phase, refining, states_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = Job(id="a", type="t", created_at=NOW)
@@ -75,3 +76,39 @@ def test_an_urgent_job_counts_as_older_but_not_for_ever() -> None:
     urgent = order_time(NOW, None, Priority.HIGH)
     assert urgent < order_time(NOW - timedelta(minutes=59), None, Priority.NORMAL)
     assert urgent > order_time(NOW - timedelta(minutes=61), None, Priority.NORMAL)
+
+
+_KINDS = [
+    *(replace(JOB, state=state) for state in JobState),
+    replace(JOB, waiting_for_dependencies=True),
+    replace(JOB, eligible_at=NOW + timedelta(seconds=1)),
+    replace(JOB, state=JobState.DEAD_LETTER, error=ErrorInfo("no", ErrorCategory.PERMANENT)),
+]
+
+
+@given(st.frozensets(st.sampled_from(Phase)))
+def test_a_mix_of_phases_is_some_states_and_what_tells_their_jobs_apart(
+    wanted: frozenset[Phase],
+) -> None:
+    states = states_of(wanted)
+    refined = refining(wanted, states)
+    apart = {JobState.INITIAL_PENDING, JobState.DEAD_LETTER}
+    for job in _KINDS:
+        seen_as = phase(job, NOW)
+        found = job.state in states and (
+            not refined or job.state not in apart or seen_as in refined
+        )
+        assert found == (seen_as in wanted), job
+
+
+def test_phases_that_the_state_alone_decides_refine_nothing() -> None:
+    assert refining({Phase.RUNNING, Phase.RETRYING}, states_of({Phase.RUNNING})) == frozenset()
+    pending = {Phase.PENDING, Phase.DELAYED, Phase.SCHEDULED}
+    assert refining(pending, states_of(pending)) == frozenset()
+    assert refining(set(Phase), set(JobState)) == frozenset()
+    assert refining({Phase.DELAYED, Phase.RUNNING}, set(JobState)) == {Phase.DELAYED}
+
+
+def test_an_answer_to_a_submission_has_the_phase_of_its_job() -> None:
+    for job in _KINDS:
+        assert phase(answered(job, duplicate=True), NOW) is phase(job, NOW)

@@ -87,6 +87,8 @@ CALLS: dict[str, Callable[[QueueService], Awaitable[object]]] = {
     "ping": lambda q: q.ping(),
     "enqueue_job": lambda q: q.enqueue_job(Job(id="j", type="t")),
     "enqueue_jobs": lambda q: q.enqueue_jobs([]),
+    "submit": lambda q: q.submit([Job(id="j", type="t")]),
+    "retry_jobs": lambda q: q.retry_jobs([]),
     "complete_job": lambda q: q.complete_job("j", b""),
     "fail_job": lambda q: q.fail_job("j", "x"),
     "stop_job": lambda q: q.stop_job("j", "x"),
@@ -107,7 +109,7 @@ CALLS: dict[str, Callable[[QueueService], Awaitable[object]]] = {
 
 def test_every_call_is_listed() -> None:
     public = {name for name in dir(HostedQueue) if not name.startswith("_")}
-    assert public - CALLS.keys() == {"stream_jobs", "usage", "close"}
+    assert public - CALLS.keys() == {"stream_jobs", "usage", "close", "backend", "may_run"}
 
 
 @pytest.mark.parametrize("name", CALLS)

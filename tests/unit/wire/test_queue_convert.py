@@ -41,6 +41,7 @@ WHOLE = Job(
     depends_on=("p", "o"),
     dependency_mode=DependencyMode.AFTER_ANY,
     resource=ResourceRef("cluster", "uid", "name", 2**62),
+    callback_url="https://example.com",
     state=JobState.CANCELLING,
     eligible_at=AT - timedelta(days=40_000),
     waiting_for_dependencies=True,

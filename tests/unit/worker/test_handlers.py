@@ -211,6 +211,11 @@ def test_the_decorator_raises_for_nonsense() -> None:
         Worker().handler("")(takes_any)
 
 
+def test_a_decorator_without_parentheses_says_what_to_write() -> None:
+    with pytest.raises(InvalidHandler, match=r"write @worker.handler\('takes-any'\)"):
+        Worker().handler(takes_any)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("value", "body", "content_type"),
     [
@@ -236,7 +241,19 @@ def cycle() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), float("nan"), [float("inf")], "\ud800", cycle(), b"x" * 11, "x" * 10]
+    "value",
+    [
+        object(),
+        {1},
+        {"a": [{1}]},
+        frozenset("a"),
+        float("nan"),
+        [float("inf")],
+        "\ud800",
+        cycle(),
+        b"x" * 11,
+        "x" * 10,
+    ],
 )
 @proves("external-api.HandlerRegistration.expect.4")
 def test_results_that_cannot_be_stored_are_permanent(value: object) -> None:

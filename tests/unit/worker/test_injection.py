@@ -307,8 +307,21 @@ def test_a_plain_generator_will_do(
     assert LOG == ["left"]
 
 
+@pytest.mark.parametrize(
+    ("lifespan", "told"),
+    [
+        (5, "must be a function of the worker, not an int"),
+        (lambda: None, "must take the worker and nothing else"),
+        (asyncio.sleep, "sleep must yield once"),
+    ],
+)
+def test_a_lifespan_that_cannot_be_one_is_refused_at_once(lifespan: Any, told: str) -> None:
+    with pytest.raises(InvalidHandler, match=told):
+        Worker(lifespan=lifespan)
+
+
 def test_a_lifespan_must_be_something_to_enter(worker_with: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidHandler, match="must yield or give a context manager, not a int"):
+    with pytest.raises(InvalidHandler, match="must yield or give a context manager, not an int"):
         worker_with(lifespan=lambda worker: 7).run()
 
 

@@ -100,15 +100,15 @@ def test_a_worker_sent_away_exits_with_1(folder: Path, server: Any, say: Any) ->
         ("jobs.py:worker", "'jobs.py:worker' names a file; give its module, as in jobs:worker"),
         ("./shop/jobs.py", "names a file; give its module, as in shop.jobs:worker"),
         ("absent:worker", "there is no module 'absent'"),
-        ("jobs:absent", "has no 'absent'"),
-        ("jobs:other", "not a queue_operator Worker"),
+        ("jobs:wroker", "has no 'wroker'; its workers: jobs:worker, jobs:empty"),
+        ("jobs:other", "is an object, not a queue_operator Worker"),
         ("jobs:empty", "has no handlers"),
         ("broken:worker", "No module named 'no_such_library'"),
     ],
 )
 def test_a_wrong_target_is_explained(folder: Path, target: str, fault: str) -> None:
     status, output = finish(start(folder, target))
-    assert status != 0
+    assert status == 2
     assert fault in output
 
 

@@ -44,11 +44,15 @@ def test_a_retry_carries_its_delay() -> None:
     assert ending.retry_after_s == 1.5
     assert (ending.error.category, ending.error.message) == (ErrorCategory.TEMPORARY, "busy")
     assert raised(Retry()).retry_after_s is None
+    with pytest.raises(InvalidArgument, match="seconds, a timedelta or ISO 8601 text such as"):
+        Retry(after="soon")
 
 
 @proves("external-api.HandlerRegistration.expect.11")
 def test_a_permanent_error_carries_its_code_and_context() -> None:
-    error = raised(PermanentError("gone", code="NO_SUCH_USER", context={"user": "7"})).error
+    error = raised(
+        PermanentError("gone", code="NO_SUCH_USER", context={"user": 7, "mail": None})
+    ).error
     assert (error.category, error.code) == (ErrorCategory.PERMANENT, "NO_SUCH_USER")
     assert error.context == {"user": "7"}
 

@@ -115,7 +115,7 @@ def test_code_that_is_broken_waits_for_the_next_change(
     server.accept()
     (folder / "answers.py").write_text("ANSWER = = 2\n")
     reloading.says("SyntaxError")
-    reloading.says("ended with status 1: waiting for a change")
+    reloading.says("ended with status 2: waiting for a change")
     (folder / "answers.py").write_text("ANSWER = 33\n")
     assert asked(server.accept(), say) == 33
     assert reloading.stop(signal.SIGINT) == 0
@@ -126,8 +126,8 @@ def test_the_status_of_the_worker_is_passed_on(folder: Path, server: Any) -> Non
     (folder / "answers.py").unlink()
     running = Reloading(folder, server.port, "run", "jobs:worker", "--reload", str(folder))
     try:
-        running.says("ended with status 1: waiting for a change")
-        assert running.stop() == 1
+        running.says("ended with status 2: waiting for a change")
+        assert running.stop() == 2
     finally:
         running.close()
 

@@ -313,7 +313,7 @@ def test_a_retry_after_a_timeout_waits_for_the_old_handler(rig: Any) -> None:
     rig.timers[0].action()
     rig.assign("a", "t2", timeout_s=1)
     assert rig.started == [first]
-    rig.timers[1].action()
+    rig.timers[-1].action()
     rig.session.finished(first, DONE)
     assert rig.started == [first]
     assert kinds(rig.outcomes()) == [("a", "t1", "FAIL"), ("a", "t2", "FAIL")]

@@ -69,6 +69,39 @@ def test_half_a_certificate_is_a_fault(given: tuple[str, ...]) -> None:
         WorkerSettings.from_environment(variables)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['["gpu", "region=eu"]', '{"gpu": "", "region": "eu"}', "gpu, region=eu", "region=eu,gpu"],
+)
+def test_tags_are_a_list_of_words_or_json(text: str) -> None:
+    settings = WorkerSettings.from_environment({"QUEUE_OPERATOR_TAGS": text})
+    assert settings.tags == {"gpu", "region=eu"}
+
+
+@pytest.mark.parametrize("text", ["{gpu}", '["gpu", 5]', '{"gpu": true}', '["gpu"', '{"a=b": "c"}'])
+def test_json_that_is_no_tags_is_a_fault(text: str) -> None:
+    with pytest.raises(InvalidSettings, match="QUEUE_OPERATOR_TAGS: "):
+        WorkerSettings.from_environment({"QUEUE_OPERATOR_TAGS": text})
+
+
+def test_a_variable_that_looks_like_one_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    WorkerSettings.from_environment(
+        {
+            "QUEUE_OPERATOR_CAPACTY": "5",
+            "QUEUE_OPERATOR_GRACE": "5",
+            "QUEUE_OPERATOR_TOKEN": "of the REST client",
+            "QUEUE_OPERATOR_URL": "http://queue",
+            "QUEUE_OPERATOR_SERVICE_PORT": "8080",
+            "QUEUE_OPERATOR_GRPC__PORT": "1",
+            "CAPACTY": "5",
+        }
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "QUEUE_OPERATOR_CAPACTY is no setting of a worker; did you mean QUEUE_OPERATOR_CAPACITY?",
+        "QUEUE_OPERATOR_GRACE is no setting of a worker; did you mean QUEUE_OPERATOR_GRACE_S?",
+    ]
+
+
 def test_what_is_not_a_number_names_its_variable() -> None:
     with pytest.raises(InvalidSettings, match="QUEUE_OPERATOR_CAPACITY: 'many' is not a number"):
         WorkerSettings.from_environment({"QUEUE_OPERATOR_CAPACITY": "many"})

@@ -211,6 +211,21 @@ def test_what_cannot_be_sent_is_named(field: str, given: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("prioritee", "prioritee: is no option of a child job; did you mean 'priority'?"),
+        ("delay_s", "did you mean 'delay'?"),
+        ("id", "there are: job_id, tags, "),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused(name: str, told: str) -> None:
+    given: dict[str, Any] = {name: 1}
+    with pytest.raises(InvalidArgument) as refused:
+        spawned("child", **given)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("field", "job"),
     [
         ("priority", wire.ChildJob(type="t", priority="URGENT")),

@@ -2,7 +2,7 @@ import pytest
 from pydantic import BaseModel
 
 from queue_operator.testing.clauses import proves
-from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker
+from queue_operator.worker import Cancelled, InvalidArgument, JobContext, PermanentError, Worker
 from queue_operator.worker.testing import job_context, run_handler, run_handler_async
 
 worker = Worker()
@@ -46,6 +46,18 @@ def test_the_context_can_be_given() -> None:
         run_handler(worker, "attempt", context=context)
 
 
+def test_a_checkpoint_of_an_earlier_attempt_can_be_given() -> None:
+    resuming = Worker()
+
+    @resuming.handler("resumes")
+    def resumes(ctx: JobContext) -> bytes | None:
+        return ctx.last_checkpoint()
+
+    assert run_handler(resuming, "resumes", attempt=2, last_checkpoint=b"half") == b"half"
+    assert run_handler(resuming, "resumes", context=job_context(last_checkpoint=b"all")) == b"all"
+    assert run_handler(resuming, "resumes") is None
+
+
 async def test_handlers_run_in_coroutine_tests() -> None:
     assert await run_handler_async(worker, "sum", {"a": 1, "b": 2}) == 3
     assert await run_handler_async(worker, "attempt", attempt=2) == 2
@@ -59,5 +71,5 @@ def test_what_would_fail_in_the_queue_fails_here() -> None:
     with pytest.raises(PermanentError) as unstorable:
         run_handler(worker, "raw", b"")
     assert unstorable.value.code == "RESULT_NOT_STORABLE"
-    with pytest.raises(KeyError, match="attempt, raw, sum"):
+    with pytest.raises(InvalidArgument, match=r"no handler for .absent.; its types: attempt, raw"):
         run_handler(worker, "absent")

@@ -455,7 +455,7 @@ def test_a_missing_token_file_is_named(
     worker: Worker, settings: WorkerSettings, run: Any, tmp_path: Path
 ) -> None:
     worker.settings = replace(settings, token_file=tmp_path / "absent", refused_s=0)
-    with pytest.raises(SessionRefused, match="absent"):
+    with pytest.raises(SessionRefused, match=r"QUEUE_OPERATOR_TOKEN_FILE: .*absent"):
         run(worker).result(PATIENCE_S)
 
 
@@ -473,6 +473,21 @@ def logged() -> Iterator[Callable[[str], None]]:
 
     yield wait
     client.removeHandler(handler)
+
+
+def test_what_it_serves_is_told_when_it_connects(
+    worker: Worker,
+    settings: WorkerSettings,
+    server: Any,
+    run: Any,
+    logged: Callable[[str], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "queue_operator.worker.client")
+    worker.settings = replace(settings, tags=frozenset({"gpu"}), capacity=3)
+    run(worker)
+    server.accept()
+    logged("namespace default, tags gpu, capacity 3, types hello, where, ")
 
 
 def test_the_port_of_rest_in_place_of_grpcs_is_named(

@@ -14,17 +14,23 @@ from queue_operator.backends.protocol import (
     JobPage,
     JobSearch,
     LogLine,
+    Pause,
     QueueDepth,
     Topic,
     WorkerSession,
 )
 from queue_operator.backends.searching import page, page_of_failures
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.tallies import JobKind, Part, Standing, Tally
+from queue_operator.backends.tallying import standing_of
+from queue_operator.backends.tokens import Bucket
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.running import LOG_ATTEMPTS, newest_lines
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, JobState
 from queue_operator.domain.tags import matches
+
+_Entry = tuple[str, int, datetime, JobKind]
 
 
 @dataclass
@@ -37,6 +43,9 @@ class MemoryShelf:
     versions: Counter[str] = field(default_factory=Counter)
     sessions: dict[str, WorkerSession] = field(default_factory=dict)
     logs: dict[int, dict[int, dict[int, LogLine]]] = field(default_factory=dict)
+    paused: dict[Name, Pause] = field(default_factory=dict)
+    ledger: dict[_Entry, Tally] = field(default_factory=dict)
+    buckets: dict[str, Bucket] = field(default_factory=dict)
     numbers: int = 0
     swept_at: datetime | None = None
     resumed_at: datetime | None = None
@@ -70,10 +79,26 @@ class MemoryShelf:
             one
             for one in self._all(wanted.namespace)
             if record.is_claimable(one.job, now)
+            and not self._is_paused(one.job)
             and (not wanted.types or one.job.type in wanted.types)
             and matches(wanted.tags, one.job.tags)
         ]
         return sorted(found, key=lambda one: (record.place(one.job), one.number))[:limit]
+
+    def _is_paused(self, job: Job) -> bool:
+        names = ((job.namespace, ""), (job.namespace, job.type))
+        return bool(self.paused) and any(name in self.paused for name in names)
+
+    def ahead(self, one: Stored, now: datetime, bound: int) -> int:
+        mine = record.place(one.job), one.number
+        before = [
+            other
+            for other in self._all(one.job.namespace)
+            if other.job.type == one.job.type
+            and record.is_claimable(other.job, now)
+            and (record.place(other.job), other.number) < mine
+        ]
+        return min(len(before), bound)
 
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
         named = set(ids)
@@ -120,6 +145,15 @@ class MemoryShelf:
     def _all(self, namespace: str) -> list[Stored]:
         return [one for one in self.jobs.values() if one.job.namespace == namespace]
 
+    def pauses(self, namespace: str | None) -> list[Pause]:
+        return [p for (space, _), p in sorted(self.paused.items()) if namespace in (None, space)]
+
+    def put_pause(self, pause: Pause) -> None:
+        self.paused[pause.namespace, pause.type] = pause
+
+    def drop_pause(self, namespace: str, type: str) -> bool:
+        return self.paused.pop((namespace, type), None) is not None
+
     def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:
         log = self.logs.setdefault(one.number, {})
         log.setdefault(version, {}).update((line.number, line) for line in lines)
@@ -132,6 +166,32 @@ class MemoryShelf:
     def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
         log = self.logs.get(one.number, {})
         return {version: list(lines.values()) for version, lines in log.items()}
+
+    def tally(self, namespace: str, span_s: int, begins_at: datetime, kind: JobKind) -> Tally:
+        return self.ledger.setdefault((namespace, span_s, begins_at, kind), Tally())
+
+    def tallies(self, namespace: str, parts: Sequence[Part]) -> list[tuple[JobKind, Tally]]:
+        return [
+            (kind, tally)
+            for (name, span_s, begins_at, kind), tally in self.ledger.items()
+            if name == namespace
+            and any(p.span_s == span_s and p.begins_at <= begins_at < p.ends_at for p in parts)
+        ]
+
+    def standing(self, namespace: str, now: datetime) -> Mapping[JobKind, Standing]:
+        live = (one.job for one in self._all(namespace) if one.job.state not in TERMINAL)
+        return standing_of(live, now)
+
+    def forget_tallies(self, span_s: int, oldest: datetime) -> None:
+        old = [entry for entry in self.ledger if entry[1] == span_s and entry[2] < oldest]
+        for entry in old:
+            del self.ledger[entry]
+
+    def bucket(self, name: str) -> Bucket | None:
+        return self.buckets.get(name)
+
+    def fill_bucket(self, name: str, bucket: Bucket) -> None:
+        self.buckets[name] = bucket
 
     def tell(self, row: Mapping[str, object]) -> None:
         number = len(self.log) + 1

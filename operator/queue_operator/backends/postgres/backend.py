@@ -28,17 +28,22 @@ from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.backends.postgres.pauses import PauseStore
+from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.postgres.spawning import Spawning
+from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
     CheckpointAnswer,
@@ -52,16 +57,22 @@ from queue_operator.backends.protocol import (
     JobSearch,
     LogReport,
     MirrorEntry,
+    Pause,
+    Place,
     ProgressReport,
     QueueDepth,
     SessionNews,
     SessionOrder,
     SessionRoll,
     SpawnRequest,
+    StatsWindow,
     Topic,
+    Usage,
+    WindowStats,
     WorkerSession,
 )
 from queue_operator.backends.sql import load
+from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
@@ -87,9 +98,10 @@ _FOLDS: Final = 20
 """A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
-class PostgresBackend(BaseBackend, PlaneBase):
+class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
-    Sessions, ProgressSink, Checkpoints, Spawner, JobLogs and Depths.
+    Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
+    Statistics and Usages.
     """
 
     def __init__(
@@ -127,6 +139,9 @@ class PostgresBackend(BaseBackend, PlaneBase):
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
+        self._roll_ups = RollUps(pool)
+        self._usages = UsageStore(pool)
+        self._windows = WindowStore(pool, self._roll_ups)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._prune_at_s = float("-inf")
@@ -134,6 +149,8 @@ class PostgresBackend(BaseBackend, PlaneBase):
         self._inbox = CancelInboxStore(pool)
         self._checkpoints = CheckpointStore(pool, self._lanes)
         self._logs = LogStore(pool, self._lanes)
+        self._pause_store = PauseStore(pool, self._lanes, self._announcer)
+        self._places = PlaceStore(pool, self._lanes)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -168,6 +185,7 @@ class PostgresBackend(BaseBackend, PlaneBase):
         try:
             async with borrowed(pool) as connection:
                 await check_schema(connection)
+            await RollUps(pool).adopt()
         except BaseException:
             await pool.close()
             raise
@@ -336,11 +354,31 @@ class PostgresBackend(BaseBackend, PlaneBase):
             return {}
         return await self._reader.by_id(namespace_id, job_ids)
 
+    async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
+        namespace_id = await self._lanes.namespace_id(namespace)
+        if namespace_id is None or not job_ids:
+            return {}
+        return await self._reader.by_id(namespace_id, job_ids, whole=False)
+
     async def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return await self._depths.stats(tags, namespace=namespace)
 
     async def queue_depth(self) -> QueueDepth:
         return await self._depths.queue_depth()
+
+    async def _window(self, window: StatsWindow) -> WindowStats:
+        return await self._windows.window(await self._lanes.namespace_id(window.namespace), window)
+
+    async def _roll_up(self, limit: int) -> int:
+        return await self._roll_ups.roll_up(limit)
+
+    async def _usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
+        return await self._usages.usage_of(namespaces)
+
+    async def _take_tokens(
+        self, bucket: str, amount: float, rate_per_s: float, burst: float
+    ) -> float:
+        return await self._usages.take(bucket, amount, rate_per_s, burst)
 
     async def _search(self, search: JobSearch) -> JobPage:
         return await self._finder.search(search)
@@ -423,6 +461,20 @@ class PostgresBackend(BaseBackend, PlaneBase):
 
     async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
         return await self._logs.read(namespace, job_id)
+
+    # Pauses and places
+
+    async def _pause(self, pause: Pause) -> Pause:
+        return await self._pause_store.pause(pause)
+
+    async def _resume(self, namespace: str, type: str) -> bool:
+        return await self._pause_store.resume(namespace, type)
+
+    async def _pauses(self, namespace: str | None) -> list[Pause]:
+        return await self._pause_store.pauses(namespace)
+
+    async def _place(self, namespace: str, job_id: str) -> Place | None:
+        return await self._places.place_of(namespace, job_id)
 
     hears_itself: Final = True
 

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
@@ -18,6 +19,7 @@ from queue_operator.domain.retry import Backoff
 
 _SUBMIT: Final = load(__package__, "submit", if_taken="ON CONFLICT (namespace_id, id) DO NOTHING")
 _SUBMIT_NEW: Final = load(__package__, "submit", if_taken="")
+_CALLBACKS: Final = load(__package__, "callback_store")
 _RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
 _PASS_BY: Final = load(__package__, "number_pass_by")
 _BLOCK: Final = 1000
@@ -92,9 +94,10 @@ async def store(
     *,
     parents: Collection[int] = (),
     blocked: Collection[int] = (),
-) -> set[int]:
-    """Stores the jobs of a batch and gives the numbers of those whose id was new. `parents`
-    and `blocked` are the numbers of those that others wait for and that wait for others.
+) -> tuple[datetime, set[int]]:
+    """Stores the jobs of a batch; gives the time that it was, and the numbers of those whose id
+    was new. `parents` and `blocked` are the numbers of those that others wait for and that wait
+    for others.
     """
     parameters = {
         **_parameters(batch),
@@ -102,17 +105,30 @@ async def store(
         "blocked": _given(number in blocked or None for number in batch.numbers),
     }
     cursor = await connection.execute(_SUBMIT, parameters)
-    return {number for (number,) in await cursor.fetchall()}
+    [(now, numbers)] = await cursor.fetchall()
+    return now, set(numbers or ())
 
 
-async def store_new(connection: AsyncConnection[TupleRow], batch: Batch) -> None:
+async def store_new(connection: AsyncConnection[TupleRow], batch: Batch) -> datetime:
     """Stores the jobs of a batch that nobody waits for and that wait for nobody, in a statement
-    that needs no transaction around it.
+    that needs no transaction around it; gives the time that it was.
 
     Raises UniqueViolation, and stores nothing, where an id is taken.
     """
     parameters = {**_parameters(batch), "has_children": None, "blocked": None}
-    await connection.execute(_SUBMIT_NEW, parameters)
+    cursor = await connection.execute(_SUBMIT_NEW, parameters)
+    [(now, _)] = await cursor.fetchall()
+    return cast(datetime, now)
+
+
+async def store_callbacks(
+    connection: AsyncConnection[TupleRow], jobs: Sequence[Job], numbers: Sequence[int]
+) -> None:
+    """For those of some new jobs that have one."""
+    given = {n: job.callback_url for n, job in zip(numbers, jobs, strict=True) if job.callback_url}
+    if given:
+        parameters = {"job_nos": list(given), "urls": list(given.values())}
+        await connection.execute(_CALLBACKS, parameters)
 
 
 def _parameters(batch: Batch) -> dict[str, Any]:
@@ -165,6 +181,7 @@ def submission_event(jobs: Sequence[Job], lanes: Sequence[int]) -> dict[str, Any
     return {
         "lane_of": Int8s(places[lane] for lane in lanes),
         "event_lanes": json.dumps([_lane(job) for job in first.values()]),
+        "event_lane_ids": Int8s(first),
         "event_correlations": correlations if any(correlations) else None,
     }
 

@@ -139,7 +139,7 @@ class Claims:
     async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         """For each demand, whether there is a job for it. Looks at the lanes as a claim does."""
         await self._lanes.catch_up()
-        wanted = [self._lanes.known(demand) for demand in demands]
+        wanted = [self._lanes.claimable(demand) for demand in demands]
         lanes = list({lane.id: lane for group in wanted for lane in group}.values())
         due = self._marks.due(lanes)
         try:
@@ -165,7 +165,7 @@ class Claims:
         groups = []
         for asking in group_by_filter(demands):
             # Lanes that are made while the claim goes on are for the next one.
-            if lanes := tuple(self._lanes.known(asking[0])):
+            if lanes := tuple(self._lanes.claimable(asking[0])):
                 groups.append(Group(asking, lanes))
         return groups
 

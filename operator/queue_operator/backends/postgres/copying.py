@@ -10,14 +10,19 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.arrays import EPOCH, MICROSECOND, NULL, Int8s, Texts
-from queue_operator.backends.postgres.batch import Numbers, dump_backoff, submission_event
+from queue_operator.backends.postgres.batch import (
+    Numbers,
+    dump_backoff,
+    store_callbacks,
+    submission_event,
+)
 from queue_operator.backends.postgres.connection import (
     Pool,
     again_when_undone,
@@ -70,8 +75,8 @@ class Copying:
         self._lanes = lanes
         self._numbers = numbers
 
-    async def store(self, jobs: Sequence[Job]) -> list[int] | None:
-        """Stores all and gives their lanes, or stores nothing because an id exists."""
+    async def store(self, jobs: Sequence[Job]) -> "Copied | None":
+        """Stores all, or nothing because an id exists."""
         lanes = await self._lanes.of_jobs(jobs)
         names = {job.namespace for job in jobs}
         spaces = {name: await self._lanes.namespace_id(name) or 0 for name in names}
@@ -80,7 +85,7 @@ class Copying:
         # has an id that the other waits for.
         order = sorted(range(len(jobs)), key=lambda n: (spaces[jobs[n].namespace], jobs[n].id))
         try:
-            await self._copy(
+            now = await self._copy(
                 [jobs[n] for n in order],
                 [numbers[n] for n in order],
                 [spaces[jobs[n].namespace] for n in order],
@@ -88,7 +93,7 @@ class Copying:
             )
         except psycopg.errors.UniqueViolation:
             return None
-        return lanes
+        return Copied(lanes, now)
 
     @again_when_undone
     async def _copy(
@@ -97,7 +102,7 @@ class Copying:
         numbers: Sequence[int],
         namespaces: Sequence[int],
         lanes: Sequence[int],
-    ) -> None:
+    ) -> datetime:
         patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
         async with transaction(self._pool, patience_s) as connection:
             cursor = await connection.execute("SELECT now()")
@@ -108,6 +113,15 @@ class Copying:
             waiting = zip(numbers, lanes, jobs, strict=True)
             await _write(connection, _READY, (_ready(*one, clock) for one in waiting))
             await connection.execute(_TOLD, _told(jobs, numbers, lanes))
+            await store_callbacks(connection, jobs, numbers)
+        return clock.now
+
+
+class Copied(NamedTuple):
+    """The lanes of jobs that were stored, and the time that it was."""
+
+    lanes: Sequence[int]
+    now: datetime
 
 
 async def _write(

@@ -41,7 +41,8 @@ from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory
-from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase, refining, states_of
 
 _TOTALS: Final = load(__package__, "failure_totals")
 _SETTINGS: Final = "SET LOCAL enable_hashjoin = on; SET LOCAL enable_memoize = off"
@@ -148,29 +149,38 @@ def _cut(
 
 
 def _asked(search: JobSearch) -> Condition:
-    states = search.states or frozenset(JobState)
+    states, phases = _seen_as(search, frozenset(JobState))
     return Condition(
-        # Nobody else waits for other jobs.
-        states=states & frozenset(ELIGIBLE) if search.waiting else states,
+        states=states,
         created_after=search.created_after or FIRST,
         created_before=search.created_before or LAST,
         changed_after=search.updated_after or FIRST,
-        delayed=search.delayed,
-        waiting=search.waiting,
-        permanent=search.permanent,
+        phases=phases,
     )
 
 
 def _failing(search: FailureSearch) -> Condition:
+    states, phases = _seen_as(search, _FAILURES)
     return Condition(
-        states=search.states or _FAILURES,
+        states=states,
         changed_after=search.failed_after or FIRST,
         changed_before=search.failed_before or LAST,
-        permanent=search.permanent,
+        phases=phases,
         failed=True,
         categories=search.categories,
         code=search.error_code,
     )
+
+
+def _seen_as(
+    search: JobSearch | FailureSearch, every: frozenset[JobState]
+) -> tuple[frozenset[JobState], frozenset[Phase]]:
+    """The states in which a match may be, and the phases that tell the jobs of one apart."""
+    states = search.states or every
+    if not search.phases:
+        return states, frozenset()
+    states &= states_of(search.phases)
+    return states, refining(search.phases, states)
 
 
 async def _totals(
@@ -198,7 +208,7 @@ async def _read_page(
     found: Sequence[Place],
 ) -> tuple[Job, ...]:
     numbers = [number for _, number in found[: search.limit]]
-    jobs = await read_jobs(connection, numbers) if numbers else {}
+    jobs = await read_jobs(connection, numbers, whole=False) if numbers else {}
     return tuple(jobs[number] for number in numbers)
 
 

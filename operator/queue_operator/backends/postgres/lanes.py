@@ -1,7 +1,7 @@
 """Lanes: the interned identity of what a claim filters on, cached in memory.
 
 Lanes are only ever added, so the cache is never wrong, at worst behind. While somebody watches
-the store, it is read again only where there may be new ones.
+the store, it is read again only where there may be new ones. What is paused is read along.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from queue_operator.backends.news import Kind, Kinds, about
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import Priority
@@ -54,6 +55,7 @@ class Lanes:
         self._by_id: dict[int, Lane] = {}
         self._by_kind: dict[Kind, list[int]] = {}
         self._highest = 0
+        self.gate = Gate()
         self._refreshed_at = -_FULL_REFRESH_S
         self.watched = False
         """Whether somebody sets `stale` when other processes may have made lanes."""
@@ -90,6 +92,13 @@ class Lanes:
             lanes = [lane for lane in self._by_key.values() if _matches(wanted, lane.key)]
             self._matching[wanted] = lanes
         return self._matching[wanted]
+
+    def claimable(self, demand: Demand) -> list[Lane]:
+        """As `known`, without the lanes whose jobs are paused."""
+        lanes = self.known(demand)
+        if self.gate.is_open:
+            return lanes
+        return [lane for lane in lanes if self.gate.lets(lane.key.namespace, lane.key.type)]
 
     def kinds(self, ids: Iterable[int]) -> Kinds:
         """What jobs of these lanes are selected by."""
@@ -133,13 +142,18 @@ class Lanes:
     async def _read(self) -> None:
         full = time.monotonic() - self._refreshed_at >= _FULL_REFRESH_S
         after = 0 if full else self._highest - _OVERLAP
+        paused, asked_at = set[tuple[str, str]](), self.gate.version
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_LIST, {"after": after})
             for lane_id, namespace, type_, priority, tags in await cursor.fetchall():
+                if lane_id is None:
+                    paused.add((namespace, type_))
+                    continue
                 key = LaneKey(namespace, type_, priority, frozenset(tags))
                 if key not in self._by_key:
                     self._add(Lane(lane_id, key, Priority(priority)))
                 self._highest = max(self._highest, lane_id)
+        self.gate.learn(paused, asked_at)
         if full:
             self._refreshed_at = time.monotonic()
 

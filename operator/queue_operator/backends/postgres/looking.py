@@ -28,6 +28,7 @@ from queue_operator.backends.postgres.sources import (
 from queue_operator.backends.sql import load
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
 from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
 
 NEWEST_CHANGE: Final = Order(by_change=True, descending=True)
 
@@ -176,7 +177,7 @@ class Looking:
         asked = self._condition
         for source in sources:
             # What is due is neither delayed nor waiting for others.
-            if source is WAITING and (asked.delayed or asked.waiting):
+            if source is WAITING and asked.phases and Phase.SCHEDULED not in asked.phases:
                 continue
             states = source.states & asked.states
             lanes = [lane.id for lane in self._lanes.values() if lane.of(states)]

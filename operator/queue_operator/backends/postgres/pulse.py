@@ -39,6 +39,7 @@ class _Beat(NamedTuple):
     next_due_s: float | None
     versions: Versions
     highest_lane: int
+    paused: list[list[str]]
 
 
 class Pulse:
@@ -132,7 +133,9 @@ class Pulse:
         """One beat; how long to wait for the next."""
         try:
             async with self._announcer.versions_lock:
+                asked_at = self._lanes.gate.version
                 beat = await self._beat()
+                resumed = self._lanes.gate.learn([(n, t) for n, t in beat.paused], asked_at)
                 self._learn(beat.versions)
         except (Unavailable, psycopg.Error) as error:
             if not self._failing:
@@ -142,6 +145,8 @@ class Pulse:
             return PULSE_S
         self._failing = False
         self._lanes.notice(beat.highest_lane)
+        if resumed:
+            self._tell({Topic.READY: None})
         if beat.staged:
             self._marks.forget(beat.staged)
             self._announcer.announce_ready(self._lanes.kinds(beat.staged), anew=False)
@@ -153,12 +158,12 @@ class Pulse:
     async def _beat(self) -> _Beat:
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_PULSE, {"max_rows": _STAGE_BATCH})
-            [(staged, next_due_s, versions, highest)] = await cursor.fetchall()
+            [(staged, next_due_s, versions, highest, paused)] = await cursor.fetchall()
         # A newer version may know more of them.
         known = {
             Topic(name): version for name, version in (versions or {}).items() if name in _KNOWN
         }
-        return _Beat(staged, next_due_s, known, highest or 0)
+        return _Beat(staged, next_due_s, known, highest or 0, paused)
 
     def _learn(self, versions: Versions) -> None:
         seen = self._announcer.seen
@@ -181,6 +186,9 @@ class Pulse:
             logger.warning("ignoring a notification that makes no sense: %.200s", payload)
             self.expect(0.0)
             return
+        if Topic.PAUSE in news:
+            # The next beat reads what is paused now.
+            self.expect(0.0)
         if told.get("back") and (kinds := news.get(Topic.READY)):
             # They may lie before the marks.
             self._marks.forget(self._lanes.of_kinds(kinds))

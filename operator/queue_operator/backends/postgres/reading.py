@@ -24,9 +24,12 @@ class Reader:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def by_id(self, namespace_id: int, job_ids: Sequence[str]) -> dict[str, Job]:
+    async def by_id(
+        self, namespace_id: int, job_ids: Sequence[str], *, whole: bool = True
+    ) -> dict[str, Job]:
+        """Not `whole`, without payload and result."""
         async with borrowed(self._pool) as connection:
-            rows = await _read(connection, None, namespace_id, list(job_ids))
+            rows = await _read(connection, None, namespace_id, list(job_ids), whole)
         return {job.id: job for job in map(job_from_row, rows)}
 
     async def by_number(self, job_nos: Sequence[int]) -> dict[int, Job]:
@@ -35,10 +38,10 @@ class Reader:
 
 
 async def read_jobs(
-    connection: AsyncConnection[TupleRow], job_nos: Sequence[int]
+    connection: AsyncConnection[TupleRow], job_nos: Sequence[int], *, whole: bool = True
 ) -> dict[int, Job]:
     """The same by number, as the connection's transaction sees them."""
-    rows = await _read(connection, list(job_nos), None, None)
+    rows = await _read(connection, list(job_nos), None, None, whole)
     return {row["job_no"]: job_from_row(row) for row in rows}
 
 
@@ -47,8 +50,9 @@ async def _read(
     job_nos: list[int] | None,
     namespace_id: int | None,
     ids: list[str] | None,
+    whole: bool,
 ) -> list[dict[str, Any]]:
-    parameters = {"job_nos": job_nos, "namespace_id": namespace_id, "ids": ids}
+    parameters = {"job_nos": job_nos, "namespace_id": namespace_id, "ids": ids, "whole": whole}
     async with connection.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(_READ, parameters)
         return await cursor.fetchall()
@@ -70,6 +74,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         backoff=load_backoff(row["backoff"]),
         correlation_id=row["correlation_id"],
         idempotency_key=row["idempotency_key"],
+        callback_url=row["callback_url"],
         spawned_by=row["spawned_by"],
         depends_on=tuple(row["depends_on"] or ()),
         dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),

@@ -12,6 +12,7 @@ from queue_operator.backends.postgres.merging import Place
 from queue_operator.backends.sql import load, render
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, JobState
+from queue_operator.domain.views import Phase
 
 FIRST: Final = datetime.min.replace(tzinfo=UTC)
 LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -67,16 +68,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What must hold of a job beside its lane; times are exclusive bounds."""
+    """What must hold of a job beside its lane; times are exclusive bounds. `phases` tell apart
+    the jobs of some of the `states`, see `views.refining`.
+    """
 
     states: frozenset[JobState]
     created_after: datetime = FIRST
     created_before: datetime = LAST
     changed_after: datetime = FIRST
     changed_before: datetime = LAST
-    delayed: bool | None = None
-    waiting: bool | None = None
-    permanent: bool | None = None
+    phases: frozenset[Phase] = frozenset()
     failed: bool | None = None
     categories: frozenset[ErrorCategory] = frozenset()
     code: str = ""
@@ -99,9 +100,12 @@ class Condition:
             "created_before": self.created_before,
             "changed_after": self.changed_after,
             "changed_before": self.changed_before,
-            "delayed": self.delayed,
-            "waiting": self.waiting,
-            "permanent": self.permanent,
+            "refined": bool(self.phases),
+            "pending": Phase.PENDING in self.phases,
+            "delayed": Phase.DELAYED in self.phases,
+            "scheduled": Phase.SCHEDULED in self.phases,
+            "permanent": Phase.FAILED in self.phases,
+            "used_up": Phase.DEAD_LETTER in self.phases,
             "failed": self.failed,
             "categories": [one.value for one in self.categories] or None,
             "code": self.code or None,

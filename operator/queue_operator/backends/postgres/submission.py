@@ -2,14 +2,21 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, Protocol
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.batch import Batch, Numbers, store, store_new
+from queue_operator.backends.postgres.batch import (
+    Batch,
+    Numbers,
+    store,
+    store_callbacks,
+    store_new,
+)
 from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import (
     Pool,
@@ -23,10 +30,15 @@ from queue_operator.backends.postgres.idempotency import Keys, take_keys
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.sql import load
+from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError, Unavailable
 from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.record import accepted
+from queue_operator.domain.states import JobState
 
 _FIND: Final = load(__package__, "find_numbers")
+_TELL: Final = load(__package__, "submit_tell")
 _GROUP: Final = 500
 _NUMBER_TRIES: Final = 3
 _MOST_WAITING: Final = 10_000
@@ -79,8 +91,8 @@ class Submission:
         """With `atomic`, raises what is wrong and stores nothing. Fields of an error begin with
         the job's place unless not `named`.
         """
-        if guard is None and can_be_copied(jobs) and await self._copy(jobs):
-            return [Submitted(job_id=job.id) for job in jobs]
+        if guard is None and can_be_copied(jobs) and (now := await self._copy(jobs)):
+            return [accepted(job, now) for job in jobs]
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
         while left:
@@ -97,20 +109,21 @@ class Submission:
         for _ in range(_NUMBER_TRIES):
             batch = await self._batch(jobs, named)
             try:
-                if guard is None and await self._store_at_once(batch):
-                    return _Attempt(errors={}, answers=_answers(batch, Keys()))
+                if guard is None and (now := await self._store_at_once(batch)):
+                    return _Attempt(errors={}, answers=_answers(batch, now))
                 return await self._attempt(batch, atomic, guard)
             except psycopg.errors.UniqueViolation:
                 # An id that exists is no error to the statement: it is the number.
                 await self._numbers.pass_by_stored()
         raise Unavailable("job numbers were set back and are still in use; call again")
 
-    async def _copy(self, jobs: Sequence[Job]) -> bool:
-        lanes = await self._copying.store(jobs)
-        if lanes is None:
-            return False
-        self._marks.forget([lane for lane, job in zip(lanes, jobs, strict=True) if job.created_at])
-        return True
+    async def _copy(self, jobs: Sequence[Job]) -> datetime | None:
+        copied = await self._copying.store(jobs)
+        if copied is None:
+            return None
+        given = zip(copied.lanes, jobs, strict=True)
+        self._marks.forget([lane for lane, job in given if job.created_at])
+        return copied.now
 
     async def store_new(self, jobs: Sequence[Job]) -> list[int]:
         """Stores those with which nothing is wrong, and gives their places."""
@@ -185,19 +198,19 @@ class Submission:
         )
 
     @again_when_undone
-    async def _store_at_once(self, batch: Batch) -> bool:
-        """Stores jobs that nearly always can be, without the round trips of a transaction. False
-        when nothing is stored, because there is more to look at.
+    async def _store_at_once(self, batch: Batch) -> datetime | None:
+        """Stores jobs that nearly always can be, without the round trips of a transaction, and
+        gives the time. None when nothing is stored, because there is more to look at.
         """
-        if any(job.idempotency_key or job.depends_on for job in batch.jobs):
-            return False
+        if any(job.idempotency_key or job.depends_on or job.callback_url for job in batch.jobs):
+            return None
         try:
             async with borrowed(self._pool, _patience_s(batch)) as connection:
-                await store_new(connection, batch)
+                now = await store_new(connection, batch)
         except psycopg.errors.UniqueViolation:
-            return False
+            return None
         self._forget_marks(batch, range(len(batch)))
-        return True
+        return now
 
     def _forget_marks(self, batch: Batch, stored: Iterable[int]) -> None:
         """A time of the caller's own may lie before the mark; the database's never does."""
@@ -220,7 +233,7 @@ class Submission:
                 new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
                 if dependent:
                     links = await find_links(connection, batch, new, keys)
-                stored = await store(
+                now, stored = await store(
                     connection, batch.only(new), parents=links.parents, blocked=links.blocked
                 )
                 taken = [n for n in new if batch.numbers[n] not in stored]
@@ -234,11 +247,14 @@ class Submission:
                     await store_links(connection, links)
                 if guard is not None:
                     await guard.note(connection, batch, new)
+                fresh = batch.only(new)
+                await store_callbacks(connection, fresh.jobs, fresh.numbers)
+                answers = _answers(fresh, now, links.blocked)
+                answers |= await _found(connection, batch, keys, links)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
         self._forget_marks(batch, new)
-        answers = {**_answers(batch, keys), **_refusals(batch, clashes)}
-        return _Attempt(errors={}, answers=answers)
+        return _Attempt(errors={}, answers=answers | _refusals(batch, clashes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,13 +337,52 @@ def _refusals(batch: Batch, errors: Mapping[int, QueueError]) -> dict[int, Submi
     return {place: Submitted(job_id=ids[place], error=error) for place, error in errors.items()}
 
 
-def _answers(batch: Batch, keys: Keys) -> dict[int, Submitted]:
-    return {
-        place: Submitted(job_id=keys.repeats[n].job_id, duplicate=True)
-        if n in keys.repeats
-        else Submitted(job_id=job.id)
-        for n, (place, job) in enumerate(zip(batch.places, batch.jobs, strict=True))
-    }
+def _answers(batch: Batch, now: datetime, blocked: Collection[int] = ()) -> dict[int, Submitted]:
+    """For a batch that was stored."""
+    given = zip(batch.places, batch.jobs, batch.numbers, strict=True)
+    return {place: accepted(job, now, waits=number in blocked) for place, job, number in given}
+
+
+async def _found(
+    connection: AsyncConnection[TupleRow], batch: Batch, keys: Keys, links: Links
+) -> dict[int, Submitted]:
+    """Answers that are to be looked up: for repeats, and for all that wait for others where some
+    of these were skipped at once.
+    """
+    wanted = {n: holder.job_no for n, holder in keys.repeats.items()}
+    if any(child.wait is Wait.SKIP for child in links.children):
+        children = {child.job_no for child in links.children}
+        wanted |= {n: number for n, number in enumerate(batch.numbers) if number in children}
+    if not wanted:
+        return {}
+    cursor = await connection.execute(_TELL, {"job_nos": list(set(wanted.values()))})
+    told = {number: rest for number, *rest in await cursor.fetchall()}
+    answers: dict[int, Submitted] = {}
+    for n, number in wanted.items():
+        repeated = keys.repeats.get(n)
+        answer = Submitted(
+            job_id=repeated.job_id if repeated else batch.jobs[n].id, duplicate=repeated is not None
+        )
+        answers[batch.places[n]] = _as_it_is(answer, *told[number]) if number in told else answer
+    return answers
+
+
+def _as_it_is(
+    answer: Submitted,
+    created_at: datetime,
+    eligible_at: datetime,
+    blocked: bool,
+    state: str,
+    category: str | None,
+) -> Submitted:
+    return replace(
+        answer,
+        created_at=created_at,
+        eligible_at=eligible_at,
+        waiting_for_dependencies=blocked,
+        state=JobState(state),
+        permanent=category == ErrorCategory.PERMANENT,
+    )
 
 
 def _answer(group: Sequence[_Waiting], outcomes: Sequence[Submitted | Exception]) -> None:

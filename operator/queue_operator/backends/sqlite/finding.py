@@ -10,7 +10,7 @@ from queue_operator.backends.paging import decode_cursor
 from queue_operator.backends.protocol import FailureSearch, JobSearch, SearchOrder
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite.rows import microseconds
-from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.views import Phase, states_of
 
 _CONDITION: Final = load(__package__, "search_condition")
 _FIRST, _LAST = -(2**63), 2**63 - 1
@@ -42,8 +42,6 @@ def of_jobs(search: JobSearch, now: datetime) -> dict[str, Any]:
         "updated_after": _bound(search.updated_after, _FIRST),
         "updated_before": _LAST,
         "now": microseconds(now),
-        "delayed": search.delayed,
-        "waiting": search.waiting,
         "code": None,
     }
 
@@ -60,8 +58,6 @@ def of_failures(search: FailureSearch) -> dict[str, Any]:
         "updated_after": _bound(search.failed_after, _FIRST),
         "updated_before": _bound(search.failed_before, _LAST),
         "now": 0,
-        "delayed": None,
-        "waiting": None,
         "code": search.error_code or None,
     }
 
@@ -75,8 +71,12 @@ def _common(search: JobSearch | FailureSearch) -> dict[str, Any]:
         "namespace": search.namespace,
         "types": _texts(search.types),
         "states": _texts(search.states),
-        "permanent": search.permanent,
-        "permanent_word": ErrorCategory.PERMANENT.value,
+        "seen_states": _texts(states_of(search.phases)),
+        "pending": Phase.PENDING in search.phases,
+        "delayed": Phase.DELAYED in search.phases,
+        "scheduled": Phase.SCHEDULED in search.phases,
+        "permanent": Phase.FAILED in search.phases,
+        "used_up": Phase.DEAD_LETTER in search.phases,
         # One more than fits on the page tells whether there is another.
         "max_rows": search.limit + 1,
     }

@@ -20,11 +20,12 @@ from queue_operator.backends.protocol import (
     JobPage,
     JobSearch,
     LogLine,
+    Pause,
     SearchOrder,
     Topic,
 )
 from queue_operator.backends.sql import load
-from queue_operator.backends.sqlite import finding
+from queue_operator.backends.sqlite import finding, tallies
 from queue_operator.backends.sqlite.rows import (
     Row,
     event_from,
@@ -38,12 +39,18 @@ from queue_operator.backends.sqlite.rows import (
     stored_from,
 )
 from queue_operator.backends.sqlite.signals import announce
+from queue_operator.backends.sqlite.tallies import TallyName
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.tallies import JobKind, Part, Standing, Tally
+from queue_operator.backends.tokens import Bucket
+from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 
 _ADD: Final = load(__package__, "add")
+_AHEAD: Final = load(__package__, "ahead")
+_BUCKET_KEEP: Final = load(__package__, "bucket_keep")
 _CHILDREN: Final = load(__package__, "children")
 _CLAIMABLE: Final = load(__package__, "claimable")
 _COMPLETED: Final = load(__package__, "completed")
@@ -55,6 +62,7 @@ _LOG_FORGET: Final = load(__package__, "log_forget")
 _LOG_PRUNE: Final = load(__package__, "log_prune")
 _LOG_READ: Final = load(__package__, "log_read")
 _NAMED: Final = load(__package__, "named")
+_PUT_PAUSE: Final = load(__package__, "put_pause")
 _STORE: Final = load(__package__, "store")
 _TAGGED: Final = load(__package__, "tagged")
 _USED_UP: Final = load(__package__, "used_up")
@@ -69,6 +77,7 @@ class SqliteShelf:
         self._rows: dict[int, Row] = {}
         self._new: dict[int, Stored] = {}
         self._topics: set[Topic] = set()
+        self._tallies: dict[TallyName, Tally] = {}
         self._last_number: int | None = None
         [times] = connection.execute("SELECT swept_at, resumed_at FROM sweep")
         self._times = tuple(times)
@@ -88,6 +97,8 @@ class SqliteShelf:
         if times != self._times:
             self._connection.execute("UPDATE sweep SET swept_at = ?, resumed_at = ?", times)
             self._times = times
+        tallies.keep(self._connection, self._tallies)
+        self._tallies.clear()
         announce(self._connection, self._topics)
         self._topics.clear()
 
@@ -167,6 +178,18 @@ class SqliteShelf:
             **finding.tags_of(wanted.tags),
         )
 
+    def ahead(self, one: Stored, now: datetime, bound: int) -> int:
+        wanted = {
+            "namespace": one.job.namespace,
+            "type": one.job.type,
+            "now": microseconds(now),
+            "place": microseconds(record.place(one.job)),
+            "number": one.number,
+            "bound": bound,
+        }
+        [count] = self._connection.execute(_AHEAD, wanted).fetchone()
+        return int(count)
+
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
         self.flush()
         named = self._find(_NAMED, namespace=namespace, ids=json.dumps(list(ids)))
@@ -230,6 +253,30 @@ class SqliteShelf:
         states = {JobState(state): jobs for state, jobs, _ in rows}
         return states, sum(retries for _, _, retries in rows)
 
+    def pauses(self, namespace: str | None) -> list[Pause]:
+        rows = self._connection.execute("SELECT * FROM pause ORDER BY namespace, type").fetchall()
+        return [
+            Pause(namespace=space, type=kind, reason=reason, by=by, since=instant(since))
+            for space, kind, reason, by, since in rows
+            if namespace in (None, space)
+        ]
+
+    def put_pause(self, pause: Pause) -> None:
+        told = {
+            "namespace": pause.namespace,
+            "type": pause.type,
+            "reason": pause.reason,
+            "paused_by": pause.by,
+            "since": optional_us(pause.since),
+        }
+        self._connection.execute(_PUT_PAUSE, told)
+
+    def drop_pause(self, namespace: str, type: str) -> bool:
+        gone = self._connection.execute(
+            "DELETE FROM pause WHERE namespace = ? AND type = ?", (namespace, type)
+        )
+        return gone.rowcount > 0
+
     def add_lines(self, one: Stored, version: int, lines: Sequence[LogLine]) -> None:
         rows = [(one.number, version, line.number, line.size, log_record(line)) for line in lines]
         self._connection.executemany("INSERT OR REPLACE INTO log_line VALUES (?, ?, ?, ?, ?)", rows)
@@ -243,6 +290,31 @@ class SqliteShelf:
         for version, stored in self._connection.execute(_LOG_READ, {"number": one.number}):
             log.setdefault(version, []).append(log_from(stored))
         return log
+
+    def tally(self, namespace: str, span_s: int, begins_at: datetime, kind: JobKind) -> Tally:
+        name = TallyName(namespace, span_s, microseconds(begins_at), *kind)
+        if name not in self._tallies:
+            self._tallies[name] = tallies.get(self._connection, name)
+        return self._tallies[name]
+
+    def tallies(self, namespace: str, parts: Sequence[Part]) -> list[tuple[JobKind, Tally]]:
+        return tallies.within(self._connection, namespace, parts)
+
+    def standing(self, namespace: str, now: datetime) -> Mapping[JobKind, Standing]:
+        return tallies.standing(self._connection, namespace, now)
+
+    def forget_tallies(self, span_s: int, oldest: datetime) -> None:
+        tallies.forget(self._connection, span_s, oldest)
+
+    def bucket(self, name: str) -> Bucket | None:
+        row = self._connection.execute(
+            "SELECT tokens, filled_at FROM token_bucket WHERE name = ?", (name,)
+        ).fetchone()
+        return None if row is None else Bucket(row[0], instant(row[1]))
+
+    def fill_bucket(self, name: str, bucket: Bucket) -> None:
+        kept = name, bucket.tokens, microseconds(bucket.filled_at)
+        self._connection.execute(_BUCKET_KEEP, kept)
 
     def tell(self, row: Mapping[str, object]) -> None:
         self._connection.execute("INSERT INTO event (record) VALUES (?)", (event_record(row),))

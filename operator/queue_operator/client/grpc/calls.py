@@ -16,7 +16,8 @@ from queue_operator.domain.errors import (
     QuotaExceeded,
     Unavailable,
 )
-from queue_operator.wire.status import error_from_status
+from queue_operator.wire import listener
+from queue_operator.wire.status import NO_GRPC, error_from_status
 
 if TYPE_CHECKING:
     from queue_operator.wire.v1.queue_pb2_grpc import QueueAsyncStub
@@ -83,13 +84,14 @@ class Calls:
                 pause_s = error.retry_after_s + self._repeats.pause_s(failures)
                 if self._was_last(failures, loop.time() + pause_s >= deadline):
                     raise
-            except Unavailable:
+            except Unavailable as error:
                 failures += 1
                 in_doubt = True
                 pause_s = self._repeats.pause_s(failures)
                 late = loop.time() + pause_s >= deadline
-                if not repeatable or self._was_last(failures, late):
-                    raise
+                hopeless = not repeatable or NO_GRPC in error.message
+                if hopeless or self._was_last(failures, late):
+                    raise await self.explained(error) from None
             except QueueError as error:
                 if in_doubt and done_before and (known := await done_before(error)):
                     return known
@@ -114,7 +116,9 @@ class Calls:
             try:
                 return await call(request, timeout=timeout_s, metadata=self.metadata(namespace))
             except grpc.aio.AioRpcError as error:
-                raise self.error_of(error) from error
+                found = self.error_of(error)
+                # What has a kind of its own says all that gRPC's error does.
+                raise found from (error if type(found) is QueueError else None)
             except asyncio.CancelledError:
                 if self.line.closed and not _is_cancelled():
                     raise Unavailable(CLOSED) from None
@@ -138,6 +142,11 @@ class Calls:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return Unavailable(f"there was no answer within {self.timeout_s:g} s")
         return error_from_status(error.code(), text, _pairs(error.trailing_metadata()))
+
+    async def explained(self, error: QueueError) -> QueueError:
+        """The same, with what answers at the address instead, if something does."""
+        told = await listener.named(self.line.address, error.message)
+        return error if told == error.message else Unavailable(told)
 
 
 def _pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:

@@ -34,7 +34,7 @@ class Line:
     """
 
     def __init__(self, address: str, tls: ClientTls | None, keepalive_s: float) -> None:
-        self._address = address
+        self.address = address
         self._tls = tls
         self._options = _options(keepalive_s)
         self._current: _Channel | None = None
@@ -82,9 +82,9 @@ class Line:
 
     def _open(self) -> grpc.aio.Channel:
         if self._tls is None:
-            return grpc.aio.insecure_channel(self._address, options=self._options)
+            return grpc.aio.insecure_channel(self.address, options=self._options)
         options = [*self._options, *self._tls.options()]
-        return grpc.aio.secure_channel(self._address, self._tls.credentials(), options=options)
+        return grpc.aio.secure_channel(self.address, self._tls.credentials(), options=options)
 
     async def _close_unused(self) -> None:
         unused = {one for one in self._retired if not one.calls}

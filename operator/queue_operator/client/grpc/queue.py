@@ -103,7 +103,7 @@ class GrpcQueue:
             )
         except DuplicateJob as error:
             taken = tuple(jobs[index].id for index in error.indexes)
-            raise DuplicateJob(taken, error.indexes) from error
+            raise DuplicateJob(taken, error.indexes) from None
         return list(answer.job_ids)
 
     def _if_stored(self, jobs: Sequence[Job], answer: Answer) -> DoneBefore[Answer]:

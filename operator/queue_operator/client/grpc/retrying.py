@@ -13,9 +13,10 @@ class Repeats:
 
     The pause before the n-th repeat is random, up to a bound that doubles from
     `initial_delay_s` to `max_delay_s`. The deadline of the call is that of all tries together.
+    As they stand, the tries last for about five seconds, in which an operator starts anew.
     """
 
-    attempts: int = 4
+    attempts: int = 10
     initial_delay_s: float = 0.1
     max_delay_s: float = 2.0
     rng: Callable[[], float] = random.random

@@ -162,7 +162,7 @@ class Reading:
                 f"the stream was not opened within {self._calls.timeout_s:g} s"
             ) from None
         except grpc.aio.AioRpcError as error:
-            raise self._calls.error_of(error) from error
+            raise await self._calls.explained(self._calls.error_of(error)) from None
         return call
 
     # Reading
@@ -173,7 +173,7 @@ class Reading:
         try:
             batch = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise self._cut(error) from error
+            raise self._cut(error) from None
         except asyncio.CancelledError:
             if self._calls.line.closed:
                 return None

@@ -57,7 +57,7 @@ class Submissions:
                 return await answer
         except DuplicateJob as error:
             # The server names no ids that are too long for it to repeat.
-            raise DuplicateJob((job.id,), error.indexes) from error
+            raise DuplicateJob((job.id,), error.indexes) from None
         except TimeoutError:
             raise Unavailable(f"there was no answer within {self._calls.timeout_s:g} s") from None
 

@@ -65,6 +65,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "resource.uid": (ResourceRef("c", "a\x00", "n"), ResourceRef("c", "", "n")),
     "resource.name": (ResourceRef("c", "u", "\ud800"), ResourceRef("c", "u", None)),  # type: ignore[arg-type]
     "resource.generation": (ResourceRef("c", "u", "n", 2**63), ResourceRef("c", "u", "n", 0)),
+    "callback_url": (None, 7, b"http://a", "x", "ftp://a", "http://", "http://a b", "http://a\x00"),
     "state": (*sorted(set(JobState) - {JobState.INITIAL_PENDING}), "x", None),
     "assignee_id": ("w",),
     "worker_name": ("w",),

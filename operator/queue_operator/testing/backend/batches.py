@@ -1,16 +1,19 @@
 """EnqueueJobs, and a batch with an answer per job."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound
-from queue_operator.domain.job import Job
-from queue_operator.domain.states import JobState
+from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.record import answered
+from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase, phase
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import a_job, submitted
+from queue_operator.testing.driving import a_job, apply, claim, job_in, submitted
 from queue_operator.testing.store import Contract, Store
 
 
@@ -162,3 +165,79 @@ async def test_submit_not_atomic_answers_each_job(backend: Contract) -> None:
     assert errors[4].field == "jobs[4].depends_on[0]"
     assert await _ids(backend, [jobs[0], jobs[1], jobs[3], jobs[4]]) == [jobs[0].id, jobs[3].id]
     assert (await backend.get_job_stats([])).total_jobs == 3
+
+
+async def _as_told(backend: Contract, jobs: list[Job], *, atomic: bool = True) -> list[Submitted]:
+    """The answers, which say of each job what is stored of it."""
+    answers = await backend.submit(jobs, atomic=atomic)
+    for answer in answers:
+        stored = await backend.get_job(answer.job_id)
+        assert answer == answered(stored, duplicate=answer.duplicate)
+    return answers
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("size", [1, 60])
+async def test_submit_tells_when_each_job_may_run(
+    backend: Contract, size: int, atomic: bool
+) -> None:
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    kinds: list[dict[str, object]] = [
+        {},
+        {"delay_s": 90.0},
+        {"scheduled_at": datetime(2999, 1, 1, tzinfo=UTC)},
+        {"scheduled_at": at},
+        {"created_at": at, "idempotency_key": "k"},
+        {"created_at": at, "delay_s": 1.5},
+    ]
+    for kind in kinds:
+        jobs = [a_job(**kind), *(a_job() for _ in range(size - 1))]
+        answers = await _as_told(backend, jobs, atomic=atomic)
+        assert [one.job_id for one in answers] == [job.id for job in jobs]
+    assert answers[0].eligible_at is not None
+    assert answers[0].created_at == at
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_submit_tells_which_jobs_wait_for_others(backend: Contract, atomic: bool) -> None:
+    waiting, done = await submitted(backend), (await job_in(backend, JobState.COMPLETED))[0]
+    inside = a_job()
+    children = [a_job(depends_on=(one.id,)) for one in (waiting, done, inside)]
+    told = await _as_told(backend, [inside, *children], atomic=atomic)
+    assert [one.waiting_for_dependencies for one in told] == [False, True, False, True]
+    # One that never can run is skipped at once, and so are those that wait for it.
+    stopped, _ = await job_in(backend, JobState.STOPPED)
+    child = a_job(depends_on=(stopped.id,))
+    batch = [child, a_job(depends_on=(child.id,)), a_job(depends_on=(waiting.id,)), a_job()]
+    told = await _as_told(backend, batch, atomic=atomic)
+    skipped, pending = JobState.UNSCHEDULED, JobState.INITIAL_PENDING
+    assert [one.state for one in told] == [skipped, skipped, pending, pending]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_submit_tells_how_the_first_job_of_a_repeat_stands(
+    backend: Contract, atomic: bool
+) -> None:
+    firsts = [a_job(type="t", idempotency_key=f"k{n}") for n in range(4)]
+    await backend.enqueue_jobs(firsts)
+    tokens = [(await claim(backend, job)).token for job in firsts[:3]]
+    await apply(backend, firsts[1], Event.COMPLETE, tokens[1])
+    await apply(backend, firsts[2], Event.EXHAUST, tokens[2])
+    new = a_job(type="t", idempotency_key="new")
+    repeats = [a_job(type="t", idempotency_key=job.idempotency_key) for job in (*firsts, new)]
+    told = await _as_told(backend, [new, *repeats, a_job()], atomic=atomic)
+    assert [one.job_id for one in told[1:6]] == [*(job.id for job in firsts), new.id]
+    assert [one.duplicate for one in told] == [False, *[True] * 5, False]
+    assert [one.state for one in told[1:4]] == [
+        JobState.RUNNING,
+        JobState.COMPLETED,
+        JobState.DEAD_LETTER,
+    ]
+    now = datetime.now(UTC)
+    assert phase(told[3], now) is phase(await backend.get_job(firsts[2].id), now) is Phase.FAILED
+
+
+async def test_submit_tells_nothing_of_what_was_refused(backend: Contract) -> None:
+    taken = await submitted(backend)
+    answers = await backend.submit([a_job(type=""), taken], atomic=False)
+    assert [(one.created_at, one.eligible_at) for one in answers] == [(None, None)] * 2

@@ -13,10 +13,12 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase
 from queue_operator.testing.driving import apply, claim, job_in, settle, submitted
 from queue_operator.testing.store import Contract, Store
 
 _FAILURES: Final = frozenset({JobState.DEAD_LETTER, JobState.FAILED_RETRY})
+_FAILED: Final = frozenset({Phase.FAILED})
 
 
 async def _failed(backend: Contract, error: ErrorInfo, **fields: object) -> Job:
@@ -80,7 +82,7 @@ async def _mixed(backend: Contract) -> dict[str, Job]:
     return {name: await _failed(backend, error, type=t) for name, (t, error) in kinds.items()}
 
 
-async def test_failures_by_category_code_type_and_permanence(backend: Contract) -> None:
+async def test_failures_by_category_code_type_and_phase(backend: Contract) -> None:
     jobs = await _mixed(backend)
     cases: list[tuple[dict[str, Any], Sequence[str]]] = [
         ({"categories": frozenset({ErrorCategory.TIMEOUT})}, ["mail timeout"]),
@@ -90,8 +92,14 @@ async def test_failures_by_category_code_type_and_permanence(backend: Contract) 
         ),
         ({"error_code": "SLOW"}, ["mail timeout", "report"]),
         ({"types": frozenset({"mail"})}, ["mail timeout", "mail gone"]),
-        ({"permanent": True}, ["mail gone"]),
-        ({"permanent": False}, ["mail timeout", "report", "system"]),
+        ({"phases": frozenset({Phase.FAILED})}, ["mail gone"]),
+        ({"phases": frozenset({Phase.DEAD_LETTER})}, []),
+        ({"phases": frozenset({Phase.RETRYING})}, ["mail timeout", "report", "system"]),
+        (
+            {"phases": frozenset({Phase.FAILED, Phase.RETRYING}), "types": frozenset({"mail"})},
+            ["mail timeout", "mail gone"],
+        ),
+        ({"phases": frozenset({Phase.FAILED}), "states": frozenset({JobState.FAILED_RETRY})}, []),
         ({"error_code": "SLOW", "types": frozenset({"mail"})}, ["mail timeout"]),
         ({"namespace": "elsewhere"}, []),
     ]
@@ -99,6 +107,17 @@ async def test_failures_by_category_code_type_and_permanence(backend: Contract) 
         page = await _search(backend, **filters)
         assert set(_ids(page)) == {jobs[name].id for name in names}, filters
         assert page.total_count == len(names)
+
+
+async def test_failures_tell_used_up_attempts_from_permanent_ones(backend: Contract) -> None:
+    jobs = await _mixed(backend)
+    used_up = await _failed(backend, ErrorInfo("x", ErrorCategory.TIMEOUT, "SLOW"), max_attempts=1)
+    page = await _search(backend, phases=frozenset({Phase.DEAD_LETTER}))
+    assert (_ids(page), page.total_count) == ([used_up.id], 1)
+    assert (page.by_category, page.by_code) == ({ErrorCategory.TIMEOUT: 1}, {"SLOW": 1})
+    dead = await _search(backend, phases=frozenset({Phase.DEAD_LETTER, Phase.FAILED}))
+    assert set(_ids(dead)) == {used_up.id, jobs["mail gone"].id}
+    assert dead.total_count == 2
 
 
 async def test_failures_tell_how_all_that_match_spread(backend: Contract) -> None:
@@ -152,7 +171,7 @@ async def test_failures_refuse_a_cursor_of_another_search(backend: Contract) -> 
     for _ in range(3):
         await _failed(backend, ErrorInfo("x"))
     page = await _search(backend, limit=1)
-    for filters in ({"error_code": "E"}, {"permanent": True}, {"states": _FAILURES}):
+    for filters in ({"error_code": "E"}, {"phases": _FAILED}, {"states": _FAILURES}):
         with pytest.raises(InvalidArgument) as raised:
             await _search(backend, limit=1, cursor=page.next_cursor, **filters)
         assert raised.value.field == "cursor"
@@ -171,6 +190,12 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
         None,
         frozenset({"x"}),
         *(frozenset({state}) for state in sorted(set(JobState) - _FAILURES)),
+    ),
+    "phases": (
+        Phase.FAILED.value,
+        None,
+        frozenset({"x"}),
+        *(frozenset({one}) for one in (Phase.RUNNING, Phase.PENDING, Phase.CANCELLED)),
     ),
     "categories": ("TIMEOUT", None, frozenset({"x"})),
     "types": ("t", None, frozenset({""})),

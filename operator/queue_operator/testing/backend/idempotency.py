@@ -92,6 +92,7 @@ _OTHER: Final[list[dict[str, Any]]] = [
     {"max_attempts": 3},
     {"timeout_s": 9.0},
     {"backoff": Backoff()},
+    {"callback_url": "https://example.com"},
 ]
 
 

@@ -12,10 +12,12 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase, phase
 from queue_operator.testing.driving import a_job, claim, job_in, settle, submitted
 from queue_operator.testing.store import Contract, Store
 
 _EPOCH: Final = datetime(2024, 1, 1, tzinfo=UTC)
+_NOW: Final = datetime(2100, 1, 1, tzinfo=UTC)
 _ASCENDING: Final = JobSearch(order=SearchOrder.CREATED_ASC)
 
 
@@ -48,12 +50,19 @@ async def test_search_of_an_empty_store(backend: Contract) -> None:
     assert await _found(backend, namespace="nowhere", tags=frozenset({"nobody's"})) == set()
 
 
-async def test_search_gives_whole_records(backend: Contract) -> None:
+async def test_search_gives_records_without_what_may_be_large(backend: Contract) -> None:
     job, _ = await job_in(backend, JobState.FAILED_RETRY)
     parent = await submitted(backend, tags=frozenset({"a", "b"}), payload=b"\x00")
     child = await submitted(backend, depends_on=(parent.id,), idempotency_key="k")
+    done, _ = await job_in(backend, JobState.COMPLETED)
+    stored = [await backend.get_job(one.id) for one in (job, parent, child, done)]
+    bare = [replace(one, payload=b"", result=None) for one in stored]
     page = await backend.search_jobs(_ASCENDING)
-    assert list(page.jobs) == [await backend.get_job(one.id) for one in (job, parent, child)]
+    assert list(page.jobs) == bare
+    ids = [one.id for one in bare]
+    assert await backend.look_up([*ids, "missing"]) == dict(zip(ids, bare, strict=True))
+    assert await backend.look_up(ids, namespace="elsewhere") == {}
+    assert await backend.look_up([]) == {}
 
 
 async def test_search_by_state(backend: Contract) -> None:
@@ -120,20 +129,21 @@ async def test_search_tells_delayed_jobs_from_those_that_are_due(
 ) -> None:
     due = await submitted(backend)
     delayed = await submitted(backend, delay_s=500.0)
-    assert await _found(backend, delayed=True) == {delayed.id}
-    assert await _found(backend, delayed=False) == {due.id}
+    assert await _found(backend, phases=frozenset({Phase.DELAYED})) == {delayed.id}
+    assert await _found(backend, phases=frozenset({Phase.SCHEDULED})) == {due.id}
     assert await _found(backend) == {due.id, delayed.id}
     await store.age(501.0)
-    assert await _found(backend, delayed=True) == set()
+    assert await _found(backend, phases=frozenset({Phase.DELAYED})) == set()
+    assert await _found(backend, phases=frozenset({Phase.SCHEDULED})) == {due.id, delayed.id}
 
 
 async def test_search_tells_waiting_jobs_from_those_that_may_run(backend: Contract) -> None:
     parent = await submitted(backend)
     child = await submitted(backend, depends_on=(parent.id,))
-    assert await _found(backend, waiting=True) == {child.id}
-    assert await _found(backend, waiting=False) == {parent.id}
+    assert await _found(backend, phases=frozenset({Phase.PENDING})) == {child.id}
+    assert await _found(backend, phases=frozenset({Phase.SCHEDULED})) == {parent.id}
     await backend.complete_job(parent.id, b"", token=(await claim(backend, parent)).token)
-    assert await _found(backend, waiting=True) == set()
+    assert await _found(backend, phases=frozenset({Phase.PENDING})) == set()
 
 
 async def test_search_tells_permanent_failures_from_used_up_attempts(backend: Contract) -> None:
@@ -141,9 +151,68 @@ async def test_search_tells_permanent_failures_from_used_up_attempts(backend: Co
     used_up = await submitted(backend, max_attempts=1)
     await backend.fail_job(used_up.id, "boom", token=(await claim(backend, used_up)).token)
     dead = frozenset({JobState.DEAD_LETTER})
-    assert await _found(backend, states=dead, permanent=True) == {permanent.id}
-    assert await _found(backend, states=dead, permanent=False) == {used_up.id}
+    failed, dead_letter = frozenset({Phase.FAILED}), frozenset({Phase.DEAD_LETTER})
+    assert await _found(backend, phases=failed) == {permanent.id}
+    assert await _found(backend, states=dead, phases=dead_letter) == {used_up.id}
     assert await _found(backend, states=dead) == {permanent.id, used_up.id}
+    assert await _found(backend, phases=failed | dead_letter) == {permanent.id, used_up.id}
+
+
+async def _in_every_phase(backend: Contract) -> dict[Phase, set[str]]:
+    """At least one job in each of the nine."""
+    by_state = {state: (await job_in(backend, state))[0].id for state in JobState}
+    by_phase: dict[Phase, set[str]] = {phase: set() for phase in Phase}
+    for job_id in by_state.values():
+        by_phase[phase(await backend.get_job(job_id), _NOW)].add(job_id)
+    used_up = await submitted(backend, max_attempts=1)
+    await backend.fail_job(used_up.id, "boom", token=(await claim(backend, used_up)).token)
+    by_phase[Phase.DEAD_LETTER].add(used_up.id)
+    by_phase[Phase.DELAYED].add((await submitted(backend, delay_s=500.0)).id)
+    parent = by_state[JobState.INITIAL_PENDING]
+    for delay_s in (None, 500.0):
+        child = await submitted(backend, depends_on=(parent,), delay_s=delay_s)
+        by_phase[Phase.PENDING].add(child.id)
+    assert all(by_phase.values())
+    return by_phase
+
+
+_MIXED: Final = (
+    *({phase} for phase in Phase),
+    {Phase.PENDING, Phase.DELAYED, Phase.SCHEDULED},
+    {Phase.FAILED, Phase.DEAD_LETTER},
+    {Phase.DELAYED, Phase.RUNNING, Phase.FAILED},
+    {Phase.PENDING, Phase.SCHEDULED, Phase.COMPLETED, Phase.DEAD_LETTER},
+    {Phase.RETRYING, Phase.CANCELLED, Phase.DELAYED},
+    set(Phase) - {Phase.DELAYED},
+    set(Phase),
+)
+
+
+async def test_search_by_any_mix_of_phases(backend: Contract) -> None:
+    by_phase = await _in_every_phase(backend)
+    for mix in _MIXED:
+        wanted = set().union(*(by_phase[one] for one in mix))
+        for order in SearchOrder:
+            assert await _found(backend, phases=frozenset(mix), order=order) == wanted, mix
+
+
+async def test_search_by_phases_pages_and_counts(backend: Contract) -> None:
+    by_phase = await _in_every_phase(backend)
+    for mix in _MIXED:
+        wanted = set().union(*(by_phase[one] for one in mix))
+        search = JobSearch(phases=frozenset(mix), limit=2)
+        pages = await _pages(backend, search)
+        assert sorted(job_id for page in pages for job_id in page) == sorted(wanted)
+        first = await backend.search_jobs(search)
+        assert (first.total_count, first.total_is_exact) == (len(wanted), True)
+
+
+async def test_search_by_phases_and_states_takes_what_is_both(backend: Contract) -> None:
+    by_phase = await _in_every_phase(backend)
+    pending = frozenset({JobState.INITIAL_PENDING})
+    both = {"states": pending, "phases": frozenset({Phase.DELAYED, Phase.RUNNING})}
+    assert await _found(backend, **both) == by_phase[Phase.DELAYED]
+    assert await _found(backend, **{**both, "phases": frozenset({Phase.COMPLETED})}) == set()
 
 
 async def test_search_combines_all_filters(backend: Contract) -> None:
@@ -165,7 +234,7 @@ async def test_search_combines_all_filters(backend: Contract) -> None:
         states=frozenset({JobState.INITIAL_PENDING}),
         created_after=_EPOCH + timedelta(minutes=2),
         created_before=_EPOCH + timedelta(minutes=8),
-        delayed=False,
+        phases=frozenset({Phase.SCHEDULED, Phase.RUNNING}),
     )
     assert found == {wanted.id}
 
@@ -258,6 +327,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "cursor": (None, 7, "\ud800", "x" * 10_240),
     "types": ("t", None, frozenset({""}), frozenset({7}), frozenset({"a\x00"})),
     "states": (JobState.RUNNING.value, None, frozenset({"x"}), frozenset({7})),
+    "phases": (Phase.FAILED.value, None, frozenset({"x"}), frozenset({JobState.RUNNING})),
     "priorities": ("HIGH", None, frozenset({"x"})),
     "tags": ("a", None, frozenset({""}), frozenset({"x" * 129})),
     "created_after": (datetime(2024, 1, 1), "2024", 7),
@@ -275,13 +345,11 @@ async def test_search_names_a_wrong_field(backend: Contract, field: str) -> None
         assert raised.value.field == field, value
 
 
-async def test_search_by_permanent_sees_the_newest_error(backend: Contract) -> None:
+async def test_search_by_phase_sees_the_newest_error(backend: Contract) -> None:
     job = await submitted(backend, max_attempts=5)
-    token = (await claim(backend, job)).token
-    error = ErrorInfo("x", ErrorCategory.TIMEOUT)
-    await settle(backend, Outcome(job.id, Event.FAIL, token=token, error=error))
-    assert await _found(backend, permanent=True) == set()
-    token = (await claim(backend, job)).token
-    error = ErrorInfo("x", ErrorCategory.PERMANENT)
-    await settle(backend, Outcome(job.id, Event.FAIL, token=token, error=error))
-    assert await _found(backend, permanent=True) == {job.id}
+    failed = frozenset({Phase.FAILED})
+    for category, found in ((ErrorCategory.TIMEOUT, set()), (ErrorCategory.PERMANENT, {job.id})):
+        token = (await claim(backend, job)).token
+        error = ErrorInfo("x", category)
+        await settle(backend, Outcome(job.id, Event.FAIL, token=token, error=error))
+        assert await _found(backend, phases=failed) == found

@@ -40,6 +40,7 @@ _GIVEN: Final = (
     "depends_on",
     "dependency_mode",
     "resource",
+    "callback_url",
 )
 
 
@@ -133,6 +134,7 @@ async def test_enqueue_job_keeps_every_field(backend: Contract) -> None:
         depends_on=(parent.id,),
         dependency_mode=DependencyMode.CHAIN,
         resource=ResourceRef("cluster", "ü-1", "name", 3),
+        callback_url="https://example.com:8443/done?job=%C3%BC",
     )
     assert await backend.enqueue_job(job) == "ü-1"
     stored = await backend.get_job("ü-1", namespace="team-a")
@@ -251,3 +253,18 @@ async def test_enqueue_job_with_a_delay_or_a_time(backend: Contract) -> None:
     # What they said is in eligible_at now, which a retry moves.
     for stored in (scheduled, delayed):
         assert (stored.scheduled_at, stored.delay_s) == (None, None)
+
+
+@pytest.mark.parametrize("size", [3, 60])
+async def test_enqueue_jobs_keeps_a_callback_url_until_the_job_is_deleted(
+    backend: Contract, size: int
+) -> None:
+    urls = ["", "https://example.com/a", *[""] * (size - 3), "http://[::1]:8080/b"]
+    jobs = [a_job(callback_url=url) for url in urls]
+    await backend.enqueue_jobs(jobs)
+    assert [(await backend.get_job(job.id)).callback_url for job in jobs] == urls
+    await backend.cancel_jobs([], [jobs[1].id])
+    assert (await backend.get_job(jobs[1].id)).callback_url == urls[1]
+    await backend.delete_jobs([], [jobs[1].id])
+    await backend.enqueue_job(replace(jobs[1], callback_url=""))
+    assert (await backend.get_job(jobs[1].id)).callback_url == ""

@@ -52,6 +52,7 @@ class Job(_message.Message):
     DEPENDS_ON_FIELD_NUMBER: _builtins.int
     DEPENDENCY_MODE_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
+    CALLBACK_URL_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ELIGIBLE_AT_FIELD_NUMBER: _builtins.int
     WAITING_FOR_DEPENDENCIES_FIELD_NUMBER: _builtins.int
@@ -89,6 +90,8 @@ class Job(_message.Message):
     idempotency_key: _builtins.str
     dependency_mode: _builtins.str
     """AFTER, AFTER_ANY or CHAIN; empty is AFTER."""
+    callback_url: _builtins.str
+    """An http or https URL that is told of the job's end."""
     state: _builtins.str
     waiting_for_dependencies: _builtins.bool
     result: _builtins.bytes
@@ -159,6 +162,7 @@ class Job(_message.Message):
         depends_on: _abc.Iterable[_builtins.str] | None = ...,
         dependency_mode: _builtins.str = ...,
         resource: Global___ResourceRef | None = ...,
+        callback_url: _builtins.str = ...,
         state: _builtins.str = ...,
         eligible_at: _timestamp_pb2.Timestamp | None = ...,
         waiting_for_dependencies: _builtins.bool = ...,
@@ -185,7 +189,7 @@ class Job(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_mode", b"dependency_mode", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_mode", b"dependency_mode", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_attempts: _TypeAlias = _typing.Literal["max_attempts"]  # noqa: Y015
     _WhichOneofArgType__max_attempts: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts"]  # noqa: Y015

@@ -104,10 +104,11 @@ WITH seen AS MATERIALIZED (
            now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
     FROM resolved
 ), logged AS (
-    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
+                           lane_ids)
     SELECT 'CLAIM', state, {{RUNNING}}, array_agg(job_no), array_agg(attempt),
            array_agg(greatest((extract(epoch FROM now() - eligible_at) * 1000000)::bigint, 0)),
-           array_agg(coalesce(nullif(worker_name, ''), assignee_id))
+           array_agg(coalesce(nullif(worker_name, ''), assignee_id)), array_agg(lane_id)
     FROM resolved GROUP BY state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

@@ -17,13 +17,16 @@ WITH gone AS (
     DELETE FROM parent_result WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), births AS (
     DELETE FROM spawned WHERE child_no = ANY (ARRAY(SELECT job_no FROM gone))
+), callbacks AS (
+    DELETE FROM callback WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logs AS (
     DELETE FROM log_chunk WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), detachments AS (
     DELETE FROM detached WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logged AS (
-    INSERT INTO job_event (event, from_state, job_nos, attempts)
-    SELECT 'DELETE', state, array_agg(job_no), array_agg(attempt) FROM gone GROUP BY state
+    INSERT INTO job_event (event, from_state, job_nos, attempts, lane_ids)
+    SELECT 'DELETE', state, array_agg(job_no), array_agg(attempt), array_agg(lane_id)
+    FROM gone GROUP BY state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, state, -count(*), -sum(retry_count) FROM gone GROUP BY lane_id, state

@@ -1,6 +1,7 @@
 -- How the failures that match spread over lanes, categories and codes.
--- Parameters: lanes (int[]); states, categories (text[]), permanent (bool), code, where NULL does
---   not filter; changed_after, changed_before (exclusive).
+-- Parameters: lanes (int[]); states, categories (text[]), code, where NULL does not filter;
+--   changed_after, changed_before (exclusive); refined, permanent and used_up (bool) as in
+--   search_condition.sql.
 -- Index: final_ended_changed and ready_aside_changed, a range of each per lane; they hold all that
 --   is asked here, so that rows are not read once their pages are known to be settled.
 -- Trap: reads all that match; they are what people have to look into, so not very many.
@@ -22,7 +23,10 @@ FROM (
     ) AS failed
 ) AS found
 WHERE error_category IS NOT NULL AND state = ANY (%(states)s::text[])
-  AND (%(permanent)s::bool IS NULL OR (error_category = 'PERMANENT') = %(permanent)s::bool)
+  AND (NOT %(refined)s::bool OR CASE
+      WHEN state NOT IN ({{DEAD_LETTER}}) THEN true
+      WHEN error_category = 'PERMANENT' THEN %(permanent)s::bool
+      ELSE %(used_up)s::bool END)
   AND (%(categories)s::text[] IS NULL OR error_category = ANY (%(categories)s::text[]))
   AND (%(code)s::text IS NULL OR error_code = %(code)s::text)
 GROUP BY lane_id, error_category, error_code

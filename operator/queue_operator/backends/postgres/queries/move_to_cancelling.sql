@@ -26,8 +26,9 @@ WITH asked AS (
     SELECT job_no, transition, 'CANCEL', {{RUNNING}}, {{CANCELLING}}, now(), cancel_reason
     FROM fresh
 ), logged AS (
-    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts)
-    SELECT 'CANCEL', {{RUNNING}}, {{CANCELLING}}, array_agg(job_no), array_agg(attempt)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, lane_ids)
+    SELECT 'CANCEL', {{RUNNING}}, {{CANCELLING}}, array_agg(job_no), array_agg(attempt),
+           array_agg(lane_id)
     FROM fresh HAVING count(*) > 0
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

@@ -79,14 +79,16 @@ WITH given AS MATERIALIZED (
     FROM gone WHERE NOT (records AND token IS NOT NULL AND state IN ({{RUNNING}}))
                  OR new_state IN ({{UNKNOWN_STOPPED}}, {{DEAD_LETTER}})
 ), logged AS (
-    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, failed)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, failed,
+                           lane_ids)
     SELECT event, state, new_state, array_agg(job_no), array_agg(attempt),
            CASE WHEN bool_or(records) THEN array_agg(CASE WHEN records THEN
                greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END) END,
            CASE WHEN count(new_error) > 0 AND new_state NOT IN ({{COMPLETED}}) THEN
                jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
                    'category', new_error::jsonb -> 'category',
-                   'code', new_error::jsonb -> 'code') END) END
+                   'code', new_error::jsonb -> 'code') END) END,
+           array_agg(lane_id)
     FROM gone GROUP BY event, state, new_state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

@@ -1,7 +1,8 @@
 -- Whole records, wherever the moving row is.
--- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]).
+-- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]); whole:
+--   whether payload and result are read, which may be large.
 -- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, final;
---   idempotency_by_job, spawned_pkey, and for jobs with parents dependency_pkey.
+--   idempotency_by_job, spawned_pkey, callback_pkey, and for jobs with parents dependency_pkey.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
     SELECT found.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)
@@ -13,12 +14,15 @@ WITH wanted AS MATERIALIZED (
     ) found
 )
 SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.priority,
-       lane.tags, w.payload, w.content_type, w.created_at, w.correlation_id, w.cluster_uid,
+       lane.tags, CASE WHEN %(whole)s::bool THEN w.payload ELSE '' END AS payload,
+       w.content_type, w.created_at, w.correlation_id, w.cluster_uid,
        w.resource_name, w.generation, w.dependency_mode,
        coalesce((SELECT key FROM idempotency WHERE idempotency.job_no = w.job_no LIMIT 1), '')
            AS idempotency_key,
        coalesce((SELECT parent_id FROM spawned WHERE spawned.child_no = w.job_no LIMIT 1), '')
            AS spawned_by,
+       coalesce((SELECT url FROM callback WHERE callback.job_no = w.job_no LIMIT 1), '')
+           AS callback_url,
        CASE WHEN w.dependency_mode IS NOT NULL THEN ARRAY(
            SELECT parent_id FROM dependency WHERE dependency.child_no = w.job_no ORDER BY place
        ) END AS depends_on, m.*
@@ -30,7 +34,7 @@ CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           result, result_content_type, blocked,
+           CASE WHEN %(whole)s::bool THEN result END AS result, result_content_type, blocked,
            NULL::timestamptz AS finalized_at, ''::text AS reason, ''::text AS cancel_reason,
            NULL::int AS progress_percent,
            NULL::text AS progress_message, NULL::timestamptz AS progress_at
@@ -39,14 +43,14 @@ CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           result, result_content_type, false,
+           CASE WHEN %(whole)s::bool THEN result END, result_content_type, false,
            NULL, '', cancel_reason, progress_percent, progress_message, progress_at
     FROM lease WHERE lease.job_no = w.job_no
     UNION ALL
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, assigned_at, started_at, error, changed_at,
-           result, result_content_type, false,
+           CASE WHEN %(whole)s::bool THEN result END, result_content_type, false,
            finalized_at, reason, cancel_reason, NULL, NULL, NULL
     FROM final WHERE final.job_no = w.job_no
 ) m

@@ -1,11 +1,12 @@
--- Stores jobs; gives the numbers of those whose id was new. The caller rolls back and tries
--- again without the others when not all are. In its other form, without {{if_taken}}, it fails then.
+-- Stores jobs; gives their time, and the numbers of those whose id was new. The caller rolls back
+-- and tries again without the others when not all are. In its other form, without {{if_taken}}, it
+-- fails then.
 -- Parameters: arrays of equal length, one entry per job, sorted by namespace and id, so that
 --   two batches with equal ids never wait for each other in a circle; NULL for the array where no
 --   job has such a value; numbers reserved before; backoffs as JSON text; bonuses: seconds that the
 --   priority makes the job count older;
---   event_correlations (NULL where no job has one), lane_of and event_lanes as the submission
---   event carries them.
+--   event_correlations (NULL where no job has one), lane_of, event_lanes and event_lane_ids as the
+--   submission event carries them.
 -- Index: job_namespace_id_id_key. Locks: the new rows.
 WITH given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
@@ -44,13 +45,14 @@ WITH given AS (
            coalesce(has_children, false), blocked
     FROM given
 ), logged AS (
-    INSERT INTO job_event (event, to_state, job_nos, ids, correlations, lane_of, lanes)
+    INSERT INTO job_event (event, to_state, job_nos, ids, correlations, lane_of, lanes, lane_ids)
     VALUES ('SUBMIT', {{INITIAL_PENDING}}, %(numbers)s::bigint[], %(ids)s::text[],
-            %(event_correlations)s::text[], %(lane_of)s::int[], %(event_lanes)s::jsonb)
+            %(event_correlations)s::text[], %(lane_of)s::int[], %(event_lanes)s::jsonb,
+            %(event_lane_ids)s::int[])
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, {{INITIAL_PENDING}}, count(*), 0 FROM given GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM given WHERE cluster_uid IS NOT NULL
 )
-SELECT job_no FROM stored
+SELECT now(), array_agg(job_no) FROM stored

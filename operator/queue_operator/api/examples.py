@@ -1,0 +1,265 @@
+"""What the document shows of each operation: a request, and its answer."""
+
+from typing import Any, Final
+
+from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
+from queue_operator.queue.explaining import WaitReason
+
+_ID: Final = "0192f1d2-7a54-7cc3-9c3e-0d6f9a1b2c3d"
+_AT: Final = "2026-01-15T10:30:00Z"
+_LATER: Final = "2026-01-15T10:30:02.400000Z"
+
+_SUBMISSION: Final[dict[str, Any]] = {
+    "type": "send-email",
+    "payload": {"to": "ada@example.com", "template": "welcome"},
+    "priority": "HIGH",
+    "delay": "PT30S",
+    "max_attempts": 5,
+    "backoff": {"strategy": "EXPONENTIAL", "initial_delay": 2, "max_delay": "PT5M"},
+    "idempotency_key": "welcome-4711",
+    "tags": {"team": "growth"},
+}
+_ACCEPTED: Final[dict[str, Any]] = {
+    "job_id": _ID,
+    "status": "ACCEPTED",
+    "state": Phase.DELAYED,
+    "created_at": _AT,
+    "scheduled_for": "2026-01-15T10:30:30Z",
+}
+_DUPLICATE: Final = {**_ACCEPTED, "status": "DUPLICATE", "existing_job_id": _ID}
+_REJECTED: Final = {
+    "job_id": None,
+    "status": "REJECTED",
+    "error": {
+        "code": "INVALID_REQUEST",
+        "message": "type: is required",
+        "details": [{"field": "type", "code": "REQUIRED", "message": "is required"}],
+    },
+}
+_STATUS: Final[dict[str, Any]] = {
+    "job_id": _ID,
+    "namespace": "default",
+    "type": "send-email",
+    "state": Phase.COMPLETED,
+    "attempt": 1,
+    "cancel_requested": False,
+    "reason": "COMPLETE",
+    "created_at": _AT,
+    "updated_at": _LATER,
+    "scheduled_for": _AT,
+    "started_at": "2026-01-15T10:30:01Z",
+    "completed_at": _LATER,
+    "priority": "HIGH",
+    "tags": {"team": "growth"},
+    "correlation_id": "",
+}
+_RESULT: Final[dict[str, Any]] = {
+    "result": {
+        "status": "SUCCESS",
+        "output": {"message_id": "m-1"},
+        "duration_ms": 1400,
+        "attempt": 1,
+    },
+    "history": [
+        {"from_state": None, "to_state": Phase.SCHEDULED, "timestamp": _AT, "reason": "SUBMIT"},
+        {
+            "from_state": Phase.SCHEDULED,
+            "to_state": Phase.RUNNING,
+            "timestamp": "2026-01-15T10:30:01Z",
+            "reason": "CLAIM",
+        },
+        {
+            "from_state": Phase.RUNNING,
+            "to_state": Phase.COMPLETED,
+            "timestamp": _LATER,
+            "reason": "COMPLETE",
+        },
+    ],
+}
+_FAILURE: Final[dict[str, Any]] = {
+    "attempt": 5,
+    "timestamp": _LATER,
+    "duration_ms": 1400,
+    "category": "TEMPORARY",
+    "code": "SMTP_TIMEOUT",
+    "message": "the mail server did not answer",
+    "stack_trace": "Traceback (most recent call last): ...",
+    "context": {"server": "mx1"},
+    "worker_id": "mailer-6d5f-x2x9z",
+}
+_DETAILS: Final[dict[str, Any]] = {
+    "job_id": _ID,
+    "type": "send-email",
+    "final_state": Phase.DEAD_LETTER,
+    "total_attempts": 5,
+    "failure": _FAILURE,
+}
+_ATTEMPTS: Final[list[dict[str, Any]]] = [
+    {
+        "attempt": 5,
+        "started_at": "2026-01-15T10:30:01Z",
+        "finished_at": _LATER,
+        "result": "FAILURE",
+        "failure": {**_FAILURE, "host": "10.244.0.7"},
+    }
+]
+_PAUSE: Final = {
+    "namespace": "default",
+    "type": "send-email",
+    "reason": "mail server is down",
+    "by": "ops",
+    "since": _AT,
+}
+_CHANGED: Final = {"requested": 42, "skipped": 0, "failed": 0, "errors": [], "dry_run": False}
+_LATENCY: Final = {"p50": "PT0.01S", "p90": "PT0.2S", "p99": "PT1.4S", "max": "PT3.2S"}
+_COUNTS: Final = {"pending": 3, "running": 2, "completed": 118, "failed": 1}
+
+REQUESTS: Final[dict[str, dict[str, Any]]] = {
+    "submitJob": _SUBMISSION,
+    "submitBatch": {
+        "jobs": [
+            {"job_id": "extract-1", "type": "extract", "payload": {"day": "2026-01-15"}},
+            {
+                "type": "report",
+                "payload": None,
+                "depends_on": ["extract-1"],
+                "dependency_type": "CHAIN",
+            },
+        ],
+        "atomic": True,
+    },
+    "searchJobs": {
+        "types": ["send-email"],
+        "states": [Phase.RETRYING, Phase.DEAD_LETTER],
+        "tags": {"team": "growth"},
+        "created_after": _AT,
+        "limit": 50,
+        "order": "UPDATED_DESC",
+    },
+    "cancelJob": {"reason": "sent by hand", "force": False},
+    "retryJob": {"reset_attempts": True, "delay": "PT1M"},
+    "cancelJobs": {
+        "filter": {"types": ["send-email"], "states": [Phase.DELAYED]},
+        "reason": "campaign was stopped",
+        "dry_run": True,
+    },
+    "retryJobs": {"filter": {"error_code": "SMTP_TIMEOUT"}, "reset_attempts": True},
+    "deleteJobs": {"job_ids": ["report-2025-11"]},
+    "searchFailures": {
+        "states": [Phase.DEAD_LETTER],
+        "failure_category": ["TEMPORARY", "TIMEOUT"],
+        "time_range": {"after": _AT},
+        "pagination": {"limit": 20},
+    },
+    "pause": {"type": "send-email", "reason": "mail server is down"},
+}
+"""By operation."""
+
+JOB_IDS: Final = {"deleteJob": "report-2025-12"}
+"""Of operations on one job, where it is not the usual one: that one is still looked at."""
+USUAL_JOB_ID: Final = _ID
+
+ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
+    "submitJob": {201: _ACCEPTED, 200: _DUPLICATE},
+    "submitBatch": {
+        201: {"total": 1, "accepted": 1, "rejected": 0, "results": [_ACCEPTED]},
+        200: {"total": 2, "accepted": 1, "rejected": 1, "results": [_ACCEPTED, _REJECTED]},
+    },
+    "getJob": {200: {**_STATUS, **_RESULT}},
+    "listJobs": {
+        200: {
+            "jobs": [_STATUS],
+            "total_count": 1,
+            "total_is_exact": True,
+            "next_cursor": None,
+            "has_more": False,
+        }
+    },
+    "explainJob": {
+        200: {
+            "job_id": _ID,
+            "state": Phase.SCHEDULED,
+            "reason": WaitReason.PAUSED,
+            "message": "the job's type is paused: mail server is down",
+            "position": 17,
+            "position_is_exact": True,
+            "depends_on": [],
+            "paused": [_PAUSE],
+            "eligible_at": _AT,
+            "workers": 2,
+            "free_slots": 8,
+        }
+    },
+    "getFailure": {200: {**_DETAILS, "attempts": _ATTEMPTS}},
+    "cancelJob": {
+        200: {
+            "job_id": _ID,
+            "status": "CANCEL_REQUESTED",
+            "previous_state": Phase.RUNNING,
+            "message": "the job is running; its handler is asked to stop",
+        }
+    },
+    "retryJob": {
+        200: {
+            "job_id": _ID,
+            "status": "QUEUED",
+            "new_state": Phase.RETRYING,
+            "scheduled_for": "2026-01-15T10:31:02.400000Z",
+        }
+    },
+    "cancelJobs": {200: {**_CHANGED, "cancelled": 42, "dry_run": True, "has_more": False}},
+    "retryJobs": {200: {**_CHANGED, "queued": 42, "has_more": False}},
+    "deleteJobs": {200: {**_CHANGED, "requested": 1, "deleted": 1, "has_more": False}},
+    "searchFailures": {
+        200: {
+            "failures": [_DETAILS],
+            "total_count": 1,
+            "next_cursor": None,
+            "by_category": {"TEMPORARY": 1},
+            "by_code": {"SMTP_TIMEOUT": 1},
+            "by_type": {"send-email": 1},
+        }
+    },
+    "getStats": {
+        200: {
+            "since": "2026-01-15T09:30:00Z",
+            "until": _AT,
+            "pending": 1,
+            "scheduled": 2,
+            "running": 2,
+            "delayed": 0,
+            "completed": 118,
+            "failed": 0,
+            "dead_letter": 1,
+            "submission_rate": 0.034,
+            "completion_rate": 0.033,
+            "failure_rate": 0.0003,
+            "queue_latency": _LATENCY,
+            "execution_time": _LATENCY,
+            "by_type": {"send-email": _COUNTS},
+            "total": 4711,
+            "total_retries": 23,
+            "counts": dict.fromkeys(JobState, 0) | {JobState.RUNNING: 2, JobState.COMPLETED: 4709},
+        }
+    },
+    "listPauses": {200: {"pauses": [_PAUSE]}},
+    "pause": {200: _PAUSE},
+    "resume": {200: {"resumed": True}},
+}
+"""By operation and status."""
+ANSWERS["searchJobs"] = ANSWERS["listJobs"]
+
+ERROR: Final[dict[str, Any]] = {
+    "code": "INVALID_REQUEST",
+    "message": "max_attempts: Input should be less than or equal to 100 (and 1 more)",
+    "details": [
+        {
+            "field": "max_attempts",
+            "code": "LESS_THAN_EQUAL",
+            "message": "Input should be less than or equal to 100",
+        },
+        {"field": "typo", "code": "UNKNOWN_FIELD", "message": "is not a field of this request"},
+    ],
+    "request_id": "3f6c1f0a5d1e4c7b9a2d8e7f6a5b4c3d",
+}

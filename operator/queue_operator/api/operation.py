@@ -1,0 +1,96 @@
+"""An operation: what it is called, what it takes, who may call it, and what it does."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+from fastapi import Request, Response
+from pydantic import BaseModel
+
+from queue_operator.api.body import read_json
+from queue_operator.api.schemas import NamespaceQuery
+from queue_operator.api.services import Services
+from queue_operator.auth.protocol import QUEUE_JOBS, Identity
+
+Q = TypeVar("Q", bound=NamespaceQuery)
+T = TypeVar("T")
+
+_IN_LOOP_BYTES: Final = 32 * 1024
+"""Larger bodies and results are handled in a thread, one at a time."""
+
+
+@dataclass(slots=True)
+class Call(Generic[Q]):
+    """One request of somebody who may make it. `job_id` is "" where the path has none."""
+
+    operation: "Operation[Q]"
+    request: Request
+    services: Services
+    identity: Identity
+    namespace: str
+    query: Q
+    job_id: str
+
+    async def body(self, limit: int) -> bytes:
+        """At most `limit` bytes, and at most what the settings allow."""
+        most = min(limit, self.services.settings.rest.body_bytes)
+        wanted = self.operation.body
+        required = wanted is not None and wanted.required
+        return await read_json(self.request, most, required=required)
+
+    async def review(self, verb: str) -> None:
+        """Asks for a right beside the operation's own. Raises Forbidden."""
+        await self.services.authorizer.authorize(self.identity, verb, QUEUE_JOBS, self.namespace)
+
+    def audit(self, **what: Any) -> None:
+        """Tells of a change that was made."""
+        self.services.audit.changed(
+            self.identity,
+            request_id=str(self.request.scope.get("request_id", "")),
+            verb=self.operation.verb,
+            operation=self.operation.id,
+            namespace=self.namespace,
+            **what,
+        )
+
+    async def apart(self, work: Callable[[], T], size: int) -> T:
+        """What `work` gives, which handles `size` bytes of JSON."""
+        if size <= _IN_LOOP_BYTES:
+            return work()
+        return await anyio.to_thread.run_sync(work, limiter=self.services.parsing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What is in the request."""
+
+    model: type[BaseModel]
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[Q]):
+    """`verb` is what the caller must be allowed to do to `queuejobs`, `answers` the model by
+    status (None: no body), and `errors` the statuses beside those that any operation may have.
+    `subject` is the heading under which the document has it.
+    """
+
+    id: str
+    method: str
+    path: str
+    verb: str
+    subject: str
+    summary: str
+    run: Callable[[Call[Q]], Awaitable[Response]]
+    query: type[Q]
+    answers: Mapping[int, type[BaseModel] | None]
+    body: Body | None = None
+    errors: frozenset[int] = field(default_factory=frozenset)
+
+
+def render(answer: BaseModel, status: int = HTTPStatus.OK) -> Response:
+    """As JSON. Fields that a view left unset do not apply (an output of null does)."""
+    text = answer.model_dump_json(exclude_unset=True)
+    return Response(text, status, media_type="application/json")

@@ -1,0 +1,28 @@
+"""The operations under /v1, by subject."""
+
+from typing import Any, Final
+
+from queue_operator.api.operation import Operation
+from queue_operator.api.routes import (
+    bulk,
+    changing,
+    failures,
+    pauses,
+    reading,
+    searching,
+    statistics,
+    submitting,
+)
+
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    *submitting.OPERATIONS,
+    *searching.OPERATIONS,
+    *bulk.OPERATIONS,
+    *reading.DETAILS,
+    *changing.DETAILS,
+    *reading.OPERATIONS,
+    *changing.OPERATIONS,
+    *failures.OPERATIONS,
+    *statistics.OPERATIONS,
+    *pauses.OPERATIONS,
+)

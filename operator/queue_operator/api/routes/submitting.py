@@ -1,0 +1,121 @@
+"""Jobs in, alone and in batches."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import Response
+
+from queue_operator.api import schemas
+from queue_operator.api.batches import Batch, batch_from, refusal
+from queue_operator.api.errors import DuplicateInBatch, item_error
+from queue_operator.api.operation import Body, Call, Operation, render
+from queue_operator.api.services import Services
+from queue_operator.api.submissions import job_from, submission_bytes
+from queue_operator.api.views import jobs as views
+from queue_operator.domain.errors import DuplicateJob, QueueError
+from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.validation import unplaced
+
+AnyCall = Call[schemas.NamespaceQuery]
+
+
+async def submit_job(call: AnyCall) -> Response:
+    """Stores one job. Under an idempotency key the same submission again is answered with the
+    first job, and 200.
+    """
+    services, namespace = call.services, call.namespace
+    body = await call.body(submission_bytes(services.limits.payload_bytes))
+    job = await call.apart(lambda: job_from(body, namespace, services), len(body))
+    answer = await services.jobs.submit_one(job)
+    call.audit(job=answer.job_id, count=0 if answer.duplicate else 1)
+    status = HTTPStatus.OK if answer.duplicate else HTTPStatus.CREATED
+    return render(views.submission_result(answer, services.now()), status)
+
+
+async def submit_batch(call: AnyCall) -> Response:
+    """Stores all jobs or none, unless `atomic` is false: then each result says what became of
+    its job. The jobs may depend on each other.
+    """
+    services, namespace = call.services, call.namespace
+    body = await call.body(services.settings.rest.body_bytes)
+    batch = await call.apart(lambda: batch_from(body, namespace, services), len(body))
+    answers = await _stored(batch, services)
+    call.audit(count=sum(one.error is None and not one.duplicate for one in answers))
+    status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
+    return render(_result(answers, services), status)
+
+
+async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
+    """An answer for every item. Raises the error of an atomic batch, Unavailable for any."""
+    if batch.atomic:
+        fault = refusal(batch.items)
+        if fault is not None:
+            raise fault
+    places = [place for place, item in enumerate(batch.items) if isinstance(item, Job)]
+    jobs = [item for item in batch.items if isinstance(item, Job)]
+    try:
+        stored = await services.jobs.submit(jobs, atomic=batch.atomic) if jobs else []
+    except DuplicateJob as error:
+        raise DuplicateInBatch(error.job_ids, error.indexes) from None
+    answers = dict(zip(places, stored, strict=True))
+    return [
+        _refused(item) if isinstance(item, QueueError) else answers[place]
+        for place, item in enumerate(batch.items)
+    ]
+
+
+def _refused(error: QueueError) -> Submitted:
+    job_id = error.job_ids[0] if isinstance(error, DuplicateJob) else ""
+    return Submitted(job_id=job_id, error=error)
+
+
+def _result(answers: Sequence[Submitted], services: Services) -> schemas.BatchResult:
+    now = services.now()
+    results = [
+        views.submission_result(answer, now)
+        if answer.error is None
+        else schemas.SubmissionResult(
+            job_id=answer.job_id or None,
+            status=schemas.SubmissionStatus.REJECTED,
+            error=item_error(unplaced(answer.error)),
+        )
+        for answer in answers
+    ]
+    rejected = sum(answer.error is not None for answer in answers)
+    return schemas.BatchResult(
+        total=len(answers),
+        accepted=len(answers) - rejected,
+        rejected=rejected,
+        results=results,
+    )
+
+
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    Operation(
+        id="submitJob",
+        method="POST",
+        path="/v1/jobs",
+        verb="create",
+        subject="Submission",
+        summary="Submit a job",
+        run=submit_job,
+        query=schemas.NamespaceQuery,
+        body=Body(model=schemas.JobSubmission),
+        answers={201: schemas.SubmissionResult, 200: schemas.SubmissionResult},
+        errors=frozenset({409}),
+    ),
+    Operation(
+        id="submitBatch",
+        method="POST",
+        path="/v1/jobs/batch",
+        verb="create",
+        subject="Submission",
+        summary="Submit up to 1000 jobs",
+        run=submit_batch,
+        query=schemas.NamespaceQuery,
+        body=Body(model=schemas.BatchSubmission),
+        answers={201: schemas.BatchResult, 200: schemas.BatchResult},
+        errors=frozenset({409}),
+    ),
+)

@@ -1,0 +1,41 @@
+"""What is answered when something is wrong."""
+
+from pydantic import Field
+
+from queue_operator.api.scalars import Elapsed
+from queue_operator.api.schemas.base import Answer
+
+
+class ErrorDetail(Answer):
+    """One fault."""
+
+    field: str = Field(description="The field it is about; empty for the request as a whole.")
+    code: str
+    message: str
+
+
+class QuotaError(Answer):
+    """Which limit was reached."""
+
+    limit: str
+    current: int
+    maximum: int
+    retry_after: Elapsed = Field(description="When to try again.")
+
+
+class APIError(Answer):
+    """The body of every answer that is not a success."""
+
+    code: str
+    message: str
+    details: list[ErrorDetail]
+    request_id: str
+    quota: QuotaError | None = Field(None, description="Only with QUOTA_EXCEEDED.")
+
+
+class ItemError(Answer):
+    """Why one job of a batch was rejected."""
+
+    code: str
+    message: str
+    details: list[ErrorDetail]

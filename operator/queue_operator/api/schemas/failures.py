@@ -1,0 +1,117 @@
+"""What failed, and why."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import ConfigDict, Field, StrictBool
+
+from queue_operator.api.scalars import Timestamp
+from queue_operator.api.schemas.base import Answer, Cursor, Name, NamespaceQuery, Request
+from queue_operator.api.schemas.searches import PAGE, Limit, something
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.views import Phase
+
+FailurePhase = Literal[Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING]
+
+
+class FailureQuery(NamespaceQuery):
+    """What a look at a failure takes."""
+
+    include_all_attempts: bool = Field(False, description="Include every attempt of the job.")
+
+
+class TimeRange(Request):
+    """Bounds of a time, both exclusive."""
+
+    after: Timestamp | None = None
+    before: Timestamp | None = None
+
+
+class Pagination(Request):
+    """Which page."""
+
+    cursor: Cursor | None = Field(
+        None, description="`next_cursor` of the page before; good for the same search only."
+    )
+    limit: Limit = Field(PAGE, description="Most failures of one page.")
+
+
+class FailureCriteria(Request):
+    """Filters that must all hold; one that is left out does not filter."""
+
+    states: list[FailurePhase] = Field(default_factory=list, description="Any of these.")
+    failure_category: list[ErrorCategory] = Field(default_factory=list, description="Any of these.")
+    types: list[Name] = Field(default_factory=list, description="Any of these.")
+    error_code: Name | None = None
+    time_range: TimeRange | None = Field(None, description="Of the failure.")
+
+
+class FailureSearch(FailureCriteria):
+    """Jobs whose last attempt failed, the newest failure first."""
+
+    pagination: Pagination = Pagination()
+
+
+class FailureFilter(FailureCriteria):
+    """Which failed jobs a change is for."""
+
+    model_config = ConfigDict(json_schema_extra=something(FailureCriteria))
+
+    all: StrictBool = Field(
+        False, description="Must be said where nothing else is: every failed job of the namespace."
+    )
+
+
+class FailureInfo(Answer):
+    """How one attempt failed."""
+
+    attempt: int
+    timestamp: datetime | None
+    duration_ms: int | None = Field(description="Null where it never started.")
+    category: ErrorCategory
+    code: str
+    message: str
+    stack_trace: str | None = None
+    context: dict[str, str]
+    worker_id: str
+    host: str | None = Field(None, description="Only in the details of one job.")
+
+
+class AttemptResult(StrEnum):
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+
+
+class AttemptInfo(Answer):
+    """One execution."""
+
+    attempt: int
+    started_at: datetime
+    finished_at: datetime | None
+    result: AttemptResult | None = Field(description="Null while it runs.")
+    failure: FailureInfo | None = Field(None, description="Unless it succeeded.")
+
+
+class FailureDetails(Answer):
+    """Why a job failed."""
+
+    job_id: str
+    type: str
+    final_state: Phase
+    total_attempts: int
+    failure: FailureInfo
+    attempts: list[AttemptInfo] | None = Field(None, description="Only with include_all_attempts.")
+
+
+class FailureSearchResult(Answer):
+    """One page, and how all that match spread."""
+
+    failures: list[FailureDetails]
+    total_count: int
+    next_cursor: str | None = Field(description="Null on the last page.")
+    by_category: dict[ErrorCategory, int]
+    by_code: dict[str, int]
+    by_type: dict[str, int]

@@ -1,0 +1,113 @@
+"""Jobs by what they have in common."""
+
+from typing import Annotated, Any, Final, get_origin
+
+from pydantic import ConfigDict, Field, StrictBool
+from pydantic.fields import FieldInfo
+
+from queue_operator.api.scalars import WHOLE, Timestamp
+from queue_operator.api.schemas.base import (
+    MANY_TAGS,
+    Answer,
+    Cursor,
+    Name,
+    NamespaceQuery,
+    Request,
+    TagName,
+    Tags,
+)
+from queue_operator.api.schemas.jobs import JobStatus
+from queue_operator.backends.protocol import SearchOrder
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.views import Phase
+
+PAGE: Final = 100
+MOST: Final = 1000
+
+Limit = Annotated[int, Field(ge=1, le=MOST), WHOLE]
+
+_TOTAL: Final = "Whether to count the matches; the answer has no total_count otherwise."
+_CURSOR: Final = "`next_cursor` of the page before; good for the same search only."
+
+
+class JobCriteria(Request):
+    """Filters that must all hold; one that is left out does not filter."""
+
+    types: list[Name] = Field(default_factory=list, description="Any of these.")
+    states: list[Phase] = Field(default_factory=list, description="Any of these.")
+    priorities: list[Priority] = Field(default_factory=list, description="Any of these.")
+    tags: Tags = Field(default_factory=dict, description="All of these.")
+    created_after: Timestamp | None = None
+    created_before: Timestamp | None = None
+    updated_after: Timestamp | None = None
+
+
+class JobSearch(JobCriteria):
+    """Which jobs, in which order, which page."""
+
+    cursor: Cursor | None = Field(None, description=_CURSOR)
+    limit: Limit = Field(PAGE, description="Most jobs of one page.")
+    order: SearchOrder = SearchOrder.CREATED_DESC
+    include_total: StrictBool = Field(True, description=_TOTAL)
+
+
+def something(criteria: type[Request]) -> dict[str, Any]:
+    """The rule of a filter: it says something, or that all are meant."""
+    said: list[dict[str, Any]] = [
+        {"required": [name], "properties": {name: _SAID[_kind(field)]}}
+        for name, field in criteria.model_fields.items()
+    ]
+    everything = {"required": ["all"], "properties": {"all": {"const": True}}}
+    return {"anyOf": [everything, *said]}
+
+
+_SAID: Final[dict[str, Any]] = {
+    "list": {"type": "array", "minItems": 1},
+    "dict": {"type": "object", "minProperties": 1},
+    "": {"not": {"type": "null"}},
+}
+
+
+def _kind(field: FieldInfo) -> str:
+    origin = get_origin(field.annotation)
+    return getattr(origin, "__name__", "") if origin in (list, dict) else ""
+
+
+class JobFilter(JobCriteria):
+    """Which jobs a change is for."""
+
+    model_config = ConfigDict(json_schema_extra=something(JobCriteria))
+
+    all: StrictBool = Field(
+        False, description="Must be said where nothing else is: every job of the namespace."
+    )
+
+
+class JobListQuery(NamespaceQuery):
+    """A search in the address."""
+
+    type: list[Name] = Field(default_factory=list, description="Any of these.")
+    state: list[Phase] = Field(default_factory=list, description="Any of these.")
+    priority: list[Priority] = Field(default_factory=list, description="Any of these.")
+    tag: list[TagName] = Field(
+        default_factory=list,
+        description="All of these: `key=value`.",
+        json_schema_extra=MANY_TAGS,
+    )
+    created_after: Timestamp | None = None
+    created_before: Timestamp | None = None
+    updated_after: Timestamp | None = None
+    cursor: Cursor | None = Field(None, description=_CURSOR)
+    limit: int = Field(PAGE, ge=1, le=MOST, description="Most jobs of one page.")
+    order: SearchOrder = SearchOrder.CREATED_DESC
+    include_total: bool = Field(True, description=_TOTAL)
+
+
+class JobSearchResult(Answer):
+    """One page."""
+
+    jobs: list[JobStatus]
+    total_count: int | None = Field(None, description="All that match, not only this page's.")
+    total_is_exact: bool = Field(True, description="False: there are more than total_count.")
+    next_cursor: str | None = Field(description="Null on the last page.")
+    has_more: bool

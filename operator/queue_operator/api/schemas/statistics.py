@@ -1,0 +1,71 @@
+"""How the queue does."""
+
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from queue_operator.api.scalars import Elapsed, QueryDuration
+from queue_operator.api.schemas.base import MANY_TAGS, Answer, NamespaceQuery, TagName
+from queue_operator.backends.statistics import Breakdown
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.states import JobState
+from queue_operator.domain.views import Phase
+
+
+class StatsQuery(NamespaceQuery):
+    """What statistics take."""
+
+    breakdown_by: list[Breakdown] = Field(default_factory=list, description="Any of these.")
+    time_range: QueryDuration = Field(
+        timedelta(hours=1),
+        description="How far back; begun at a full minute.",
+    )
+    tag: list[TagName] = Field(
+        default_factory=list,
+        json_schema_extra=MANY_TAGS,
+        description="`counts`, `total` and `total_retries` of jobs with all of these tags only "
+        "(`key=value`).",
+    )
+
+
+class LatencyStats(Answer):
+    """Percentiles; null where nothing was measured. `max` is exact, the others within 1.6 %."""
+
+    p50: Elapsed | None
+    p90: Elapsed | None
+    p99: Elapsed | None
+    max: Elapsed | None
+
+
+class Counts(Answer):
+    """`pending` and `running` now, `completed` and `failed` in the window."""
+
+    pending: int
+    running: int
+    completed: int
+    failed: int
+
+
+class QueueStats(Answer):
+    """One namespace: jobs now, and what happened in the window from `since` to `until`."""
+
+    since: datetime
+    until: datetime
+    pending: int = Field(description="Waiting for other jobs.")
+    scheduled: int = Field(description="Ready to run, retries included.")
+    running: int = Field(description="Executing, asked to stop included.")
+    delayed: int = Field(description="Waiting for their time, retries included.")
+    completed: int
+    failed: int = Field(description="Ended by a permanent failure.")
+    dead_letter: int = Field(description="Ended with no attempt left.")
+    submission_rate: float = Field(description="Per second.")
+    completion_rate: float = Field(description="Per second.")
+    failure_rate: float = Field(description="Jobs that ended in failure, per second.")
+    queue_latency: LatencyStats = Field(description="From the time a job was due to its start.")
+    execution_time: LatencyStats = Field(description="From its start to its outcome.")
+    by_type: dict[str, Counts] | None = None
+    by_priority: dict[Priority, Counts] | None = None
+    by_state: dict[Phase, Counts] | None = None
+    total: int
+    total_retries: int
+    counts: dict[JobState, int] = Field(description="Jobs by internal state, zero included.")

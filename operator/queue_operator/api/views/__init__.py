@@ -1,0 +1,1 @@
+"""From what the queue knows to the shapes of the API."""

@@ -1,0 +1,133 @@
+"""What failed, and why."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from queue_operator.api import schemas
+from queue_operator.api.views.jobs import milliseconds
+from queue_operator.backends.protocol import Attempt, FailurePage, JobHistory
+from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.states import Event, is_terminal
+from queue_operator.domain.views import Phase, phase
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+_RESULTS: Final = {
+    Event.COMPLETE: schemas.AttemptResult.SUCCESS,
+    Event.FAIL: schemas.AttemptResult.FAILURE,
+    Event.EXHAUST: schemas.AttemptResult.FAILURE,
+    Event.LOSE: schemas.AttemptResult.FAILURE,
+}
+"""All others end an attempt before it is through."""
+_MESSAGES: Final = {
+    Event.LOSE: "the worker was lost",
+    Event.HAND_BACK: "the worker shut down before the job was finished",
+}
+_STOPPED: Final = "the attempt was cancelled"
+
+
+def of_job(job: Job, history: JobHistory, *, with_attempts: bool) -> schemas.FailureDetails | None:
+    """Its newest failure; None for a job that never failed."""
+    failed = [one for one in history.attempts if one.error is not None]
+    if not failed:
+        return None
+    fields = {"attempts": _attempts(history)} if with_attempts else {}
+    newest = failed[-1]
+    return schemas.FailureDetails(
+        job_id=job.id,
+        type=job.type,
+        final_state=_state(job),
+        total_attempts=job.attempt,
+        failure=_failure(newest, newest.error or ErrorInfo("")),
+        **fields,
+    )
+
+
+def page(found: FailurePage) -> schemas.FailureSearchResult:
+    """One page of a search."""
+    return schemas.FailureSearchResult(
+        failures=[_of_record(job) for job in found.jobs],
+        total_count=found.total_count,
+        next_cursor=found.next_cursor or None,
+        by_category=dict(found.by_category),
+        by_code=dict(found.by_code),
+        by_type=dict(found.by_type),
+    )
+
+
+def _state(job: Job) -> Phase:
+    # Times matter to jobs alone that have not begun, and those have not failed.
+    return phase(job, _EPOCH)
+
+
+def _of_record(job: Job) -> schemas.FailureDetails:
+    error = job.error or ErrorInfo("")
+    at = job.finalized_at if is_terminal(job.state) else job.updated_at
+    ran = None if job.assigned_at is None or at is None else milliseconds(job.assigned_at, at)
+    return schemas.FailureDetails(
+        job_id=job.id,
+        type=job.type,
+        final_state=_state(job),
+        total_attempts=job.attempt,
+        failure=schemas.FailureInfo(
+            attempt=job.attempt,
+            timestamp=at,
+            duration_ms=ran,
+            worker_id=job.worker_name or job.assignee_id,
+            **_error(error),
+        ),
+    )
+
+
+def _attempts(history: JobHistory) -> list[schemas.AttemptInfo]:
+    # One that no worker ever saw was none.
+    return [_attempt(one) for one in history.attempts if one.event != Event.RELEASE]
+
+
+def _attempt(attempt: Attempt) -> schemas.AttemptInfo:
+    result = _result(attempt)
+    fields = {}
+    if result not in (None, schemas.AttemptResult.SUCCESS):
+        event = Event(attempt.event or Event.LOSE)
+        message = _MESSAGES.get(event, _STOPPED)
+        error = attempt.error or ErrorInfo(message, ErrorCategory.SYSTEM, event.value)
+        fields = {"failure": _failure(attempt, error)}
+    return schemas.AttemptInfo(
+        attempt=attempt.number,
+        started_at=attempt.assigned_at,
+        finished_at=attempt.ended_at,
+        result=result,
+        **fields,
+    )
+
+
+def _result(attempt: Attempt) -> schemas.AttemptResult | None:
+    if attempt.event is None:
+        return None
+    if attempt.error is not None and attempt.error.category is ErrorCategory.TIMEOUT:
+        return schemas.AttemptResult.TIMEOUT
+    return _RESULTS.get(Event(attempt.event), schemas.AttemptResult.CANCELLED)
+
+
+def _failure(attempt: Attempt, error: ErrorInfo) -> schemas.FailureInfo:
+    ended = attempt.ended_at
+    return schemas.FailureInfo(
+        attempt=attempt.number,
+        timestamp=ended,
+        duration_ms=None if ended is None else milliseconds(attempt.assigned_at, ended),
+        worker_id=attempt.worker_name or attempt.assignee_id,
+        host=attempt.host or None,
+        **_error(error),
+    )
+
+
+def _error(error: ErrorInfo) -> dict[str, Any]:
+    fields = {"stack_trace": error.stack_trace} if error.stack_trace else {}
+    return {
+        "category": error.category,
+        "code": error.code,
+        "message": error.message,
+        "context": dict(error.context),
+        **fields,
+    }

@@ -1,0 +1,114 @@
+"""Jobs, and what became of submissions."""
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from queue_operator.api import documents, schemas
+from queue_operator.domain import tags
+from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.states import JobState, is_terminal
+from queue_operator.domain.views import Phase, phase
+
+
+def submission_result(answer: Submitted, now: datetime) -> schemas.SubmissionResult:
+    """What became of a submission that was stored, now or before."""
+    fields: dict[str, Any] = {}
+    status = schemas.SubmissionStatus.ACCEPTED
+    if answer.duplicate:
+        status = schemas.SubmissionStatus.DUPLICATE
+        fields["existing_job_id"] = answer.job_id
+    return schemas.SubmissionResult(
+        job_id=answer.job_id,
+        status=status,
+        state=seen(answer, now),
+        created_at=answer.created_at,
+        scheduled_for=None if answer.waiting_for_dependencies else answer.eligible_at,
+        **fields,
+    )
+
+
+def seen(job: Job | Submitted, now: datetime) -> Phase:
+    """The phase at `now`, by a clock that may be behind the database's."""
+    created_at = job.created_at
+    return phase(job, now if created_at is None else max(now, created_at))
+
+
+def job_status(
+    job: Job,
+    now: datetime,
+    *,
+    include_result: bool = False,
+    history: Sequence[schemas.StateTransition] | None = None,
+) -> schemas.JobStatus:
+    """The job as the outside sees it at `now`."""
+    fields: dict[str, Any] = {} if history is None else {"history": history}
+    if job.progress is not None:
+        progress = job.progress
+        fields["progress"] = schemas.ProgressInfo(
+            percent=progress.percent, message=progress.message, updated_at=progress.updated_at
+        )
+    if include_result and (result := job_result(job)) is not None:
+        fields["result"] = result
+    return schemas.JobStatus(
+        job_id=job.id,
+        namespace=job.namespace,
+        type=job.type,
+        state=seen(job, now),
+        attempt=job.attempt,
+        cancel_requested=job.state is JobState.CANCELLING,
+        reason=job.cancel_reason or job.reason,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        scheduled_for=None if job.waiting_for_dependencies else job.eligible_at,
+        started_at=job.started_at,
+        completed_at=job.finalized_at,
+        priority=job.priority,
+        tags=tags.to_map(job.tags),
+        correlation_id=job.correlation_id,
+        **fields,
+    )
+
+
+def job_result(job: Job) -> schemas.JobResult | None:
+    """How the job ended; None while it has not, or when it was cancelled without a word."""
+    if not is_terminal(job.state):
+        return None
+    fields: dict[str, Any] = {}
+    if job.state is JobState.COMPLETED:
+        fields = {"status": "SUCCESS", **_output(job)}
+    elif job.error is not None:
+        fields = {"status": "FAILURE", "error": _error(job.error)}
+    else:
+        return None
+    return schemas.JobResult(**fields, duration_ms=_duration_ms(job), attempt=job.attempt)
+
+
+def _output(job: Job) -> dict[str, Any]:
+    raw = job.result or b""
+    if job.result_content_type == documents.JSON_TYPE:
+        try:
+            return {"output": documents.decode(raw)}
+        except ValueError:
+            pass  # A handler's bytes that only claim to be JSON still come out, as bytes.
+    return {"output_base64": base64.b64encode(raw).decode("ascii")}
+
+
+def _error(error: ErrorInfo) -> schemas.ErrorInfo:
+    fields = {"stack_trace": error.stack_trace} if error.stack_trace else {}
+    return schemas.ErrorInfo(
+        category=error.category, code=error.code, message=error.message, **fields
+    )
+
+
+def _duration_ms(job: Job) -> int | None:
+    if job.assigned_at is None or job.finalized_at is None:
+        return None
+    return milliseconds(job.assigned_at, job.finalized_at)
+
+
+def milliseconds(since: datetime, until: datetime) -> int:
+    """From one to the other."""
+    return max(0, (until - since) // timedelta(milliseconds=1))

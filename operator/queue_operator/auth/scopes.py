@@ -1,0 +1,48 @@
+"""What a static token may do: a few words instead of the roles of a cluster."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from queue_operator.auth.protocol import QUEUE_JOBS, Identity
+from queue_operator.domain.errors import Forbidden
+
+
+class Scope(StrEnum):
+    """READ: look at jobs and statistics. SUBMIT: new jobs. MANAGE: cancel, retry, delete, pause.
+    ADMIN: everything, also what workers and administrators do.
+    """
+
+    READ = "read"
+    SUBMIT = "submit"
+    MANAGE = "manage"
+    ADMIN = "admin"
+
+
+EVERY_NAMESPACE: Final = "*"
+
+_NEEDED: Final[Mapping[tuple[str, str], Scope]] = {
+    ("get", QUEUE_JOBS): Scope.READ,
+    ("list", QUEUE_JOBS): Scope.READ,
+    ("create", QUEUE_JOBS): Scope.SUBMIT,
+    ("update", QUEUE_JOBS): Scope.MANAGE,
+    ("delete", QUEUE_JOBS): Scope.MANAGE,
+}
+"""What is not named here needs ADMIN."""
+
+
+class ScopeAuthorizer:
+    """Allows administrators everything and others what their scopes name, in their namespaces."""
+
+    async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:
+        if identity.admin:
+            return
+        known = namespace in identity.namespaces or EVERY_NAMESPACE in identity.namespaces
+        needed = _NEEDED.get((verb, resource), Scope.ADMIN)
+        if known and (needed in identity.scopes or Scope.ADMIN in identity.scopes):
+            return
+        where = f"in namespace {namespace!r}" if namespace else "in all namespaces"
+        raise Forbidden(
+            f"{identity.name} may not {verb} {resource} {where}: its token has the scopes "
+            f"[{', '.join(sorted(identity.scopes))}] in [{', '.join(sorted(identity.namespaces))}]"
+        )

@@ -1,0 +1,42 @@
+"""Which jobs are not to be claimed: a copy of the table `pause`, as of the last look at it."""
+
+from collections.abc import Collection
+
+
+class Gate:
+    """Shut for jobs of a paused namespace, and for those of a paused type in one. `version`
+    rises with every change.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._paused: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is paused."""
+        return not self._paused
+
+    def lets(self, namespace: str, type_: str) -> bool:
+        """Whether such jobs may be claimed."""
+        return self._paused.isdisjoint(((namespace, ""), (namespace, type_)))
+
+    def learn(self, paused: Collection[tuple[str, str]], asked_at: int) -> bool:
+        """Takes over what the table said to whoever asked when the version was `asked_at`; what
+        came to be known meanwhile is newer. True when something may be claimed again.
+        """
+        now, before = frozenset(paused), self._paused
+        if asked_at != self.version or now == before:
+            return False
+        self._set(now)
+        return bool(before - now)
+
+    def shut(self, namespace: str, type_: str) -> None:
+        self._set(self._paused | {(namespace, type_)})
+
+    def open(self, namespace: str, type_: str) -> None:
+        self._set(self._paused - {(namespace, type_)})
+
+    def _set(self, paused: frozenset[tuple[str, str]]) -> None:
+        self.version += 1
+        self._paused = paused

@@ -1,0 +1,184 @@
+"""Roll-ups of the event log, kept up step by step: each step adds what one snapshot sees and the
+one before did not, and notes the snapshot in the same transaction.
+"""
+
+import logging
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.arrays import Int8s, Times
+from queue_operator.backends.postgres.connection import (
+    LONG_S,
+    Pool,
+    again_when_undone,
+    borrowed,
+)
+from queue_operator.backends.sql import load
+from queue_operator.backends.tallies import SPANS
+from queue_operator.domain.histogram import BUCKETS, lower_bound
+
+_PROGRESS: Final = load(__package__, "roll_up_progress")
+_LOCK: Final = load(__package__, "roll_up_lock", or_skip="SKIP LOCKED")
+_WAIT: Final = load(__package__, "roll_up_lock", or_skip="")
+_CUT: Final = load(__package__, "roll_up_cut")
+CELLS: Final = load(__package__, "roll_up_cells", fresh=load(__package__, "roll_up_fresh"))
+_ADD: Final = load(__package__, "roll_up_add", cells=CELLS)
+_ADVANCE: Final = load(__package__, "roll_up_advance")
+_HIGHEST: Final = "SELECT coalesce(max(seq), 0) FROM job_event"
+_PRUNE: Final = load(__package__, "roll_up_prune")
+BOUNDS: Final = Int8s(lower_bound(bucket) for bucket in range(BUCKETS))
+_SNAPSHOT: Final = re.compile(r"(\d+):(\d+):([\d,]*)")
+_STEP_BYTES: Final = 2 * 1024 * 1024
+"""Of job numbers, at eight bytes each: a step takes a few tenths of a second."""
+_PRUNE_EVERY_S: Final = 60.0
+_PRUNE_ROWS: Final = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """A snapshot: from `end_xid` on it sees nothing, and before that all but `open_xids`."""
+
+    end_xid: int
+    open_xids: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads Postgres' own notation."""
+        match = _SNAPSHOT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no snapshot")
+        _, end, listed = match.groups()
+        return cls(int(end), tuple(int(xid) for xid in listed.split(",") if xid))
+
+    def __str__(self) -> str:
+        lowest = min(self.open_xids, default=self.end_xid)
+        return f"{lowest}:{self.end_xid}:{','.join(map(str, self.open_xids))}"
+
+    def before(self, end_xid: int) -> "Horizon":
+        """What it sees of transactions before `end_xid`."""
+        return Horizon(end_xid, tuple(xid for xid in self.open_xids if xid < end_xid))
+
+
+_EVERYTHING: Final = Horizon(2**63 - 1)
+
+
+class Seen(NamedTuple):
+    """What is rolled up. Rows of the log up to `above_seq` name transactions of another database;
+    not `is_ours`, the horizon does so too.
+    """
+
+    horizon: Horizon
+    is_ours: bool
+    above_seq: int
+
+    def until(self, now: Horizon) -> dict[str, Any]:
+        """Parameters that select what `now` sees and this did not."""
+        return {
+            "first_xid": str(self.horizon.end_xid),
+            "open_xids": [str(xid) for xid in self.horizon.open_xids],
+            "end_xid": str(now.end_xid),
+            "upto": str(now),
+            "above_seq": self.above_seq,
+        }
+
+
+class Progress(NamedTuple):
+    """How far the roll-ups are, as one snapshot sees it, and what lies behind that."""
+
+    at: datetime
+    now: Horizon
+    seen: Seen
+    rows: int
+    bytes: int
+
+
+async def read_progress(connection: AsyncConnection[TupleRow], max_rows: int) -> Progress:
+    cursor = await connection.execute(_PROGRESS, {"max_rows": max_rows})
+    [(at, now, seen, is_ours, above_seq, rows, size)] = await cursor.fetchall()
+    done = Seen(Horizon.parse(seen), is_ours, above_seq)
+    return Progress(at, Horizon.parse(now), done, rows, size)
+
+
+class RollUps:
+    """What `Statistics` reads, and its upkeep."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._prune_at_s = float("-inf")
+
+    async def adopt(self) -> None:
+        """In a restored copy of a database, before anything is written to it: rolls up what the
+        original had not, because from then on its numbers of transactions mean others.
+        """
+        async with borrowed(self._pool) as connection:
+            progress = await read_progress(connection, 1)
+        if not progress.seen.is_ours:
+            await self._step(1, waits=True)
+
+    async def roll_up(self, limit: int, *, waits: bool = False) -> int:
+        """Nothing where another replica is at it, unless it `waits` for that one."""
+        async with borrowed(self._pool) as connection:
+            progress = await read_progress(connection, 1)
+        total = 0
+        if progress.rows or not progress.seen.is_ours:
+            while total < limit:
+                added = await self._step(limit - total, waits=waits)
+                if not added:
+                    break
+                total += added
+        await self._prune(progress.at)
+        return total
+
+    @again_when_undone
+    async def _step(self, max_rows: int, *, waits: bool) -> int:
+        """One transaction; how many rows of the log it added.
+
+        It has no savepoint: a row that is written behind one is not the transaction's, but a
+        part's of it, and progress would not look like ours.
+        """
+        async with borrowed(self._pool, LONG_S) as connection:
+            row = await (await connection.execute(_WAIT if waits else _LOCK)).fetchone()
+            if row is None:
+                return 0
+            seen = Seen(Horizon.parse(row[0]), *row[1:])
+            # Its snapshot is taken when the turn is ours.
+            limits = {"max_rows": max_rows, "max_bytes": _STEP_BYTES}
+            cursor = await connection.execute(_CUT, {**seen.until(_EVERYTHING), **limits})
+            [(at, now, last, rows)] = await cursor.fetchall()
+            upto, above_seq = Horizon.parse(now), seen.above_seq
+            if seen.is_ours and not rows:
+                return 0
+            if not seen.is_ours:
+                logger.warning("the statistics go on in a restored copy of a database")
+                [(above_seq,)] = await (await connection.execute(_HIGHEST)).fetchall()
+            elif last is not None:
+                upto = upto.before(int(last) + 1)
+            wanted = seen.until(upto if seen.is_ours else _EVERYTHING)
+            parameters = {**wanted, **_kept(at), "bounds": BOUNDS}
+            [(added,)] = await (await connection.execute(_ADD, parameters)).fetchall()
+            await connection.execute(_ADVANCE, {"upto": str(upto), "above_seq": above_seq})
+        return int(added)
+
+    async def _prune(self, now: datetime) -> None:
+        if time.monotonic() < self._prune_at_s:
+            return
+        self._prune_at_s = time.monotonic() + _PRUNE_EVERY_S
+        async with borrowed(self._pool, LONG_S) as connection:
+            if await (await connection.execute(_LOCK)).fetchone() is not None:
+                await connection.execute(_PRUNE, {**_kept(now), "max_rows": _PRUNE_ROWS})
+
+
+def _kept(now: datetime) -> dict[str, Any]:
+    """Which spans there are, and since when each is kept."""
+    return {
+        "spans": Int8s(span.seconds for span in SPANS),
+        "oldest": Times(span.oldest(now) for span in SPANS),
+    }

@@ -1,0 +1,33 @@
+"""What quotas are compared with, from counts and buckets that all replicas share."""
+
+from collections.abc import Collection
+from typing import Final
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.protocol import Usage
+from queue_operator.backends.sql import load
+from queue_operator.backends.tokens import wait_for
+
+_USAGE: Final = load(__package__, "quota_usage")
+_TAKE: Final = load(__package__, "token_take")
+
+
+class UsageStore:
+    """The protocol `Usages` but for the checks."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_USAGE, {"namespaces": list(namespaces)})
+            rows = await cursor.fetchall()
+        return {name: Usage(pending=waiting, running=running) for name, waiting, running in rows}
+
+    async def take(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:
+        """How much was lacking for it, in seconds."""
+        parameters = {"name": bucket, "amount": amount, "rate_per_s": rate_per_s, "burst": burst}
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_TAKE, parameters)
+            [(taken, lacking)] = await cursor.fetchall()
+        return 0.0 if taken else wait_for(lacking or 0.0, rate_per_s)

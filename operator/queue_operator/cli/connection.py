@@ -1,0 +1,208 @@
+"""Which server a command talks to, as whom, and what it says when that fails."""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from queue_operator.cli.rendering import plain
+from queue_operator.client import QueueClient, RetryPolicy, file_token
+from queue_operator.client.credentials import Token
+from queue_operator.domain.errors import (
+    Forbidden,
+    InvalidArgument,
+    InvalidTransition,
+    JobNotFound,
+    KeyConflict,
+    QueueError,
+    QuotaExceeded,
+    Unauthenticated,
+    Unavailable,
+)
+
+DEFAULT_URL: Final = "http://localhost:8080"
+
+ANSWER_S: Final = 30.0
+BULK_ANSWER_S: Final = 300.0
+"""How long a request for 10,000 jobs may take."""
+
+HINTS: Final[dict[type[QueueError], str]] = {
+    Unavailable: "is the server running, and the URL right? Give --url or set QUEUE_OPERATOR_URL; "
+    "in a cluster: kubectl -n queue-operator port-forward service/queue-operator 8080",
+    Unauthenticated: "give --token-file or --token, or set QUEUE_OPERATOR_TOKEN; in a cluster: "
+    "kubectl create token NAME --audience queue-operator",
+    Forbidden: "ask whoever runs the cluster for a Role with that verb on "
+    "queuejobs.queueoperator.dev, or give another --namespace",
+    JobNotFound: "is --namespace right? `queue-operator list` shows the jobs that are there",
+    KeyConflict: "give another --key, or repeat the submission exactly as it was",
+    InvalidTransition: "look at its state with `queue-operator get`; cancel it first if it must go",
+}
+"""What to do next, by error."""
+
+
+class Refused(click.ClickException):
+    """The server said no, or nothing. Exit code 1."""
+
+    def __init__(self, message: str, code: str, hint: str, output: str) -> None:
+        super().__init__(message)
+        self._code, self._hint, self._output = code, hint, output
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self._output != "table":
+            told = {"code": self._code, "message": self.message, "hint": self._hint}
+            click.echo(json.dumps({"error": told}), file=file, err=True)
+            return
+        click.echo(f"error: {plain(self.message)}", file=file, err=True)
+        if self._hint:
+            click.echo(f"  {plain(self._hint)}", file=file, err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """The server, the caller, and how to print."""
+
+    url: str
+    token: Token
+    namespace: str | None
+    output: str
+
+    @contextmanager
+    def connected(
+        self,
+        retry: RetryPolicy | None = None,
+        timeout_s: float = ANSWER_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Iterator[QueueClient]:
+        """A client; its errors end the command."""
+        try:
+            with QueueClient(
+                self.url, self.token, retry=retry, timeout_s=timeout_s, sleep=sleep
+            ) as queue:
+                yield queue
+        except InvalidArgument as error:
+            if error.field == "url":
+                raise click.BadParameter(error.reason, param_hint="--url") from error
+            raise self.refused(error) from error
+        except QueueError as error:
+            raise self.refused(error) from error
+        except TimeoutError as error:
+            raise Refused(str(error), "TIMEOUT", "", self.output) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            text = f"{error.filename}: {error.strerror}"
+            raise Refused(text, "UNREADABLE", "", self.output) from error
+
+    def refused(self, error: QueueError) -> Refused:
+        """`error` with what to do next."""
+        kind = next((kind for kind in HINTS if isinstance(error, kind)), None)
+        hint = HINTS[kind] if kind else ""
+        if isinstance(error, QuotaExceeded):
+            hint = f"try again in {error.retry_after_s:g} s, or ask for a larger quota"
+        return Refused(
+            f"{error} [{self.url}]" if kind is Unavailable else str(error),
+            error.code,
+            hint,
+            self.output,
+        )
+
+
+def answerable() -> bool:
+    """Whether somebody is there to answer a question."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Asks, and ends the command at a no. Raises UsageError where nobody can answer."""
+    if not answerable():
+        raise click.UsageError(otherwise)
+    click.confirm(question, abort=True, err=True)
+
+
+def remote(*outputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command a Remote, from options that all commands have alike; `outputs` are ways
+    to print that only this one knows.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(
+            *args: Any,
+            url: str,
+            token: str | None,
+            token_file: str | None,
+            namespace: str | None,
+            output: str,
+            **options: Any,
+        ) -> Any:
+            source = _token(token, token_file)
+            return function(Remote(url, source, namespace, output), *args, **options)
+
+        for option in reversed(_options(outputs)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _token(token: str | None, token_file: str | None) -> Token:
+    """The one that was given; what is typed wins over what the environment holds."""
+    if token is None or token_file is None:
+        return token if token_file is None else file_token(token_file)
+    context = click.get_current_context()
+    typed = {
+        name
+        for name in ("token", "token_file")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if len(typed) == 2:
+        raise click.UsageError("give --token or --token-file, not both")
+    return token if typed == {"token"} else file_token(token_file)
+
+
+def _options(outputs: tuple[str, ...]) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            "--url",
+            envvar="QUEUE_OPERATOR_URL",
+            default=DEFAULT_URL,
+            show_default=True,
+            show_envvar=True,
+            help="Address of the REST port.",
+        ),
+        click.option(
+            "--token",
+            envvar="QUEUE_OPERATOR_TOKEN",
+            show_envvar=True,
+            help="Bearer token. Better in the variable: a command line can be seen by others.",
+        ),
+        click.option(
+            "--token-file",
+            envvar="QUEUE_OPERATOR_TOKEN_FILE",
+            show_envvar=True,
+            type=click.Path(dir_okay=False),
+            help="File that holds the token.",
+        ),
+        click.option(
+            "-n",
+            "--namespace",
+            envvar="QUEUE_OPERATOR_NAMESPACE",
+            show_envvar=True,
+            help="Namespace of the jobs.  [default: the token's own]",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "json", *outputs]),
+            default="table",
+            show_default=True,
+            help="How to print.",
+        ),
+    ]

@@ -1,0 +1,210 @@
+"""`queue-operator get` and `why`: one job."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from queue_operator.cli import rendering
+from queue_operator.cli.command import ExampleCommand
+from queue_operator.cli.connection import Remote, remote
+from queue_operator.cli.values import Duration
+from queue_operator.client import JobExplanation, JobStatus, QueueClient
+from queue_operator.client.models import JobResult, StateTransition
+from queue_operator.domain.views import Phase
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples=(
+        "queue-operator get 01a2202b-60ba-7527-8384-af65995ae3ce",
+        "queue-operator get nightly-report --wait --timeout 10m && echo done",
+        "queue-operator get nightly-report -o json | jq .result.output",
+    ),
+)
+@click.argument("job_id")
+@click.option("-w", "--watch", is_flag=True, help="Print each change until the job has ended.")
+@click.option("--wait", is_flag=True, help="Print nothing until the job has ended.")
+@click.option("--timeout", type=Duration(), help="With --watch or --wait: give up after so long.")
+@remote()
+def get(remote: Remote, job_id: str, watch: bool, wait: bool, timeout: timedelta | None) -> None:
+    """Show a job: its state, progress, result and history.
+
+    With --wait or --watch the exit code is 0 only if the job completed.
+    """
+    if watch and wait:
+        raise click.UsageError("give --watch or --wait, not both")
+    if timeout is not None and not (watch or wait):
+        raise click.UsageError("--timeout is for --watch and --wait")
+    with remote.connected() as queue:
+        if not (watch or wait):
+            _print(remote, _look(remote, queue, job_id))
+            return
+        told = _Changes(remote).tell if watch else None
+        status = wait_for(remote, queue, job_id, timeout, told)
+        if watch and remote.output == "json":
+            sys.exit(0 if status.state is Phase.COMPLETED else 1)
+        ended(remote, _look(remote, queue, job_id))
+
+
+def wait_for(
+    remote: Remote,
+    queue: QueueClient,
+    job_id: str,
+    timeout: timedelta | None,
+    told: Callable[[JobStatus], None] | None = None,
+) -> JobStatus:
+    """The job once it has ended."""
+    timeout_s = None if timeout is None else timeout.total_seconds()
+    return queue.wait(job_id, timeout_s=timeout_s, on_status=told, namespace=remote.namespace)
+
+
+def ended(remote: Remote, status: JobStatus) -> None:
+    """Prints a job that has ended, and ends the command with 1 unless it completed."""
+    _print(remote, status)
+    if status.state is not Phase.COMPLETED:
+        sys.exit(1)
+
+
+def _look(remote: Remote, queue: QueueClient, job_id: str) -> JobStatus:
+    return queue.get(job_id, include_result=True, include_history=True, namespace=remote.namespace)
+
+
+class _Changes:
+    """Prints a line when something has changed."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._last: tuple[Any, ...] = ()
+
+    def tell(self, status: JobStatus) -> None:
+        """What is new, if anything is."""
+        seen = (status.state, status.attempt, status.cancel_requested, status.progress)
+        if seen == self._last:
+            return
+        self._last = seen
+        if self._remote.output == "json":
+            rendering.print_line(status)
+            return
+        line = f"{status.state.value} attempt {status.attempt}"
+        if status.progress is not None:
+            line += f": {status.progress.percent} % {rendering.plain(status.progress.message)}"
+        print(line, flush=True)
+
+
+def _print(remote: Remote, status: JobStatus) -> None:
+    if remote.output == "json":
+        rendering.print_json(status)
+    else:
+        rendering.show(_page(status))
+
+
+def _page(status: JobStatus) -> RenderableType:
+    progress = status.progress
+    facts = rendering.facts(
+        [
+            ("job", status.job_id),
+            ("namespace", status.namespace),
+            ("type", status.type),
+            ("state", rendering.state(status.state, status.cancel_requested)),
+            ("reason", status.reason),
+            ("attempt", status.attempt),
+            ("priority", status.priority.value),
+            ("tags", rendering.tags(status.tags)),
+            ("correlation id", status.correlation_id),
+            ("created", rendering.moment(status.created_at)),
+            ("not before", rendering.moment(status.scheduled_for)),
+            ("started", rendering.moment(status.started_at)),
+            ("ended", rendering.moment(status.completed_at)),
+            ("progress", f"{progress.percent} % {progress.message}" if progress else ""),
+        ]
+    )
+    parts: list[RenderableType] = [facts]
+    if status.result is not None:
+        parts += [Text(), _result(status.result)]
+    if status.history:
+        parts += [Text(), _history(status.history)]
+    return Group(*parts)
+
+
+def _history(history: Sequence[StateTransition]) -> RenderableType:
+    made = rendering.table("WHEN", "FROM", "TO", "REASON")
+    for step in history:
+        made.add_row(
+            rendering.moment(step.timestamp),
+            rendering.state(step.from_state) if step.from_state else "",
+            rendering.state(step.to_state),
+            rendering.plain(step.reason),
+        )
+    return made
+
+
+def _result(result: JobResult) -> RenderableType:
+    error = result.error
+    took = None if result.duration_ms is None else timedelta(milliseconds=result.duration_ms)
+    pairs: list[tuple[str, Any]] = [
+        ("result", result.status),
+        ("took", rendering.duration(took)),
+        ("error", f"{error.category.value} {error.code}: {error.message}" if error else ""),
+        ("stack trace", error.stack_trace if error else ""),
+    ]
+    if result.output_base64 is not None:
+        size = len(result.output_bytes or b"")
+        pairs.append(("output", f"{size:,} bytes; --output json has them as base64"))
+    elif error is None:
+        pairs.append(("output", json.dumps(result.output, indent=2, ensure_ascii=False)))
+    return rendering.facts(pairs)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples=(
+        "queue-operator why 01a2202b-60ba-7527-8384-af65995ae3ce",
+        "queue-operator why nightly-report -o json | jq -r .reason",
+    ),
+)
+@click.argument("job_id")
+@remote()
+def why(remote: Remote, job_id: str) -> None:
+    """Tell why a job does not run: its place in line, what it waits for, who would take it."""
+    with remote.connected() as queue:
+        told = queue.explain(job_id, namespace=remote.namespace)
+    if remote.output == "json":
+        rendering.print_json(told)
+    else:
+        rendering.show(_explanation(told))
+
+
+def _explanation(told: JobExplanation) -> RenderableType:
+    ahead = None
+    if told.position is not None:
+        ahead = rendering.count(told.position, "job", at_least=not told.position_is_exact)
+    parts: list[RenderableType] = [
+        Text(rendering.plain(told.message), style="bold"),
+        rendering.facts(
+            [
+                ("job", told.job_id),
+                ("state", rendering.state(told.state)),
+                ("reason", told.reason),
+                ("ahead of it", ahead),
+                ("not before", rendering.moment(told.eligible_at)),
+                ("workers that would take it", told.workers),
+                ("free slots of theirs", told.free_slots),
+            ]
+        ),
+    ]
+    for parent in told.depends_on:
+        shown = rendering.state(parent.state) if parent.state else Text("not ended")
+        parts.append(Text.assemble("depends on ", rendering.plain(parent.job_id), " ", shown))
+    for pause in told.paused:
+        what = f"type {pause.type}" if pause.type else f"namespace {pause.namespace}"
+        by = f" by {pause.by}" if pause.by else ""
+        because = f": {pause.reason}" if pause.reason else ""
+        resume = f"queue-operator resume {pause.type}".rstrip()
+        parts.append(Text(rendering.plain(f"{what} is paused{by}{because}; `{resume}` ends that")))
+    return Group(*parts)

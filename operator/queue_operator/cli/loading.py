@@ -1,0 +1,241 @@
+"""Submits a file of jobs, line by line accounted for."""
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from pydantic import ValidationError
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from queue_operator.cli import rendering
+from queue_operator.cli.connection import Refused, Remote
+from queue_operator.client import RetryPolicy, Submission, SubmissionResult
+from queue_operator.client.flows import REJECTED
+
+PATIENT: Final = RetryPolicy(attempts=60, max_delay_s=60.0)
+"""A file that takes minutes outlives a restart of the server and a quota per second."""
+
+TOLD_S: Final = 2.0
+"""A longer pause is told, so that nobody wonders."""
+
+MOST_REJECTIONS: Final = 1000
+"""Further rejected lines are counted and not listed."""
+_SHOWN: Final = 20
+_DUPLICATE: Final = "DUPLICATE"
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the lines so far."""
+
+    total: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def document(self, *, dry_run: bool) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "total": self.total,
+            "accepted": self.accepted,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "errors": self.errors,
+            "dry_run": dry_run,
+        }
+
+    def reject(self, line: int, code: str, message: str) -> dict[str, Any]:
+        """Counts a line that is not stored."""
+        self.total += 1
+        self.rejected += 1
+        told = {"line": line, "code": code, "message": message}
+        if len(self.errors) < MOST_REJECTIONS:
+            self.errors.append(told)
+        return told
+
+    def accept(self, *, is_duplicate: bool) -> None:
+        """Counts a line that is stored."""
+        self.total += 1
+        self.accepted += 1
+        self.duplicates += is_duplicate
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where to, what lines leave out, what their keys are made of, jobs in one request."""
+
+    remote: Remote
+    defaults: Mapping[str, Any]
+    run_id: str | None
+    batch_size: int
+    sleep: Callable[[float], None] = time.sleep
+
+
+def load(plan: Plan, file: Path, *, dry_run: bool) -> None:
+    """Submits the lines of `file`, and ends the command with 1 if one was rejected."""
+    loader = _Loader(plan)
+    try:
+        with _opened(file) as stream, _bar(file) as bar:
+            (loader.check if dry_run else loader.send)(stream, bar)
+    except Refused:
+        _report(plan.remote, loader.account, dry_run)
+        rendering.note(loader.where())
+        raise
+    _report(plan.remote, loader.account, dry_run)
+    if loader.account.rejected:
+        sys.exit(1)
+
+
+class _Loader:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.account = Account()
+        self._lines: deque[int] = deque()
+        self._settled = 0
+
+    def check(self, stream: IO[bytes], bar: Progress) -> None:
+        """Reads everything and sends nothing."""
+        for _ in self.submissions(stream, bar):
+            self._lines.clear()
+            self.account.accept(is_duplicate=False)
+
+    def send(self, stream: IO[bytes], bar: Progress) -> None:
+        """Sends everything in batches; the good lines of one are stored whatever the others."""
+        remote = self._plan.remote
+        with remote.connected(PATIENT, sleep=lambda seconds: self._wait(seconds, bar)) as queue:
+            for told in queue.submit_all(
+                self.submissions(stream, bar),
+                batch_jobs=self._plan.batch_size,
+                namespace=remote.namespace,
+            ):
+                self._settle(told.results)
+
+    def _wait(self, seconds: float, bar: Progress) -> None:
+        if seconds >= TOLD_S:
+            text = "the server is away, or a quota is used up: trying again in"
+            bar.console.print(f"{text} {seconds:.0f} s", soft_wrap=True)
+        self._plan.sleep(seconds)
+
+    def where(self) -> str:
+        """How to go on after a failure."""
+        again = (
+            "give the same --run-id again to go on: what is stored is not stored twice"
+            if self._plan.run_id
+            else "send the lines after it to go on; with --run-id the same file can be sent again"
+        )
+        return f"line {self._settled} was the last that was settled; {again}"
+
+    def submissions(self, stream: IO[bytes], bar: Progress) -> Iterator[Submission]:
+        """What the lines hold; those that hold no submission are rejected here."""
+        (task,) = bar.task_ids
+        for number, line in enumerate(stream, start=1):
+            bar.advance(task, len(line))
+            if not line.strip():
+                continue
+            try:
+                submission = self._submission(number, line)
+            except ValueError as error:
+                self._tell(self.account.reject(number, "INVALID_REQUEST", faults(error)))
+                continue
+            self._lines.append(number)
+            yield submission
+
+    def _submission(self, number: int, line: bytes) -> Submission:
+        try:
+            given = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"is no JSON: {error.msg} at column {error.colno}") from None
+        except RecursionError:
+            raise ValueError("is nested too deeply") from None
+        if not isinstance(given, dict):
+            raise ValueError("is no JSON object")
+        fields = {**self._plan.defaults, **given}
+        if "tags" in self._plan.defaults and isinstance(given.get("tags"), dict):
+            fields["tags"] = {**self._plan.defaults["tags"], **given["tags"]}
+        if self._plan.run_id is not None:
+            fields.setdefault("idempotency_key", f"{self._plan.run_id}:{number}")
+        return Submission.from_document(fields)
+
+    def _settle(self, results: Sequence[SubmissionResult]) -> None:
+        for result in results:
+            line = self._settled = self._lines.popleft()
+            if result.status == REJECTED:
+                error = result.error
+                code, message = (error.code, error.message) if error else ("", "")
+                self._tell(self.account.reject(line, code, message))
+            else:
+                self.account.accept(is_duplicate=result.status == _DUPLICATE)
+                self._tell({"line": line, **rendering.fields_of(result)})
+
+    def _tell(self, result: dict[str, Any]) -> None:
+        if self._plan.remote.output == "jsonl":
+            rendering.print_line({"status": REJECTED, **result})
+
+
+def faults(error: ValueError) -> str:
+    """What is wrong, by field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    named = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in found]
+    return "; ".join(f"{field}: {message}" if field else message for field, message in named)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes]]:
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    with file.open("rb") as stream:
+        yield stream
+
+
+@contextmanager
+def _bar(file: Path) -> Iterator[Progress]:
+    """How much of the file has been read, on standard error where somebody looks."""
+    size = None if str(file) == "-" else file.stat().st_size
+    bar = Progress(
+        TextColumn("submitting"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=rendering.console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    bar.add_task("", total=size)
+    with bar:
+        yield bar
+
+
+def _report(remote: Remote, account: Account, dry_run: bool) -> None:
+    if remote.output == "json":
+        rendering.print_json(account.document(dry_run=dry_run))
+        return
+    verb = "would be submitted" if dry_run else "submitted"
+    text = f"{rendering.count(account.accepted, 'job')} {verb}"
+    if account.duplicates:
+        text += f", {account.duplicates:,} of them there before"
+    if account.rejected:
+        text += f"; {rendering.count(account.rejected, 'line')} rejected"
+    if remote.output == "table":
+        print(text)
+    else:
+        rendering.note(text)
+    for told in account.errors[:_SHOWN] if remote.output == "table" else ():
+        rendering.note(f"line {told['line']}: {told['message']}")
+    if account.rejected > _SHOWN and remote.output == "table":
+        rendering.note(f"… and {account.rejected - _SHOWN:,} more; --output json lists them")

@@ -1,0 +1,112 @@
+"""`queue-operator pause` and `resume`."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from queue_operator.cli import rendering
+from queue_operator.cli.command import ExampleCommand
+from queue_operator.cli.connection import Remote, confirm, remote
+from queue_operator.client import Pause
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples=(
+        'queue-operator pause send-email --reason "mail server is down, INC-42"',
+        "queue-operator pause --namespace shop --yes",
+        "queue-operator pause --list",
+    ),
+)
+@click.argument("type", required=False)
+@click.option("--reason", default="", help="Why; `why` tells it for each job.")
+@click.option("--list", "listed", is_flag=True, help="Show what is paused, and pause nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before a whole namespace is paused.")
+@remote()
+def pause(remote: Remote, type: str | None, reason: str, listed: bool, yes: bool) -> None:
+    """Start no more jobs of TYPE, or of the whole namespace; running jobs go on."""
+    if listed and (type or reason):
+        raise click.UsageError("give --list alone")
+    if not (type or listed or yes):
+        _confirm(remote)
+    with remote.connected() as queue:
+        if listed:
+            _print(remote, queue.pauses(namespace=remote.namespace))
+            return
+        made = queue.pause(type, reason=reason, namespace=remote.namespace)
+    if remote.output == "json":
+        rendering.print_json(made)
+    else:
+        print(f"{_what(made)} is paused; `{_resume(made)}` ends that")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples=(
+        "queue-operator resume send-email",
+        "queue-operator resume --all",
+    ),
+)
+@click.argument("type", required=False)
+@click.option("-a", "--all", "everything", is_flag=True, help="End every pause of the namespace.")
+@remote()
+def resume(remote: Remote, type: str | None, everything: bool) -> None:
+    """Start jobs of TYPE again, or those of the whole namespace.
+
+    It ends exactly the pause that was made: a type that was paused by itself stays so when the
+    namespace is resumed. The exit code is 1 where there was no such pause.
+    """
+    if type and everything:
+        raise click.UsageError("give TYPE or --all, not both")
+    with remote.connected() as queue:
+        there = queue.pauses(namespace=remote.namespace)
+        wanted = [one.type for one in there] if everything else [type or ""]
+        ended = [queue.resume(one or None, namespace=remote.namespace) for one in wanted]
+    if remote.output == "json":
+        rendering.print_json({"resumed": any(ended)})
+    elif any(ended):
+        names = ", ".join(rendering.plain(one) or "the namespace" for one in wanted)
+        print(f"resumed: {names}")
+    else:
+        rendering.note(_nothing(there))
+    if not any(ended):
+        sys.exit(1)
+
+
+def _confirm(remote: Remote) -> None:
+    where = f"namespace {remote.namespace}" if remote.namespace else "the whole namespace"
+    confirm(f"This pauses {where}. Go on?", f"this pauses {where}: give a TYPE, or --yes")
+
+
+def _nothing(there: Sequence[Pause]) -> str:
+    if not there:
+        return "nothing is paused"
+    return "there is no such pause; paused: " + ", ".join(_what(one) for one in there)
+
+
+def _what(pause: Pause) -> str:
+    if pause.type:
+        return rendering.plain(f"type {pause.type} of namespace {pause.namespace}")
+    return rendering.plain(f"namespace {pause.namespace}")
+
+
+def _resume(pause: Pause) -> str:
+    name = f" {pause.type}" if pause.type else ""
+    return rendering.plain(f"queue-operator resume{name} --namespace {pause.namespace}")
+
+
+def _print(remote: Remote, there: Sequence[Pause]) -> None:
+    if remote.output == "json":
+        rendering.print_json({"pauses": [rendering.fields_of(one) for one in there]})
+        return
+    made = rendering.table("NAMESPACE", "TYPE", "SINCE", "BY", "REASON")
+    for one in there:
+        made.add_row(
+            rendering.plain(one.namespace),
+            rendering.plain(one.type) or "(all)",
+            rendering.moment(one.since),
+            rendering.plain(one.by),
+            rendering.plain(one.reason),
+        )
+    rendering.print_rows(made, "nothing is paused")

@@ -1,0 +1,98 @@
+"""How durations, times and tags are written on the command line."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_PARTS: Final = re.compile(rf"(?:{_PART.pattern})+")
+_DURATION: Final = TypeAdapter(timedelta)
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90s`, `1h30m`, `90` (seconds) or ISO 8601. Raises ValueError."""
+    try:
+        if _PARTS.fullmatch(text):
+            parts = _PART.findall(text)
+            return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+        if text.startswith("P"):
+            return _DURATION.validate_python(text)
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError, ValidationError):
+        raise ValueError(f"{text!r} is no duration: write 90s, 5m, 1h30m or PT5M") from None
+
+
+class Duration(click.ParamType[timedelta]):
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            found = parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if found < timedelta(0):
+            self.fail(f"{value!r} is negative", param, ctx)
+        return found
+
+
+class When(click.ParamType[datetime]):
+    """A time or, unless `ago` is false, how long ago it was."""
+
+    name = "time"
+
+    def __init__(self, *, ago: bool = True) -> None:
+        self._ago = ago
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value)
+        if self._ago:
+            try:
+                return datetime.now(UTC) - parse_duration(text)
+            except (ValueError, OverflowError):
+                pass
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            also = "2h (ago) or " if self._ago else ""
+            self.fail(f"{text!r} is no time: write {also}2030-01-31T12:00:00Z", param, ctx)
+        if found.tzinfo is None:
+            self.fail(f"{text!r} has no zone: end it with Z, or an offset as +02:00", param, ctx)
+        return found
+
+
+class Tag(click.ParamType[tuple[str, str]]):
+    """`key=value`, or a bare key."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, _, rest = str(value).partition("=")
+        if not key:
+            self.fail(f"{value!r} is no tag: write key=value", param, ctx)
+        return key, rest
+
+
+def tag_map(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Raises UsageError when a key comes twice: a job has one value for each."""
+    found: dict[str, str] = {}
+    for key, value in tags:
+        if found.setdefault(key, value) != value:
+            raise click.UsageError(f"--tag {key}: given with two values, no job has both")
+    return found

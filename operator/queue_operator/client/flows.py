@@ -1,0 +1,194 @@
+"""What takes more than one request, written once for both clients.
+
+A flow yields what is to be done, a call or a pause, and is sent what came of it. It does
+nothing itself.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from queue_operator.client import operations
+from queue_operator.client.models import BatchResult, BulkResult, JobStatus, SubmissionResult
+from queue_operator.client.operations import BulkCall, Which
+from queue_operator.client.protocol import Call, Operation, Reply, encode, unreachable
+from queue_operator.client.requests import FailureFilter, JobFilter, Submission
+from queue_operator.client.retrying import RetryPolicy
+from queue_operator.domain.errors import InvalidArgument, QuotaExceeded, Unavailable
+
+T = TypeVar("T")
+B = TypeVar("B", bound=BulkResult)
+
+IDS_AT_ONCE: Final = 1000
+BATCH_JOBS: Final = 1000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+"""How much payload one batch of `submit_all` holds at most; a server takes 64 MiB by default."""
+
+REJECTED: Final = "REJECTED"
+
+_FIRST_LOOK_S: Final = 0.1
+_LOOK_GROWTH: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """To do nothing for so many seconds."""
+
+    seconds: float
+
+
+Flow = Generator[Call | Pause, Reply, T]
+
+
+def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:
+    """One operation, tried again as the policy says. Raises what its answer means, Unavailable
+    when there is none.
+    """
+    call = operation.call
+    tries = 0
+    while True:
+        tries += 1
+        reply = yield call
+        if not policy.again(tries, reply, is_repeatable=call.is_repeatable):
+            break
+        yield Pause(policy.pause_s(tries, reply.response))
+    if reply.response is None:
+        raise unreachable(call, reply.failure) from reply.failure
+    return operation.parse(reply.response, tries > 1)
+
+
+def submit_some(
+    submissions: Sequence[Submission], namespace: str | None, policy: RetryPolicy
+) -> Flow[BatchResult]:
+    """A batch that is not atomic. Jobs for which a quota has no room now are sent again as the
+    policy says, counted anew whenever some of them got in.
+    """
+    result = yield from exchange(operations.submit_batch(submissions, False, namespace), policy)
+    results = list(result.results)
+    tries = 1
+    while (left := _over_quota(results)) and tries < policy.attempts:
+        yield Pause(policy.pause_s(tries, None))
+        some = operations.submit_batch([submissions[at] for at in left], False, namespace)
+        again = yield from exchange(some, policy)
+        for at, item in zip(left, again.results, strict=True):
+            results[at] = item
+        tries = 1 if again.accepted else tries + 1
+    rejected = sum(item.status == REJECTED for item in results)
+    numbers = {"accepted": len(results) - rejected, "rejected": rejected}
+    return result.model_copy(update={"results": tuple(results), **numbers})
+
+
+def _over_quota(results: Sequence[SubmissionResult]) -> list[int]:
+    """The places of those that may be stored later."""
+    return [
+        at
+        for at, item in enumerate(results)
+        if item.error is not None and item.error.code == QuotaExceeded.code
+    ]
+
+
+def change_all(
+    call: BulkCall[B],
+    job_ids: Iterable[str] | None,
+    filter: JobFilter | FailureFilter | None,
+    policy: RetryPolicy,
+    told: Callable[[B], None] | None,
+) -> Flow[B]:
+    """A bulk operation on as many jobs as there are, in as many requests as it takes; `told`
+    is given what came of each. It ends early when a request changed nothing.
+    """
+    if isinstance(job_ids, str) or (job_ids is None) == (filter is None):
+        raise InvalidArgument("job_ids", "give a list of ids or a filter, one of the two")
+    chunks = iter([Which(filter=filter)]) if job_ids is None else _chunks(job_ids)
+    total: B | None = None
+    for which in chunks:
+        more = True
+        while more:
+            result = yield from exchange(call(which), policy)
+            total = result if total is None else _sum(total, result)
+            if told is not None:
+                told(result)
+            more = which.filter is not None and result.has_more and result.changed > 0
+            more = more and not result.dry_run
+    if total is None:
+        raise InvalidArgument("job_ids", "must not be empty")
+    return total
+
+
+def _chunks(job_ids: Iterable[str]) -> Iterator[Which]:
+    left = iter(job_ids)
+    while chunk := list(islice(left, IDS_AT_ONCE)):
+        yield Which(job_ids=chunk)
+
+
+def _sum(total: B, result: B) -> B:
+    """Both together; what is left over is what the later one says."""
+    numbers = {
+        name: getattr(total, name) + getattr(result, name)
+        for name in type(total).model_fields
+        if name not in ("dry_run", "has_more")
+    }
+    return result.model_copy(update=numbers)
+
+
+def batches(
+    submissions: Iterable[Submission], size: int = BATCH_JOBS
+) -> Iterator[Sequence[Submission]]:
+    """`submissions` in batches that a server takes."""
+    batch: list[Submission] = []
+    held = 0
+    for submission in submissions:
+        weight = _weight(submission)
+        if batch and (len(batch) >= size or held + weight > BATCH_BYTES):
+            yield batch
+            batch, held = [], 0
+        batch.append(submission)
+        held += weight
+    if batch:
+        yield batch
+
+
+def _weight(submission: Submission) -> int:
+    if submission.payload_bytes is not None:
+        return len(submission.payload_bytes) * 4 // 3
+    return len(encode(submission.payload))
+
+
+def wait(
+    job_id: str,
+    namespace: str | None,
+    policy: RetryPolicy,
+    clock: Callable[[], float],
+    *,
+    timeout_s: float | None,
+    poll_s: float,
+    outage_s: float,
+    told: Callable[[JobStatus], None] | None,
+) -> Flow[JobStatus]:
+    """Looks until the job has ended; every look goes to `told`.
+
+    Raises TimeoutError after `timeout_s` seconds, Unavailable when the server could not be
+    asked for `outage_s` seconds.
+    """
+    started = answered = clock()
+    pause_s = min(_FIRST_LOOK_S, poll_s)
+    state = "not known"
+    look = operations.get(job_id, True, False, namespace)
+    while True:
+        try:
+            status = yield from exchange(look, policy)
+        except Unavailable as error:
+            if clock() - answered >= outage_s:
+                raise error from None
+        else:
+            if told is not None:
+                told(status)
+            if status.is_finished:
+                return status
+            answered, state = clock(), status.state
+        left = float("inf") if timeout_s is None else started + timeout_s - clock()
+        if left <= 0:
+            raise TimeoutError(f"job {job_id!r} has not ended within {timeout_s:g} s: {state}")
+        yield Pause(min(pause_s, left))
+        pause_s = min(poll_s, pause_s * _LOOK_GROWTH)

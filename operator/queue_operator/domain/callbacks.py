@@ -1,0 +1,47 @@
+"""Where somebody wants to hear that a job has ended."""
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from queue_operator.domain.errors import InvalidArgument
+
+MAX_URL_CHARACTERS: Final = 2048
+_SCHEMES: Final = ("http", "https")
+# What a URL may hold unescaped (RFC 3986); anything else would be sent as something else.
+_URL: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+
+
+def check_callback_url(field: str, url: object) -> None:
+    """Raises InvalidArgument unless it is an absolute http or https URL with a host, without
+    credentials and fragment, and not too long.
+    """
+    if not isinstance(url, str):
+        raise InvalidArgument(field, f"must be a string, not {type(url).__name__}")
+    if len(url) > MAX_URL_CHARACTERS:
+        raise InvalidArgument(
+            field, f"has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}"
+        )
+    if not _URL.fullmatch(url):
+        raise InvalidArgument(field, "must be a URL; escape blanks and other characters as %XX")
+    fault = _fault(url)
+    if fault is not None:
+        raise InvalidArgument(field, fault)
+
+
+def _fault(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "must be a URL with a host, and a port from 1 to 65535 if one is given"
+    if parts.scheme not in _SCHEMES:
+        return "must begin with http:// or https://"
+    if not host or port == 0:
+        return "must be a URL with a host, and a port from 1 to 65535 if one is given"
+    # Whoever may look at the job would see them, and so would every log on the way.
+    if "@" in parts.netloc:
+        return "must not hold credentials; protect the receiver in another way"
+    if "#" in url:
+        return "must not have a fragment; it would never be sent"
+    return None

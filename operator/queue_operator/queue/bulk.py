@@ -1,0 +1,298 @@
+"""One change to many jobs, named by their ids or by a filter, a batch at a time."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+
+from queue_operator.backends.protocol import (
+    FailurePage,
+    Failures,
+    FailureSearch,
+    JobPage,
+    JobSearch,
+    Lookup,
+    Search,
+    SearchOrder,
+)
+from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueError
+from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import TERMINAL, Event, JobState, sources
+from queue_operator.domain.views import Phase
+from queue_operator.queue.protocol import HostedQueue
+
+MOST_JOBS: Final = 10_000
+"""How many jobs one request changes at most."""
+STEP: Final = 1000
+"""How many jobs one statement changes."""
+_TRIES: Final = 3
+
+_LIVE: Final = frozenset(JobState) - frozenset(TERMINAL)
+_STOPPING: Final = frozenset({JobState.CANCELLING})
+
+Gone = Callable[[], Awaitable[bool]]
+"""Whether nobody waits for the answer any more."""
+S = TypeVar("S", JobSearch, FailureSearch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection(Generic[S]):
+    """Either jobs by id, or what a search finds. `namespace` is that of both."""
+
+    namespace: str
+    job_ids: tuple[str, ...] = ()
+    search: S | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """How jobs are tried again; None leaves a priority, or means no delay."""
+
+    reset_attempts: bool = False
+    priority: Priority | None = None
+    delay_s: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class BulkAnswer:
+    """`requested` jobs were meant: `changed`, `skipped` because there was nothing to do or it is
+    not possible in their state, or failed with one of the `errors`. `has_more`: the same request
+    would find others.
+    """
+
+    requested: int = 0
+    changed: int = 0
+    skipped: int = 0
+    errors: dict[str, QueueError] = field(default_factory=dict)
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What became of the jobs of one statement; those without an error were skipped. `missing`
+    are ids of no job, beside those of `errors`; None where the change does not say.
+    """
+
+    changed: int = 0
+    missing: frozenset[str] | None = None
+    errors: Mapping[str, QueueError] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Store(Lookup, Search, Failures, Protocol):
+    """What is asked of the store."""
+
+
+class Change(Protocol[S]):
+    """Something that is done to jobs."""
+
+    async def apply(self, job_ids: Sequence[str], namespace: str) -> Step: ...
+
+    def is_possible(self, job: Job) -> bool:
+        """Whether `apply` would change the job as it is."""
+        ...
+
+    def passes(self, search: S) -> "Sequence[Pass[S]]":
+        """The searches that together find what a filter means."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[S]):
+    """`shrinks`: what was changed is not found again, so that a repeated request gets on."""
+
+    search: S
+    shrinks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Of a filter's jobs those that have not ended; those asked to stop already only if it is
+    `force`, since nothing is new to the others.
+    """
+
+    queue: HostedQueue
+    force: bool = False
+    reason: str = ""
+
+    async def apply(self, job_ids: Sequence[str], namespace: str) -> Step:
+        answer = await self.queue.cancel_jobs(
+            (), job_ids, namespace=namespace, force=self.force, reason=self.reason
+        )
+        return Step(changed=len(answer.cancelled_job_ids))
+
+    def is_possible(self, job: Job) -> bool:
+        return job.state in _LIVE
+
+    def passes(self, search: JobSearch) -> Sequence[Pass[JobSearch]]:
+        again = [Pass(_within(search, _STOPPING), shrinks=False)] if self.force else []
+        return [Pass(_within(search, _LIVE - _STOPPING), shrinks=True), *again]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """RETRY_NOW. A filter that names no states means jobs that have ended."""
+
+    queue: HostedQueue
+    options: RetryOptions
+
+    async def apply(self, job_ids: Sequence[str], namespace: str) -> Step:
+        answers = await self.queue.retry_jobs(
+            [retry_of(one, namespace, self.options) for one in job_ids]
+        )
+        errors = {
+            answer.job_id: answer.error
+            for answer in answers
+            if answer.error is not None and not isinstance(answer.error, InvalidTransition)
+        }
+        changed = sum(answer.error is None for answer in answers)
+        return Step(changed=changed, missing=frozenset(), errors=errors)
+
+    def is_possible(self, job: Job) -> bool:
+        return is_retriable(job)
+
+    def passes(self, search: FailureSearch) -> Sequence[Pass[FailureSearch]]:
+        asked = search.phases or frozenset({Phase.FAILED, Phase.DEAD_LETTER})
+        ended = asked - {Phase.RETRYING}
+        return [
+            Pass(replace(search, phases=part, cursor=""), shrinks=part == ended)
+            for part in (ended, asked - ended)
+            if part
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Of a filter's jobs those that have ended."""
+
+    queue: HostedQueue
+    store: Lookup
+
+    async def apply(self, job_ids: Sequence[str], namespace: str) -> Step:
+        for _ in range(_TRIES):
+            found = await self.store.look_up(job_ids, namespace=namespace)
+            ended = [one for one in job_ids if one in found and self.is_possible(found[one])]
+            missing = frozenset(job_ids).difference(found)
+            if not ended:
+                return Step(missing=missing)
+            try:
+                deleted = await self.queue.delete_jobs((), ended, namespace=namespace)
+            except InvalidTransition:
+                continue  # Somebody retried one of them meanwhile.
+            return Step(changed=deleted, missing=missing)
+        return Step(missing=missing)
+
+    def is_possible(self, job: Job) -> bool:
+        return job.state in TERMINAL
+
+    def passes(self, search: JobSearch) -> Sequence[Pass[JobSearch]]:
+        return [Pass(_within(search, frozenset(TERMINAL)), shrinks=True)]
+
+
+def is_retriable(job: Job) -> bool:
+    """Whether RETRY_NOW is possible: UNSCHEDULED only where SKIP put it there."""
+    if job.state is JobState.UNSCHEDULED:
+        return job.reason == Event.SKIP
+    return job.state in sources(Event.RETRY_NOW)
+
+
+def retry_of(job_id: str, namespace: str, options: RetryOptions) -> Outcome:
+    """The outcome that tries the job again."""
+    return Outcome(
+        job_id,
+        Event.RETRY_NOW,
+        namespace,
+        retry_after_s=options.delay_s,
+        reset_attempts=options.reset_attempts,
+        priority=options.priority,
+    )
+
+
+def _within(search: JobSearch, states: frozenset[JobState]) -> JobSearch:
+    return replace(search, states=states, order=SearchOrder.CREATED_ASC, cursor="")
+
+
+async def change_jobs(
+    store: Store, change: Change[S], chosen: Selection[S], *, dry_run: bool, gone: Gone
+) -> BulkAnswer:
+    """Applies the change, or with `dry_run` tells what it would do. Stops between two statements
+    once the caller has gone.
+    """
+    if chosen.search is None:
+        return await _by_id(store, change, chosen, dry_run, gone)
+    passes = change.passes(replace(chosen.search, limit=STEP))
+    if dry_run:
+        return await _foreseen(store, passes)
+    return await _by_filter(store, change, chosen.namespace, passes, gone)
+
+
+async def _by_id(
+    store: Store, change: Change[S], chosen: Selection[S], dry_run: bool, gone: Gone
+) -> BulkAnswer:
+    answer = BulkAnswer()
+    for ids in _steps(tuple(dict.fromkeys(chosen.job_ids))):
+        if await gone():
+            break
+        step = Step() if dry_run else await change.apply(ids, chosen.namespace)
+        errors = dict(step.errors)
+        changed = step.changed
+        if changed + len(errors) < len(ids):
+            missing = step.missing
+            if missing is None:
+                found = await store.look_up(ids, namespace=chosen.namespace)
+                missing = frozenset(ids).difference(found, errors)
+                if dry_run:
+                    changed = sum(change.is_possible(job) for job in found.values())
+            errors |= {one: JobNotFound(one, chosen.namespace) for one in ids if one in missing}
+        _add(answer, len(ids), changed, errors)
+    return answer
+
+
+async def _by_filter(
+    store: Store, change: Change[S], namespace: str, passes: Sequence[Pass[S]], gone: Gone
+) -> BulkAnswer:
+    answer = BulkAnswer()
+    for one in passes:
+        cursor = None
+        while cursor != "" and answer.requested < MOST_JOBS and not await gone():
+            limit = min(STEP, MOST_JOBS - answer.requested)
+            search = replace(one.search, limit=limit, cursor=cursor or "")
+            page = await _page(store, search)
+            cursor = page.next_cursor
+            if page.jobs:
+                step = await change.apply([job.id for job in page.jobs], namespace)
+                _add(answer, len(page.jobs), step.changed, step.errors)
+        answer.has_more |= one.shrinks and cursor != ""
+    return answer
+
+
+async def _foreseen(store: Store, passes: Sequence[Pass[S]]) -> BulkAnswer:
+    answer = BulkAnswer()
+    for one in passes:
+        page = await _page(store, replace(one.search, limit=1))
+        answer.requested += page.total_count
+        exact = not isinstance(page, JobPage) or page.total_is_exact
+        answer.has_more |= one.shrinks and (not exact or answer.requested > MOST_JOBS)
+    answer.requested = answer.changed = min(answer.requested, MOST_JOBS)
+    return answer
+
+
+async def _page(store: Store, search: JobSearch | FailureSearch) -> JobPage | FailurePage:
+    if isinstance(search, JobSearch):
+        return await store.search_jobs(search)
+    return await store.search_failures(search)
+
+
+def _add(
+    answer: BulkAnswer, requested: int, changed: int, errors: Mapping[str, QueueError]
+) -> None:
+    answer.requested += requested
+    answer.changed += changed
+    answer.skipped += requested - changed - len(errors)
+    answer.errors |= errors
+
+
+def _steps(job_ids: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(job_ids), STEP):
+        yield job_ids[start : start + STEP]

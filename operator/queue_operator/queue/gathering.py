@@ -1,0 +1,101 @@
+"""Single submissions of many callers, stored by one call at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Final, Protocol
+
+from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.validation import unplaced
+
+_MOST_JOBS: Final = 500
+_MOST_BYTES: Final = 8 * 1024 * 1024
+"""Of payloads in one call; a larger one goes alone."""
+_MOST_WAITING: Final = 10_000
+"""While the store is away, callers wait; those beyond this many are told to come again."""
+
+_Waiting = tuple[Job, "asyncio.Future[Submitted]"]
+
+
+class Submitting(Protocol):
+    """Whoever stores a batch."""
+
+    def __call__(self, jobs: Sequence[Job], *, atomic: bool) -> Awaitable[list[Submitted]]: ...
+
+
+class Gathering:
+    """Whoever comes while a call runs goes with the next one. What is wrong with one job is told
+    to its caller alone.
+    """
+
+    def __init__(self, submit: Submitting) -> None:
+        self._submit = submit
+        self._waiting: list[_Waiting] = []
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def submit(self, job: Job) -> Submitted:
+        """The answer for this job. Raises what is wrong with it, and Unavailable."""
+        if job.depends_on:
+            # In a batch it would take another caller's job for one that it may wait for.
+            return _answered(await self._alone(job))
+        if len(self._waiting) >= _MOST_WAITING:
+            raise Unavailable(f"{_MOST_WAITING} submissions wait to be stored; call again later")
+        stored: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+        self._waiting.append((job, stored))
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush())
+        return _answered(await stored)
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            group = self._take_group()
+            if not group:
+                continue
+            answers = await self._store([job for job, _ in group])
+            for (_, stored), answer in zip(group, answers, strict=True):
+                if stored.done():
+                    continue
+                if isinstance(answer, Submitted):
+                    stored.set_result(answer)
+                else:
+                    stored.set_exception(answer)
+
+    def _take_group(self) -> list[_Waiting]:
+        """Callers with different ids: of two with the same, the second sees how the first did."""
+        group: dict[tuple[str, str], _Waiting] = {}
+        rest: list[_Waiting] = []
+        size = 0
+        for one in self._waiting:
+            job, stored = one
+            if stored.done():
+                continue  # whoever waited has gone
+            name = job.namespace, job.id
+            size += len(job.payload)
+            full = len(group) == _MOST_JOBS or (group and size > _MOST_BYTES)
+            if full or name in group:
+                rest.append(one)
+            else:
+                group[name] = one
+        self._waiting = rest
+        return list(group.values())
+
+    async def _store(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
+        try:
+            return await self._submit(jobs, atomic=False)
+        except QueueError as error:
+            return [error] * len(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [error]
+            # Whichever is to blame, the others' callers have nothing to do with it.
+            return [answer for job in jobs for answer in await self._store([job])]
+
+    async def _alone(self, job: Job) -> Submitted:
+        [answer] = await self._submit([job], atomic=False)
+        return answer
+
+
+def _answered(answer: Submitted) -> Submitted:
+    if answer.error is not None:
+        raise unplaced(answer.error)
+    return answer

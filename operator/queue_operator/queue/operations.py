@@ -1,0 +1,207 @@
+"""What the doors for people ask of the queue, beyond `queue-api.md`."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from queue_operator.backends.protocol import (
+    FailurePage,
+    Failures,
+    FailureSearch,
+    History,
+    JobHistory,
+    JobPage,
+    JobSearch,
+    Search,
+)
+from queue_operator.backends.statistics import Statistics, StatsWindow, WindowStats
+from queue_operator.backends.steering import Pause, Pauses
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Cancelled, Job, JobStats, Submitted
+from queue_operator.domain.outcome import Settled
+from queue_operator.queue.bulk import (
+    BulkAnswer,
+    Cancel,
+    Delete,
+    Gone,
+    Retry,
+    RetryOptions,
+    Selection,
+    Store,
+    change_jobs,
+    retry_of,
+)
+from queue_operator.queue.explaining import Explainer, Explanation, utc_now
+from queue_operator.queue.gathering import Gathering
+from queue_operator.queue.protocol import HostedQueue
+
+C = TypeVar("C")
+
+
+class JobOperations(Protocol):
+    """Jobs as their owners see them. Errors are those of the Backend; InvalidArgument where the
+    store lacks what is asked for.
+    """
+
+    async def submit_one(self, job: Job) -> Submitted:
+        """Stores a job, in one call with those of concurrent callers. Raises its error."""
+        ...
+
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]: ...
+
+    async def get_job(self, job_id: str, namespace: str) -> Job: ...
+
+    async def get_history(self, job_id: str, namespace: str) -> JobHistory: ...
+
+    async def explain(self, job_id: str, namespace: str) -> Explanation: ...
+
+    async def search_jobs(self, search: JobSearch) -> JobPage: ...
+
+    async def search_failures(self, search: FailureSearch) -> FailurePage: ...
+
+    async def cancel(
+        self, job_id: str, namespace: str, *, force: bool, reason: str
+    ) -> Cancelled: ...
+
+    async def cancel_many(
+        self,
+        chosen: Selection[JobSearch],
+        *,
+        force: bool,
+        reason: str,
+        dry_run: bool,
+        gone: Gone,
+    ) -> BulkAnswer: ...
+
+    async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled: ...
+
+    async def retry_many(
+        self, chosen: Selection[FailureSearch], options: RetryOptions, *, dry_run: bool, gone: Gone
+    ) -> BulkAnswer: ...
+
+    async def delete(self, job_id: str, namespace: str) -> bool:
+        """False where there is no such job. Raises InvalidTransition while it has not ended."""
+        ...
+
+    async def delete_many(
+        self, chosen: Selection[JobSearch], *, dry_run: bool, gone: Gone
+    ) -> BulkAnswer: ...
+
+    async def count(self, tags: frozenset[str], namespace: str) -> JobStats: ...
+
+    async def window_stats(self, window: StatsWindow) -> WindowStats: ...
+
+    async def pauses(self, namespace: str) -> list[Pause]: ...
+
+    async def pause(self, pause: Pause) -> Pause: ...
+
+    async def resume(self, namespace: str, type: str) -> bool: ...
+
+
+class Operations:
+    """The operations on a queue of this process."""
+
+    def __init__(self, queue: HostedQueue, now: Callable[[], datetime] = utc_now) -> None:
+        self._queue = queue
+        self._gathering = Gathering(queue.submit)
+        self._explainer = Explainer(queue, now)
+        # Asked once: to compare a store with a protocol takes longer than many of the calls.
+        store = queue.backend
+        self._bulk = store if isinstance(store, Store) else None
+        self._failures = store if isinstance(store, Failures) else None
+        self._history = store if isinstance(store, History) else None
+        self._pauses = store if isinstance(store, Pauses) else None
+        self._search = store if isinstance(store, Search) else None
+        self._statistics = store if isinstance(store, Statistics) else None
+
+    # Submission
+
+    async def submit_one(self, job: Job) -> Submitted:
+        return await self._gathering.submit(job)
+
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+        return await self._queue.submit(jobs, atomic=atomic)
+
+    # Looks
+
+    async def get_job(self, job_id: str, namespace: str) -> Job:
+        return await self._queue.get_job(job_id, namespace=namespace)
+
+    async def get_history(self, job_id: str, namespace: str) -> JobHistory:
+        return await _able(self._history, "history").get_history(job_id, namespace=namespace)
+
+    async def explain(self, job_id: str, namespace: str) -> Explanation:
+        return await self._explainer.explain(job_id, namespace)
+
+    async def search_jobs(self, search: JobSearch) -> JobPage:
+        return await _able(self._search, "search").search_jobs(search)
+
+    async def search_failures(self, search: FailureSearch) -> FailurePage:
+        return await _able(self._failures, "failures").search_failures(search)
+
+    async def count(self, tags: frozenset[str], namespace: str) -> JobStats:
+        return await self._queue.get_job_stats(tags, namespace=namespace)
+
+    async def window_stats(self, window: StatsWindow) -> WindowStats:
+        return await _able(self._statistics, "statistics").window_stats(window)
+
+    # Changes
+
+    async def cancel(self, job_id: str, namespace: str, *, force: bool, reason: str) -> Cancelled:
+        return await self._queue.cancel_jobs(
+            (), (job_id,), namespace=namespace, force=force, reason=reason
+        )
+
+    async def cancel_many(
+        self,
+        chosen: Selection[JobSearch],
+        *,
+        force: bool,
+        reason: str,
+        dry_run: bool,
+        gone: Gone,
+    ) -> BulkAnswer:
+        change = Cancel(queue=self._queue, force=force, reason=reason)
+        return await change_jobs(
+            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+        )
+
+    async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled:
+        [answer] = await self._queue.retry_jobs([retry_of(job_id, namespace, options)])
+        return answer
+
+    async def retry_many(
+        self, chosen: Selection[FailureSearch], options: RetryOptions, *, dry_run: bool, gone: Gone
+    ) -> BulkAnswer:
+        change = Retry(queue=self._queue, options=options)
+        return await change_jobs(
+            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+        )
+
+    async def delete(self, job_id: str, namespace: str) -> bool:
+        return await self._queue.delete_jobs((), (job_id,), namespace=namespace) > 0
+
+    async def delete_many(
+        self, chosen: Selection[JobSearch], *, dry_run: bool, gone: Gone
+    ) -> BulkAnswer:
+        change = Delete(queue=self._queue, store=_able(self._bulk, "bulk changes"))
+        return await change_jobs(
+            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+        )
+
+    # Pauses
+
+    async def pauses(self, namespace: str) -> list[Pause]:
+        return await _able(self._pauses, "pauses").pauses(namespace)
+
+    async def pause(self, pause: Pause) -> Pause:
+        return await _able(self._pauses, "pauses").pause(pause)
+
+    async def resume(self, namespace: str, type: str) -> bool:
+        return await _able(self._pauses, "pauses").resume(namespace, type)
+
+
+def _able(store: C | None, what: str) -> C:
+    if store is None:
+        raise InvalidArgument("operation", f"this store has no {what}")
+    return store

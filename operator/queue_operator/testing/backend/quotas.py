@@ -1,0 +1,113 @@
+"""What quotas are compared with: how much a namespace holds, and tokens that replicas share."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queue_operator.backends.protocol import Usage, Usages
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Demand
+from queue_operator.domain.states import JobState
+from queue_operator.testing.driving import a_job, job_in
+from queue_operator.testing.store import TTL_S, Contract, Store
+
+_SLOW = 0.001
+"""Tokens per second: fewer than one in the time of a test."""
+
+
+def _usages(backend: Contract) -> Usages:
+    assert isinstance(backend, Usages)
+    return backend
+
+
+async def _take(backend: Contract, amount: float, **rate: float) -> float:
+    given = {"rate_per_s": _SLOW, "burst": 10.0, **rate}
+    return await _usages(backend).take_tokens("team/jobs", amount, **given)
+
+
+async def test_usage_counts_what_waits_and_what_runs(backend: Contract) -> None:
+    for state in JobState:
+        await job_in(backend, state)
+    parent = a_job()
+    await backend.enqueue_jobs(
+        [parent, a_job(depends_on=(parent.id,)), a_job(delay_s=60.0), a_job(namespace="other")]
+    )
+    found = await _usages(backend).usage_of(["default", "other", "nobody"])
+    assert found == {
+        # Beside those of the three states that wait.
+        "default": Usage(pending=3 + 3, running=2),
+        "other": Usage(pending=1),
+        "nobody": Usage(),
+    }
+
+
+async def test_usage_of_nothing_is_nothing(backend: Contract) -> None:
+    assert await _usages(backend).usage_of([]) == {}
+
+
+async def test_usage_falls_when_jobs_go_on(backend: Contract) -> None:
+    await backend.enqueue_jobs([a_job() for _ in range(3)])
+    await backend.claim([Demand(assignee_id="w", limit=2)], lease_ttl_s=TTL_S)
+    [used] = (await _usages(backend).usage_of(["default"])).values()
+    assert used == Usage(pending=1, running=2)
+
+
+async def test_tokens_are_taken_until_there_are_none(backend: Contract) -> None:
+    assert [await _take(backend, 4.0) for _ in range(2)] == [0.0, 0.0]
+    lacking_s = await _take(backend, 4.0)
+    assert 1900 < lacking_s <= 2000
+    assert await _take(backend, 2.0) == 0.0
+    assert 900 < await _take(backend, 1.0) <= 1000
+
+
+async def test_tokens_come_back_with_time(backend: Contract) -> None:
+    assert await _take(backend, 10.0) == 0.0
+    # At a million a second the next call finds it full again, and no fuller.
+    fast = {"rate_per_s": 1e6}
+    while await _take(backend, 10.0, **fast):
+        pass
+    assert await _take(backend, 10.0, rate_per_s=1e-6) > 0.0
+
+
+async def test_more_than_a_full_bucket_is_on_credit(backend: Contract) -> None:
+    assert await _take(backend, 1.0) == 0.0
+    assert 900 < await _take(backend, 25.0) <= 1000
+    assert await _usages(backend).take_tokens("new", 25.0, rate_per_s=_SLOW, burst=10.0) == 0.0
+    lacking_s = await _usages(backend).take_tokens("new", 1.0, rate_per_s=_SLOW, burst=10.0)
+    assert 15_900 < lacking_s <= 16_000
+
+
+async def test_all_replicas_take_from_one_bucket(backend: Contract, store: Store) -> None:
+    other = await store.open()
+    answers = await asyncio.gather(
+        *(_take(one, 1.0) for _ in range(10) for one in (backend, other))
+    )
+    assert sorted(answers)[:10] == [0.0] * 10
+    assert min(sorted(answers)[10:]) > 0
+
+
+async def test_buckets_have_nothing_to_do_with_each_other(backend: Contract) -> None:
+    assert await _take(backend, 10.0) == 0.0
+    other = await _usages(backend).take_tokens("other", 10.0, rate_per_s=_SLOW, burst=10.0)
+    assert other == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"amount": 0.0}, "amount"),
+        ({"amount": float("nan")}, "amount"),
+        ({"rate_per_s": -1.0}, "rate_per_s"),
+        ({"burst": float("inf")}, "burst"),
+        ({"burst": "10"}, "burst"),
+        ({"bucket": ""}, "bucket"),
+    ],
+)
+async def test_tokens_that_are_none_are_refused(
+    backend: Contract, fields: dict[str, Any], field: str
+) -> None:
+    given = {"bucket": "b", "amount": 1.0, "rate_per_s": 1.0, "burst": 1.0, **fields}
+    with pytest.raises(InvalidArgument) as refused:
+        await _usages(backend).take_tokens(**given)
+    assert refused.value.field == field

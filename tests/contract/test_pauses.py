@@ -1,0 +1,3 @@
+"""Pauses on every store."""
+
+from queue_operator.testing.backend.pauses import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Where jobs stand, on every store."""
+
+from queue_operator.testing.backend.places import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""What quotas are compared with, on every store."""
+
+from queue_operator.testing.backend.quotas import *  # noqa: F403

@@ -1,0 +1,91 @@
+"""The API on every store, as a server that listens."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx
+import psycopg
+import pytest
+import pytest_asyncio
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from tests.contract.store import PostgresStore
+from tests.contract_api.api import Api
+
+from queue_operator.api.app import create_app
+from queue_operator.api.server import RestServer
+from queue_operator.auth.factory import build
+from queue_operator.backends.postgres import migrate
+from queue_operator.queue.service import QueueService
+from queue_operator.settings import AuthMode, AuthSettings, RestSettings, Settings
+from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.store import Contract, Store
+
+SETTINGS = Settings(
+    rest=RestSettings(host="127.0.0.1", port=0), auth=AuthSettings(mode=AuthMode.NONE)
+)
+
+
+@pytest.fixture(scope="session")
+def api_dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    """A migrated database for this suite alone."""
+    name = f"contract_api_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(postgres_admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@dataclass
+class Served:
+    """One server for all tests on a store."""
+
+    store: Store
+    backend: Contract
+    queue: QueueService
+    http: httpx.AsyncClient
+
+
+@pytest.fixture(params=["memory", "postgres"], scope="session")
+def make_store(request: pytest.FixtureRequest) -> Callable[[], Awaitable[Store]]:
+    """Synchronous, because fixtures of a whole run cannot be made inside a test's loop."""
+    dsn = request.getfixturevalue("api_dsn") if request.param == "postgres" else ""
+
+    async def make() -> Store:
+        return await PostgresStore.on(dsn) if dsn else MemoryStore()
+
+    return make
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def served(make_store: Callable[[], Awaitable[Store]]) -> AsyncIterator[Served]:
+    store = await make_store()
+    backend = await store.open()
+    queue = QueueService(backend, SETTINGS.queue)
+    await queue.start()
+    # What is shown depends on the time, which tests on memory move.
+    now = store.clock if isinstance(store, MemoryStore) else lambda: datetime.now(UTC)
+    app = create_app(queue, *build(SETTINGS.auth), SETTINGS, now=now)
+    rest = RestServer(app, SETTINGS.rest)
+    await rest.start()
+    async with httpx.AsyncClient(base_url=rest.url, timeout=60) as http:
+        yield Served(store, backend, queue, http)
+    await rest.stop()
+    await queue.close()
+    await store.close()
+
+
+@pytest.fixture
+def api(served: Served) -> Api:
+    return Api(
+        http=served.http,
+        queue=served.queue,
+        backend=served.backend,
+        store=served.store,
+        namespace=f"ns-{uuid.uuid4().hex[:8]}",
+    )

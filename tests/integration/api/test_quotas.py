@@ -1,0 +1,69 @@
+"""What a namespace may use, and what is said beyond it."""
+
+from dataclasses import replace
+
+import pytest
+from tests.integration.api.door import Door, check_error
+
+from queue_operator.queue.protocol import StreamSpec
+from queue_operator.testing.clauses import proves
+
+JOB = {"type": "t", "payload": 1}
+
+
+@proves(
+    "external-api.QuotaError.rule.1",
+    "external-api.QuotaError.rule.2",
+    "external-api.QuotaError.rule.3",
+    "external-api.QuotaError.rule.4",
+    "external-api.ErrorCodes.rule.4",
+)
+async def test_a_namespace_that_is_full_takes_no_more(door: Door) -> None:
+    full = replace(door, namespace="few-waiting")
+    for _ in range(3):
+        await full.submitted()
+    for path, body in (("/v1/jobs", JOB), ("/v1/jobs/batch", {"jobs": [JOB]})):
+        answer = await full.call("POST", path, body)
+        quota = answer.json().pop("quota")
+        assert (quota["limit"], quota["current"], quota["maximum"]) == ("pending_jobs", 3, 3)
+        assert quota["retry_after"].startswith("PT")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert (answer.status_code, answer.json()["code"]) == (429, "QUOTA_EXCEEDED")
+    mixed = await full.told("POST", "/v1/jobs/batch", {"jobs": [JOB, JOB], "atomic": False})
+    assert [one["status"] for one in mixed["results"]] == ["REJECTED", "REJECTED"]
+    assert mixed["results"][0]["error"]["code"] == "QUOTA_EXCEEDED"
+    await door.submitted()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "limit", "payload"),
+    [("slow", "submissions_per_s", 1), ("small", "payload_bytes_per_s", "x" * 45)],
+)
+async def test_a_namespace_that_is_too_fast_is_told_when_to_go_on(
+    door: Door, namespace: str, limit: str, payload: object
+) -> None:
+    fast = replace(door, namespace=namespace)
+    for _ in range(2):
+        await fast.submitted(payload=payload)
+    answer = await fast.call("POST", "/v1/jobs", {"type": "t", "payload": payload})
+    error = answer.json()
+    assert (answer.status_code, error["quota"]["limit"]) == (429, limit)
+    assert [one["field"] for one in error["details"]] == [limit]
+    assert int(answer.headers["retry-after"]) > 1
+
+
+@proves("external-api.QuotaError.expect.1")
+async def test_a_quota_of_running_jobs_refuses_nobody(door: Door) -> None:
+    busy = replace(door, namespace="one-running")
+    first, second = await busy.submitted(), await busy.submitted()
+    spec = StreamSpec(
+        assignee_id="quota/w", capacity=5, namespace=busy.namespace, worker_name="quota-w"
+    )
+    stream = await busy.queue.open_stream(spec)
+    push = await stream.next()
+    assert push is not None
+    assert [one.job_id for one in push.assignments] == [first]
+    why = await busy.told("GET", f"/v1/jobs/{second}/why")
+    assert (why["reason"], why["position"], why["free_slots"]) == ("QUOTA", 0, 4)
+    await stream.close()
+    assert check_error(await busy.call("GET", "/v1/jobs/none/why"), 404, "NOT_FOUND")

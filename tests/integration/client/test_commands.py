@@ -1,0 +1,190 @@
+"""The commands against the real server: tables for people, documents for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.integration.client.stage import Stage
+
+from queue_operator.client import models
+
+
+def submitted(stage: Stage, *arguments: str) -> str:
+    job_id: str = stage.json("submit", *arguments)["job_id"]
+    return job_id
+
+
+def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
+    done = stage.type("submit", "email", '{"to": "a"}', "--delay", "1h", "--key", "k")
+    assert done.exit_code == 0
+    job_id, state, *_ = done.stdout.split()
+    assert state == "DELAYED,"
+    again = stage.type("submit", "email", '{"to": "a"}', "--delay", "1h", "--key", "k")
+    assert again.stdout == f"{job_id} is there already, stored under this key before\n"
+    other = stage.type("submit", "email", '{"to": "b"}', "--key", "k")
+    assert other.exit_code == 1
+    assert "give another --key" in other.stderr
+    assert stage.json("why", job_id)["reason"] == "DELAYED"
+    assert "not before" in stage.type("why", job_id).stdout
+    told = stage.json("cancel", job_id, "--reason", "no")
+    assert told["status"] == "CANCELLED"
+    assert stage.json("cancel", job_id, exit_code=1)["status"] == "ALREADY_COMPLETE"
+    page = stage.type("get", job_id)
+    assert "state       CANCELLED" in page.stdout.replace("state           ", "state       ")
+    assert stage.json("get", job_id)["history"][-1]["to_state"] == "CANCELLED"
+    assert stage.type("delete", job_id).stdout == f"{job_id} DELETED\n"
+    gone = stage.type("get", job_id)
+    assert gone.exit_code == 1
+    assert "is --namespace right?" in gone.stderr
+
+
+def test_results_are_shown_and_waited_for(stage: Stage) -> None:
+    job_id = submitted(stage, "sum", "[1, 2]")
+    assert stage.complete({"sum": 3}) == job_id
+    done = stage.type("get", job_id, "--wait", "--timeout", "30s")
+    assert done.exit_code == 0
+    assert '"sum": 3' in done.stdout
+    told = stage.json("get", job_id, "--wait")
+    assert told["result"]["output"] == {"sum": 3}
+    assert set(told) == set(models.JobStatus.model_fields)
+    broken = submitted(stage, "sum", "[]")
+    stage.fail("EMPTY", message="nothing to add\nreally")
+    failed = stage.type("get", broken, "--wait")
+    assert failed.exit_code == 1
+    assert "PERMANENT EMPTY: nothing to add" in failed.stdout
+
+
+def test_lists(stage: Stage) -> None:
+    ids = [
+        submitted(stage, "a" if n % 2 else "b", str(n), "--tag", f"n={n}", "--tag", "region=eu")
+        for n in range(5)
+    ]
+    whole = stage.json("list", "--tag", "region=eu")
+    assert set(whole) == set(models.JobSearchResult.model_fields)
+    assert [job["job_id"] for job in whole["jobs"]] == ids[::-1]
+    assert whole["total_count"] == 5
+    rows = stage.type("list", "--type", "a", "--state", "scheduled", "--order", "created_asc")
+    header, *lines = rows.stdout.splitlines()
+    assert header.split()[:5] == ["JOB", "TYPE", "STATE", "ATTEMPT", "PRIORITY"]
+    assert [line.split()[0] for line in lines] == [ids[1], ids[3]]
+    assert "n=1 region=eu" in lines[0]
+    first = stage.type("list", "--limit", "2")
+    assert "2 of 5 jobs; --all shows all" in first.stderr
+    cursor = stage.json("list", "--limit", "2")["next_cursor"]
+    rest = stage.json("list", "--limit", "2", "--cursor", cursor)
+    assert [job["job_id"] for job in rest["jobs"]] == [ids[2], ids[1]]
+    only = stage.type("list", "--all", "--created-after", "1h", "-o", "ids")
+    assert only.stdout.split() == ids[::-1]
+    each = stage.type("list", "--all", "--priority", "normal", "-o", "jsonl")
+    assert [json.loads(line)["job_id"] for line in each.stdout.splitlines()] == ids[::-1]
+    everything = stage.json("list", "--all")
+    assert (len(everything["jobs"]), everything["total_count"]) == (5, 5)
+    assert set(everything) == set(whole)
+    none = stage.type("list", "--state", "FAILED", "--tag", "region=eu")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no jobs\n")
+
+
+def test_failures_from_the_list_to_the_retry(stage: Stage) -> None:
+    ids = [submitted(stage, "email", str(n)) for n in range(3)]
+    for _ in ids[:2]:
+        stage.fail("SMTP_DOWN", message="no \x1b[31manswer")
+    stage.fail("BAD_ADDRESS")
+    page = stage.type("failures", "--failed-after", "1h")
+    assert page.exit_code == 0
+    counted = [line.split() for line in page.stdout.splitlines()]
+    assert ["SMTP_DOWN", "2"] in counted
+    assert ["email", "3"] in counted
+    assert "no \\x1b[31manswer" in page.stdout
+    told = stage.json("failures", "--code", "SMTP_DOWN")
+    assert set(told) == set(models.FailureSearchResult.model_fields)
+    assert told["total_count"] == 2
+    assert stage.json("failures", "--code", "SMTP_DOWN", "--all") == told
+    found = stage.type("failures", "--code", "SMTP_DOWN", "--all", "-o", "ids").stdout
+    assert set(found.split()) == set(ids[:2])
+    story = stage.type("failures", ids[0])
+    assert "attempt 1 FAILURE" in story.stdout
+    assert "PERMANENT SMTP_DOWN" in story.stdout
+    assert len(stage.json("failures", ids[0])["attempts"]) == 1
+    look = stage.type("retry", "--code", "SMTP_DOWN", "--dry-run")
+    assert look.stdout.splitlines()[0] == "2 jobs would be queued"
+    assert stage.json("retry", "-", stdin=found)["queued"] == 2
+    assert (
+        stage.json("retry", ids[2], "--priority", "low", "--reset-attempts")["status"] == "QUEUED"
+    )
+    assert stage.json("retry", ids[2], "--delay", "1h")["new_state"] == "RETRYING"
+    never = stage.type("failures", submitted(stage, "other"))
+    assert never.exit_code == 1
+    assert "has never failed" in never.stderr
+
+
+def test_all_that_match_are_cancelled_and_deleted(stage: Stage) -> None:
+    for n in range(4):
+        submitted(stage, "resize", str(n), "--tag", f"size={n % 2}")
+    assert stage.json("cancel", "--tag", "size=0", "--dry-run")["cancelled"] == 2
+    refused = stage.type("cancel", "--tag", "size=0")
+    assert refused.exit_code == 2
+    assert "2 jobs would be cancelled: give --yes" in refused.stderr
+    assert stage.json("list", "--state", "CANCELLED")["total_count"] == 0
+    assert stage.type("cancel", "--tag", "size=0", "--yes").stdout == "2 jobs cancelled\n"
+    told = stage.json("delete", "--all", "--yes")
+    assert (told["deleted"], told["failed"]) == (2, 0)
+    missing = stage.type("delete", "none", "neither")
+    assert missing.exit_code == 1
+    assert missing.stdout == "0 jobs deleted, 2 failed\n"
+
+
+def test_pauses(stage: Stage) -> None:
+    told = stage.type("pause", "email", "--reason", "mail is down")
+    assert f"queue-operator resume email --namespace {stage.namespace}" in told.stdout
+    job_id = submitted(stage, "email")
+    why = stage.type("why", job_id).stdout
+    assert "type email is paused by tests: mail is down; `queue-operator resume email`" in why
+    assert stage.json("pause", "--yes")["type"] == ""
+    assert [one["type"] for one in stage.json("pause", "--list")["pauses"]] == ["", "email"]
+    assert "mail is down" in stage.type("pause", "--list").stdout
+    assert "paused: everything, email" in stage.type("top").stdout
+    wrong = stage.type("resume", "sms")
+    assert wrong.exit_code == 1
+    assert "there is no such pause; paused: namespace" in wrong.stderr
+    assert stage.json("resume", "--all") == {"resumed": True}
+    assert stage.type("resume").stderr == "nothing is paused\n"
+    assert stage.type("pause", "--list").stderr == "nothing is paused\n"
+
+
+def test_numbers(stage: Stage) -> None:
+    submitted(stage, "email")
+    stage.complete()
+    told = stage.json("stats", "--by", "type", "--by", "priority", "--by", "state", "--range", "5m")
+    assert set(told) == set(models.QueueStats.model_fields)
+    assert told["by_type"]["email"]["completed"] == 1
+    page = stage.type("stats", "--by", "type").stdout
+    assert "1 completed, 0 failed" in page
+    assert page.splitlines()[-1].split()[:4] == ["email", "0", "0", "1"]
+    top = stage.json("top", "--count", "1")
+    assert top["completed"] == 1
+
+
+def test_a_file_of_jobs_is_stored_once(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    lines = [{"payload": n} for n in range(2500)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"delay": "soon"}\n')
+    arguments = ("submit", "ping", "--file", str(file), "--run-id", "r1")
+    first, again = (stage.json(*arguments, exit_code=1) for _ in range(2))
+    assert (first["accepted"], first["duplicates"], first["rejected"]) == (2500, 0, 1)
+    assert (again["accepted"], again["duplicates"], again["rejected"]) == (2500, 2500, 1)
+    assert [error["line"] for error in first["errors"]] == [2501]
+    assert stage.json("list", "--limit", "1")["total_count"] == 2500
+
+
+@pytest.mark.parametrize("name", ["get", "why", "failures"])
+def test_a_job_of_another_namespace_is_not_there(stage: Stage, name: str) -> None:
+    job_id = submitted(stage, "t")
+    done = stage.type(name, job_id, "--namespace", "elsewhere")
+    assert done.exit_code == 1
+    assert "does not exist in namespace 'elsewhere'" in done.stderr
+
+
+def test_who_may_not_is_told_how_to_get_a_token(stage: Stage) -> None:
+    done = stage.type("stats", "--token", "wrong")
+    assert done.exit_code == 1
+    assert "kubectl create token" in done.stderr

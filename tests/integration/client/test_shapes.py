@@ -1,0 +1,94 @@
+"""The client knows every operation and every field of the server's document, and no others."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+from tests.integration.client.stage import Stage
+
+from queue_operator.client import QueueClient, models, requests
+
+METHODS = {
+    "submitJob": "submit",
+    "submitBatch": "submit_batch",
+    "getJob": "get",
+    "explainJob": "explain",
+    "getFailure": "failure",
+    "cancelJob": "cancel",
+    "retryJob": "retry",
+    "deleteJob": "delete",
+    "searchJobs": "search",
+    # The same with the filters in the address, for those without a client.
+    "listJobs": "search",
+    "cancelJobs": "cancel_jobs",
+    "retryJobs": "retry_jobs",
+    "deleteJobs": "delete_jobs",
+    "searchFailures": "search_failures",
+    "getStats": "stats",
+    "listPauses": "pauses",
+    "pause": "pause",
+    "resume": "resume",
+}
+SENT = {
+    "Submission": "JobSubmission",
+    "Backoff": "BackoffConfig",
+    "JobFilter": "JobFilter",
+    "JobSearch": "JobSearch",
+    "FailureFilter": "FailureFilter",
+    "FailureSearch": "FailureSearch",
+    "TimeRange": "TimeRange",
+    "Pagination": "Pagination",
+}
+
+
+@pytest.fixture(scope="module")
+def document(server: Stage) -> Any:
+    return httpx.get(f"{server.url}/v1/openapi.json", verify=False).json()  # noqa: S501
+
+
+def received() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, model in inspect.getmembers(models, inspect.isclass):
+        is_ours = model.__module__ == models.__name__ and not name.startswith("_")
+        if is_ours and issubclass(model, BaseModel) and model is not models.BulkResult:
+            yield name, model
+
+
+def test_each_operation_has_a_method(document: Any) -> None:
+    operations = {
+        operation["operationId"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+    }
+    assert operations == set(METHODS)
+    for name in METHODS.values():
+        assert callable(getattr(QueueClient, name))
+
+
+def test_each_field_of_an_answer_is_known(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    fields = {name: set(model.model_fields) for name, model in received()}
+    assert fields == {name: set(schemas[name]["properties"]) for name in fields}
+    assert len(fields) > 25
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_each_field_of_a_request_can_be_sent(document: Any, name: str) -> None:
+    known = {
+        field.replace("payload_bytes", "payload_base64")
+        for field in getattr(requests, name).model_fields
+    }
+    assert known == set(document["components"]["schemas"][SENT[name]]["properties"])
+
+
+def test_every_answer_has_a_model(document: Any) -> None:
+    answers = {
+        content["schema"]["$ref"].rpartition("/")[2]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for response in operation["responses"].values()
+        for content in response.get("content", {}).values()
+    }
+    assert answers <= {name for name, _ in received()}

@@ -1,0 +1,138 @@
+"""What cannot be meant is refused with exit code 2, before anything is sent."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from tests.unit.cli.typed import typed
+from tests.unit.worker.test_base_install import run
+
+from queue_operator.cli.command import ExampleCommand
+from queue_operator.cli.main import main
+
+ROOT = Path(__file__).parents[3]
+JOBS = (
+    *("submit", "get", "list", "stats", "cancel", "retry", "failures", "why", "top"),
+    *("pause", "resume", "delete"),
+)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_command_explains_itself_with_examples(name: str) -> None:
+    done = typed(name, "--help")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"Usage: queue-operator {name} [OPTIONS]")
+    assert f"\nExamples:\n  queue-operator {name}" in done.stdout
+    for option in ("--url", "--token", "--token-file", "--namespace", "-o, --output"):
+        assert option in done.stdout
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_option_is_explained_or_a_choice(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for option in command.params:
+        if isinstance(option, click.Option):
+            known = isinstance(option.type, click.Choice | click.IntRange)
+            assert option.help or known, option.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["submit"], "give TYPE, or --file"),
+        (["submit", "t", "{"], "is no JSON"),
+        (["submit", "t", "{not: quoted}"], "quote it for the shell"),
+        (["submit", "t", "@/no/such/file"], "/no/such/file: No such file"),
+        (["submit", "t", "1", "--delay", "soon"], "is no duration"),
+        (["submit", "t", "1", "--at", "2030-01-01T00:00:00"], "has no zone"),
+        (["submit", "t", "1", "--priority", "URGENT"], "--priority"),
+        (["submit", "t", "1", "--max-attempts", "0"], "--max-attempts"),
+        (["submit", "t", "1", "--run-id", "a"], "--run-id is for --file"),
+        (["submit", "t", "1", "--tag", "a=1", "--tag", "a=2"], "two values"),
+        (["submit", "--file", "/no/such/file"], "does not exist"),
+        (["submit", "t", "1", "--file", __file__], "payload: for one job only"),
+        (["submit", "--file", __file__, "--wait"], "wait: for one job only"),
+        (["get"], "Missing argument 'JOB_ID'"),
+        (["get", "x", "--wait", "--watch"], "not both"),
+        (["get", "x", "--timeout", "5s"], "--timeout is for"),
+        (["list", "--state", "LOST"], "--state"),
+        (["list", "--limit", "0"], "--limit"),
+        (["list", "--order", "SIZE"], "--order"),
+        (["failures", "x", "--type", "t"], "JOB_ID or filters"),
+        (["failures", "--state", "RUNNING"], "--state"),
+        (["cancel"], "give ids, or filters, or --all"),
+        (["cancel", "x", "--type", "t"], "ids or filters, not both"),
+        (["cancel", "x", "--all"], "ids or filters, not both"),
+        (["cancel", "-"], "holds no ids"),
+        (["retry"], "give ids, or filters, or --all"),
+        (["delete"], "give ids, or filters, or --all"),
+        (["pause"], "give a TYPE, or --yes"),
+        (["pause", "t", "--list"], "--list alone"),
+        (["resume", "t", "--all"], "not both"),
+        (["stats", "--by", "SIZE"], "--by"),
+        (["top", "--count", "0"], "--count"),
+    ],
+)
+def test_what_cannot_be_meant(arguments: list[str], fault: str) -> None:
+    done = typed(*arguments)
+    assert done.exit_code == 2, done.output
+    assert fault in done.stderr
+    assert done.stdout == ""
+
+
+GUIDES = ("submit-jobs.md", "on-call.md")
+_TYPED = re.compile(r"^\$ (queue-operator .*)$|`(queue-operator [^`]*)`", re.MULTILINE)
+_SHELL = ("|", "&&", "<", ">")
+
+
+def typed_in_guides() -> list[str]:
+    texts = [(ROOT / "docs" / "guides" / name).read_text() for name in GUIDES]
+    found = [one or other for text in texts for one, other in _TYPED.findall(text)]
+    return [line for line in found if line != "queue-operator submit --file"]
+
+
+def examples() -> list[str]:
+    commands = [main.get_command(click.Context(main), name) for name in JOBS]
+    return [line for one in commands if isinstance(one, ExampleCommand) for line in one.examples]
+
+
+@pytest.mark.parametrize("line", sorted({*typed_in_guides(), *examples()}))
+def test_what_guides_and_help_say_can_be_typed(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    for part in re.split(r"(?<=\s)\|(?=\s)", line):
+        words = shlex.split(part)
+        end = next((at for at, word in enumerate(words) if word in _SHELL), len(words))
+        if words[0] == "queue-operator":
+            name, *arguments = words[1:end]
+            command = main.get_command(click.Context(main), name)
+            assert command is not None, name
+            command.make_context(name, arguments)
+
+
+PROGRAM = """
+from queue_operator.cli.main import main
+main(["pause", "--list", "--url", "http://127.0.0.1:1"])
+"""
+
+
+def test_the_client_extra_is_enough(tmp_path: Path) -> None:
+    done = run(tmp_path, PROGRAM, ["client"])
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr, done.stderr
+
+
+def test_without_it_the_extra_is_named(tmp_path: Path) -> None:
+    blocked = "import sys\nsys.modules['httpx'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", blocked + PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "install 'queue-operator[client]'" in done.stderr
