@@ -239,11 +239,11 @@ class Measuring:
         self._in_turn("rest_batches", "submit", entries, 1)
 
     def rest_search(self) -> None:
-        """Single jobs and pages of jobs over REST, when many are stored."""
-        self._rest_reads("rest_search", "status search", self._scale.search_jobs)
+        """Single jobs, pages of jobs and statistics over REST, when many are stored."""
+        self._rest_reads("rest_search", "status search stats", self._scale.search_jobs)
 
     def rest_stats(self) -> None:
-        """Statistics over REST, when many are stored."""
+        """Statistics over REST, when very many are stored."""
         self._rest_reads("rest_stats", "stats", self._scale.stats_jobs)
 
     def _rest_reads(self, scenario: str, parts: str, jobs: int) -> None:

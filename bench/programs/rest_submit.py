@@ -21,7 +21,7 @@ from queue_operator.backends.postgres import migrate
 from queue_operator.domain.tags import to_map
 
 CREATED: Final = 201
-_WARMING: Final = 200
+_WARMING_JOBS: Final = 10_000
 
 
 class Load:
@@ -41,9 +41,9 @@ class Load:
 
     async def warm(self, callers: Callers) -> None:
         """What a server does only once is no part of what is measured."""
-        jobs, self._jobs = self._jobs, _WARMING * min(self._size, 50)
+        jobs, self._jobs = self._jobs, min(self._jobs // 10, _WARMING_JOBS)
         await self.run(callers)
-        self._jobs, self._begun = self._begun + jobs, self._begun
+        self._jobs = self._begun + jobs
 
     async def run(self, callers: Callers) -> None:
         await asyncio.gather(*(self._submit(caller) for caller in callers.all))

@@ -20,12 +20,22 @@ from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
 from queue_operator.backends.postgres import migrate
 from queue_operator.queue.service import QueueService
-from queue_operator.settings import AuthMode, AuthSettings, RestSettings, Settings
+from queue_operator.settings import (
+    AuthMode,
+    AuthSettings,
+    QueueSettings,
+    RestSettings,
+    Settings,
+)
 from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.queue.rig import LEASE_TTL_S
 from queue_operator.testing.store import Contract, Store
 
+# Sweeps are made by the tests that need them: they age what is stored at the same time.
 SETTINGS = Settings(
-    rest=RestSettings(host="127.0.0.1", port=0), auth=AuthSettings(mode=AuthMode.NONE)
+    rest=RestSettings(host="127.0.0.1", port=0),
+    auth=AuthSettings(mode=AuthMode.NONE),
+    queue=QueueSettings(lease_ttl_s=LEASE_TTL_S),
 )
 
 

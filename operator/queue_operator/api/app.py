@@ -24,6 +24,9 @@ from queue_operator.queue.protocol import HostedQueue
 from queue_operator.settings import Settings
 
 _ID_BYTES: Final = (ENTROPY_BITS + 7) // 8
+_IDS_AT_ONCE: Final = 256
+_spare: Final[list[bytes]] = []
+"""Random bytes for the next ids. To ask the system for each took a sixth of a batch."""
 
 
 def _utc_now() -> datetime:
@@ -31,8 +34,18 @@ def _utc_now() -> datetime:
 
 
 def _new_id() -> str:
-    # Half of what `secrets` takes, and called for every job.
-    return uuid7(time.time_ns(), int.from_bytes(os.urandom(_ID_BYTES)))
+    return uuid7(time.time_ns(), int.from_bytes(_entropy()))
+
+
+def _entropy() -> bytes:
+    """What no id has had yet: threads may ask at once, and `pop` gives each something else."""
+    try:
+        return _spare.pop()
+    except IndexError:
+        drawn = os.urandom(_ID_BYTES * _IDS_AT_ONCE)
+        parts = [drawn[at : at + _ID_BYTES] for at in range(0, len(drawn), _ID_BYTES)]
+        _spare.extend(parts[1:])
+        return parts[0]
 
 
 def create_app(

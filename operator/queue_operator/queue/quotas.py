@@ -95,10 +95,13 @@ class Quotas:
             quota = self._settings.of(namespace)
             room, error = await self._fit(namespace, quota, len(mine), whole, reserved)
             if room:
-                slow = await self._afford(namespace, quota, [jobs[n] for n in mine[:room]])
+                wanted = [jobs[n] for n in mine[:room]]
+                paid, slow = await self._pay(namespace, quota, wanted, whole)
                 if slow is not None:
-                    room, error = 0, slow
-                    self._waiting[namespace].storing -= reserved.pop(namespace, 0)
+                    given_up = min(room - paid, reserved[namespace])
+                    self._waiting[namespace].storing -= given_up
+                    reserved[namespace] -= given_up
+                    room, error = paid, slow
             if error is not None:
                 refused |= dict.fromkeys(mine[room:], error)
         return refused
@@ -126,6 +129,23 @@ class Quotas:
             reserved[namespace] += room
         short = QuotaExceeded("pending_jobs", held, most, _PENDING_RETRY_S)
         return room, short if room < jobs else None
+
+    async def _pay(
+        self, namespace: str, quota: Quota, jobs: Sequence[Job], whole: bool
+    ) -> tuple[int, QuotaExceeded | None]:
+        """For how many of the jobs, from the first on, there are tokens, and what is lacking."""
+        paid, step = 0, len(jobs)
+        lacking: QuotaExceeded | None = None
+        while step:
+            short = await self._afford(namespace, quota, jobs[paid : paid + step])
+            if short is None:
+                paid += step
+                if lacking is None:
+                    break
+            lacking = lacking or short
+            # Steps of which none fits are halved, so that a crowd takes what one of it could.
+            step = 0 if whole else min(step // 2, len(jobs) - paid)
+        return paid, lacking
 
     async def _afford(
         self, namespace: str, quota: Quota, jobs: Sequence[Job]

@@ -32,8 +32,7 @@ LITTLE = Scale(
     sessions=20,
     idle_seconds=1.0,
     rest_singles=300,
-    rest_jobs=20_000,
-    search_jobs=10_000,
+    search_jobs=5_000,
     status_seconds=0.5,
     rest_calls=2,
     batch=100,
@@ -116,27 +115,19 @@ def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
 
 
 def test_the_rest_api_gives_figures(measuring: Measuring) -> None:
-    results = measured(measuring, *GROUPS["rest"])
-    assert set(results) == {
-        *((scenario, OURS) for scenario in GROUPS["rest"]),
-        ("rest_submit", EMPTY),
-        ("rest_batches", COPY),
-    }
+    # The others do the same to more jobs, or with more of them in a request.
+    results = measured(measuring, "rest_submit", "rest_search")
+    assert set(results) == {("rest_submit", OURS), ("rest_submit", EMPTY), ("rest_search", OURS)}
     assert measuring.wrong_ledgers == []
-    for scenario, jobs in (
-        ("rest_submit", LITTLE.rest_singles),
-        ("rest_batches", LITTLE.rest_jobs),
-    ):
-        metrics = results[scenario, OURS].metrics
-        assert metrics["jobs"] >= jobs
-        assert min(metrics["jobs_per_s"], metrics["operator_cpu_s_per_1000"]) > 0
-        assert min(metrics["operator_rss_before_mb"], metrics["operator_rss_half_mb"]) > 0
-    search = results["rest_search", OURS].metrics
-    assert 0 < search["status_p50_ms"] <= search["status_p99_ms"]
-    assert 0 < search["search_p50_ms"] <= search["search_worst_p99_ms"]
-    assert search["stored"] == LITTLE.search_jobs
-    stats = results["rest_stats", OURS].metrics
-    assert 0 < stats["stats_hour_p50_ms"] <= stats["rest_stats_max_ms"]
+    submit = results["rest_submit", OURS].metrics
+    assert submit["stored"] >= submit["jobs"] >= LITTLE.rest_singles
+    assert min(submit["jobs_per_s"], submit["operator_cpu_s_per_1000"]) > 0
+    assert min(submit["operator_rss_before_mb"], submit["operator_rss_half_mb"]) > 0
+    reads = results["rest_search", OURS].metrics
+    assert reads["stored"] == LITTLE.search_jobs
+    assert 0 < reads["status_p50_ms"] <= reads["status_p99_ms"]
+    assert 0 < reads["search_p50_ms"] <= reads["search_worst_p99_ms"]
+    assert 0 < reads["stats_hour_p50_ms"] <= reads["rest_stats_max_ms"]
 
 
 def test_the_designs_are_measured_beside_each_other(measuring: Measuring) -> None:

@@ -230,6 +230,20 @@ async def test_submissions_per_second(limited: Limited, clock: ManualClock) -> N
         await queue.enqueue_jobs(jobs(1))
 
 
+async def test_of_a_crowd_those_are_taken_for_whom_there_are_tokens(
+    limited: Limited, backend: Counting, clock: ManualClock
+) -> None:
+    queue = limited(submissions_per_s=10.0)
+    await queue.enqueue_jobs(jobs(10))
+    clock.now_s += 0.55
+    answers = await queue.submit(jobs(8), atomic=False)
+    assert [answer.error is None for answer in answers] == [True] * 5 + [False] * 3
+    clock.now_s += 0.05
+    with pytest.raises(QuotaExceeded):
+        await queue.submit(jobs(2))
+    assert await pending(backend) == 15
+
+
 @proves("external-api.QuotaError.expect.1")
 async def test_bytes_of_payload_per_second(limited: Limited, clock: ManualClock) -> None:
     queue = limited(payload_bytes_per_s=1000.0)
