@@ -19,8 +19,11 @@ TESTS: Final = ROOT / "tests"
 _FIRST: Final = (
     "unit",
     "contract",
+    "contract_api",
     "contract_queue",
     "model",
+    "integration/api",
+    "integration/client",
     "integration/pooler",
     "integration/postgres",
 )

@@ -97,6 +97,8 @@ class Asking:
         for _ in range(self._spec["calls"]):
             taken, answer = await self._search(wanted)
             first.append(taken)
+        if filters.keys() == {"states"} and not answer["jobs"]:
+            raise RuntimeError(f"there is no job for {filters}")
         while (cursor := answer["next_cursor"]) and len(later) < self._spec["calls"]:
             taken, answer = await self._search({**wanted, "cursor": cursor})
             later.append(taken)

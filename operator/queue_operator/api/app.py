@@ -1,10 +1,8 @@
 """Builds the REST application."""
 
-import os
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import anyio
 from fastapi import FastAPI
@@ -13,39 +11,19 @@ from queue_operator import __version__
 from queue_operator.api import documentation, errors
 from queue_operator.api.document import document
 from queue_operator.api.door import install
+from queue_operator.api.naming import new_job_id
 from queue_operator.api.routes import OPERATIONS
 from queue_operator.api.services import Services
 from queue_operator.api.tracing import RequestTracing
 from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
-from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.settings import Settings
 
-_ID_BYTES: Final = (ENTROPY_BITS + 7) // 8
-_IDS_AT_ONCE: Final = 256
-_spare: Final[list[bytes]] = []
-"""Random bytes for the next ids. To ask the system for each took a sixth of a batch."""
-
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def _new_id() -> str:
-    return uuid7(time.time_ns(), int.from_bytes(_entropy()))
-
-
-def _entropy() -> bytes:
-    """What no id has had yet: threads may ask at once, and `pop` gives each something else."""
-    try:
-        return _spare.pop()
-    except IndexError:
-        drawn = os.urandom(_ID_BYTES * _IDS_AT_ONCE)
-        parts = [drawn[at : at + _ID_BYTES] for at in range(0, len(drawn), _ID_BYTES)]
-        _spare.extend(parts[1:])
-        return parts[0]
 
 
 def create_app(
@@ -55,7 +33,7 @@ def create_app(
     settings: Settings,
     *,
     now: Callable[[], datetime] = _utc_now,
-    new_id: Callable[[], str] = _new_id,
+    new_id: Callable[[], str] = new_job_id,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 

@@ -141,9 +141,13 @@ _PLAIN: Final = {
 }
 
 
+_MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")
+"""How Python writes a member of an enumeration."""
+
+
 def _detail(item: Mapping[str, Any]) -> ErrorDetail:
     kind = str(item["type"])
-    code, message = _PLAIN.get(kind, (kind.upper(), str(item["msg"])))
+    code, message = _PLAIN.get(kind, (kind.upper(), _MEMBER.sub(r"\1", str(item["msg"]))))
     field = ""
     for part in item["loc"]:
         if isinstance(part, int):

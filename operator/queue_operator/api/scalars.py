@@ -1,7 +1,9 @@
 """Times and durations as `external-api.md` section 6 writes them."""
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
@@ -13,14 +15,21 @@ MAX_DURATION: Final = timedelta(days=3660)
 
 
 def _duration(value: object) -> object:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number or (isinstance(value, str) and value.startswith("P")):
-        return value
-    if isinstance(value, timedelta):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _seconds(value)
+    if isinstance(value, timedelta) or (isinstance(value, str) and value.startswith("P")):
         return value
     raise ValueError("must be an ISO 8601 duration such as 'PT5M', or a number of seconds")
 
 
+def _seconds(value: float) -> object:
+    # Up to the next microsecond: what is a little over a bound, or over 0, stays that.
+    if not -_MANY_S < value < _MANY_S:
+        return value
+    return timedelta(microseconds=math.ceil(Decimal(str(value)) * 1_000_000))
+
+
+_MANY_S: Final = 1e12
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
 
 

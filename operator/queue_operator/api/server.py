@@ -13,31 +13,63 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _BACKLOG: Final = 2048
 _DATE_S: Final = 1.0
 _HEAD_BYTES: Final = 128 * 1024
-"""The most that request line and headers may have, beside what is read at once."""
+"""The most that request line and headers, or trailers, may have beside what is read at once."""
 _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
 
 class _BoundedHead(HttpToolsProtocol):
-    """Hangs up on a request whose head does not end: neither the parser nor the server counts."""
+    """Hangs up on a request whose head, chunk line or trailers do not end: neither the parser nor
+    the server counts. Trailers are dropped: the server took them for headers.
+    """
 
-    _head_bytes = 0
-    _in_head = False
+    _bytes = 0
+    _counts = False
+    _began = False
+    _head_ended = False
 
     def data_received(self, data: bytes) -> None:
+        self._began = False
         super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(f"The head of the request is over {_HEAD_BYTES} bytes.")
+        if self._counts and not self._began:
+            self._bytes += len(data)
+            if self._bytes > _HEAD_BYTES and not self.transport.is_closing():
+                self._hang_up()
 
     def on_message_begin(self) -> None:
-        self._head_bytes, self._in_head = 0, True
+        self._count()
+        self._head_ended = False
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._head_ended:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._count()
+        self._head_ended = True
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._counts = False
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        self._count()
+
+    def on_message_complete(self) -> None:
+        self._counts = False
+        super().on_message_complete()
+
+    def _count(self) -> None:
+        self._bytes, self._counts, self._began = 0, True, True
+
+    def _hang_up(self) -> None:
+        if self._head_ended and self.cycle.response_started:
+            self.transport.close()
+            return
+        told = "trailers" if self._head_ended else "head"
+        self.send_400_response(f"The {told} of the request is over {_HEAD_BYTES} bytes.")
 
 
 class Address(Protocol):
@@ -138,5 +170,8 @@ class RestServer:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    # Connections inherit it. Left to the loop, which looks at the socket's protocol, they would not
+    # have it, and each answer waited for the caller's delayed acknowledgement, 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.setblocking(False)
     return listening

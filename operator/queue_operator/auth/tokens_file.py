@@ -99,6 +99,8 @@ class TokensFile:
         try:
             self._callers = self._read()
         except InvalidArgument as error:
+            if isinstance(error.__cause__, OSError):
+                self._stamp = None  # It may be readable again without having changed.
             log.error("the static tokens stay as they were: %s", error)
         else:
             log.info("the static tokens were read again from %s", self._path)
@@ -117,6 +119,11 @@ class TokensFile:
             raise InvalidArgument(SETTING, f"{self._path} is no YAML{line}") from None
         except ValidationError as error:
             raise InvalidArgument(SETTING, f"{self._path}: {_told(error)}") from None
+        except (ValueError, LookupError, AttributeError, RecursionError):
+            # A date that does not exist, a tag that does not fit, lists nested too deep.
+            raise InvalidArgument(
+                SETTING, f"{self._path} has a value that cannot be read"
+            ) from None
         return _by_digest(self._path, document)
 
 

@@ -52,7 +52,10 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="All of them (AFTER), one (AFTER_ANY), or all with the output of the last "
                 "handed on (CHAIN).",
             ),
-            click.option("--callback-url", help="Told when the job has ended."),
+            click.option(
+                "--callback-url",
+                help="Where to tell that the job has ended; kept with it, not called yet.",
+            ),
             click.option(
                 "--backoff",
                 type=choice(list(BackoffStrategy), case_sensitive=False),

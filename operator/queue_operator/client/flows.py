@@ -20,6 +20,10 @@ from queue_operator.domain.errors import InvalidArgument, QuotaExceeded, Unavail
 T = TypeVar("T")
 B = TypeVar("B", bound=BulkResult)
 
+MOST_REQUESTS: Final = 1000
+"""Of one filter; each changes at most 10,000 jobs."""
+MOST_ROUNDS: Final = 1000
+"""So often a bulk operation by filter is repeated at most: ten million jobs."""
 IDS_AT_ONCE: Final = 1000
 BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -96,15 +100,17 @@ def change_all(
     told: Callable[[B], None] | None,
 ) -> Flow[B]:
     """A bulk operation on as many jobs as there are, in as many requests as it takes; `told`
-    is given what came of each. It ends early when a request changed nothing.
+    is given what came of each. It ends early when a request changed nothing, and after
+    `MOST_REQUESTS`: jobs that are retried and fail again are found again.
     """
     if isinstance(job_ids, str) or (job_ids is None) == (filter is None):
         raise InvalidArgument("job_ids", "give a list of ids or a filter, one of the two")
     chunks = iter([Which(filter=filter)]) if job_ids is None else _chunks(job_ids)
     total: B | None = None
     for which in chunks:
-        more = True
-        while more:
+        more, requests = True, 0
+        while more and requests < MOST_REQUESTS:
+            requests += 1
             result = yield from exchange(call(which), policy)
             total = result if total is None else _sum(total, result)
             if told is not None:

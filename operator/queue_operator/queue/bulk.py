@@ -57,8 +57,9 @@ class RetryOptions:
 @dataclass(slots=True, kw_only=True)
 class BulkAnswer:
     """`requested` jobs were meant: `changed`, `skipped` because there was nothing to do or it is
-    not possible in their state, or failed with one of the `errors`. `has_more`: the same request
-    would find others.
+    not possible in their state, or failed with one of the `errors`. `has_more`: others match the
+    filter. The same request finds those it changed again where they still match it, such as jobs
+    that fail again.
     """
 
     requested: int = 0
@@ -93,17 +94,9 @@ class Change(Protocol[S]):
         """Whether `apply` would change the job as it is."""
         ...
 
-    def passes(self, search: S) -> "Sequence[Pass[S]]":
+    def passes(self, search: S) -> Sequence[S]:
         """The searches that together find what a filter means."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Pass(Generic[S]):
-    """`shrinks`: what was changed is not found again, so that a repeated request gets on."""
-
-    search: S
-    shrinks: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +118,9 @@ class Cancel:
     def is_possible(self, job: Job) -> bool:
         return job.state in _LIVE
 
-    def passes(self, search: JobSearch) -> Sequence[Pass[JobSearch]]:
-        again = [Pass(_within(search, _STOPPING), shrinks=False)] if self.force else []
-        return [Pass(_within(search, _LIVE - _STOPPING), shrinks=True), *again]
+    def passes(self, search: JobSearch) -> Sequence[JobSearch]:
+        again = [_within(search, _STOPPING)] if self.force else []
+        return [_within(search, _LIVE - _STOPPING), *again]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +145,10 @@ class Retry:
     def is_possible(self, job: Job) -> bool:
         return is_retriable(job)
 
-    def passes(self, search: FailureSearch) -> Sequence[Pass[FailureSearch]]:
+    def passes(self, search: FailureSearch) -> Sequence[FailureSearch]:
         asked = search.phases or frozenset({Phase.FAILED, Phase.DEAD_LETTER})
         ended = asked - {Phase.RETRYING}
-        return [
-            Pass(replace(search, phases=part, cursor=""), shrinks=part == ended)
-            for part in (ended, asked - ended)
-            if part
-        ]
+        return [replace(search, phases=part, cursor="") for part in (ended, asked - ended) if part]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +175,8 @@ class Delete:
     def is_possible(self, job: Job) -> bool:
         return job.state in TERMINAL
 
-    def passes(self, search: JobSearch) -> Sequence[Pass[JobSearch]]:
-        return [Pass(_within(search, frozenset(TERMINAL)), shrinks=True)]
+    def passes(self, search: JobSearch) -> Sequence[JobSearch]:
+        return [_within(search, frozenset(TERMINAL))]
 
 
 def is_retriable(job: Job) -> bool:
@@ -214,23 +203,38 @@ def _within(search: JobSearch, states: frozenset[JobState]) -> JobSearch:
 
 
 async def change_jobs(
-    store: Store, change: Change[S], chosen: Selection[S], *, dry_run: bool, gone: Gone
+    store: Store,
+    change: Change[S],
+    chosen: Selection[S],
+    *,
+    dry_run: bool,
+    gone: Gone,
+    answer: BulkAnswer | None = None,
 ) -> BulkAnswer:
     """Applies the change, or with `dry_run` tells what it would do. Stops between two statements
-    once the caller has gone.
+    once the caller has gone. An `answer` is filled as the work goes on, so that after an error it
+    tells what was done.
     """
+    answer = BulkAnswer() if answer is None else answer
     if chosen.search is None:
-        return await _by_id(store, change, chosen, dry_run, gone)
+        await _by_id(store, change, chosen, dry_run, gone, answer)
+        return answer
     passes = change.passes(replace(chosen.search, limit=STEP))
     if dry_run:
-        return await _foreseen(store, passes)
-    return await _by_filter(store, change, chosen.namespace, passes, gone)
+        await _foresee(store, passes, answer)
+    else:
+        await _by_filter(store, change, chosen.namespace, passes, gone, answer)
+    return answer
 
 
 async def _by_id(
-    store: Store, change: Change[S], chosen: Selection[S], dry_run: bool, gone: Gone
-) -> BulkAnswer:
-    answer = BulkAnswer()
+    store: Store,
+    change: Change[S],
+    chosen: Selection[S],
+    dry_run: bool,
+    gone: Gone,
+    answer: BulkAnswer,
+) -> None:
     for ids in _steps(tuple(dict.fromkeys(chosen.job_ids))):
         if await gone():
             break
@@ -246,36 +250,40 @@ async def _by_id(
                     changed = sum(change.is_possible(job) for job in found.values())
             errors |= {one: JobNotFound(one, chosen.namespace) for one in ids if one in missing}
         _add(answer, len(ids), changed, errors)
-    return answer
 
 
 async def _by_filter(
-    store: Store, change: Change[S], namespace: str, passes: Sequence[Pass[S]], gone: Gone
-) -> BulkAnswer:
-    answer = BulkAnswer()
+    store: Store,
+    change: Change[S],
+    namespace: str,
+    passes: Sequence[S],
+    gone: Gone,
+    answer: BulkAnswer,
+) -> None:
+    # What an earlier pass changed may be found by a later one.
+    given = set[str]()
     for one in passes:
         cursor = None
-        while cursor != "" and answer.requested < MOST_JOBS and not await gone():
-            limit = min(STEP, MOST_JOBS - answer.requested)
-            search = replace(one.search, limit=limit, cursor=cursor or "")
-            page = await _page(store, search)
+        while cursor != "" and not answer.has_more and not await gone():
+            page = await _page(store, replace(one, cursor=cursor or ""))
             cursor = page.next_cursor
-            if page.jobs:
-                step = await change.apply([job.id for job in page.jobs], namespace)
-                _add(answer, len(page.jobs), step.changed, step.errors)
-        answer.has_more |= one.shrinks and cursor != ""
-    return answer
+            found = [job.id for job in page.jobs if job.id not in given]
+            room = MOST_JOBS - answer.requested
+            if room and found:
+                step = await change.apply(found[:room], namespace)
+                _add(answer, len(found[:room]), step.changed, step.errors)
+                given.update(found[:room])
+            answer.has_more = len(found) > room
 
 
-async def _foreseen(store: Store, passes: Sequence[Pass[S]]) -> BulkAnswer:
-    answer = BulkAnswer()
+async def _foresee(store: Store, passes: Sequence[S], answer: BulkAnswer) -> None:
+    count = 0
     for one in passes:
-        page = await _page(store, replace(one.search, limit=1))
-        answer.requested += page.total_count
+        page = await _page(store, replace(one, limit=1))
+        count += page.total_count
         exact = not isinstance(page, JobPage) or page.total_is_exact
-        answer.has_more |= one.shrinks and (not exact or answer.requested > MOST_JOBS)
-    answer.requested = answer.changed = min(answer.requested, MOST_JOBS)
-    return answer
+        answer.has_more |= not exact or count > MOST_JOBS
+    answer.requested = answer.changed = min(count, MOST_JOBS)
 
 
 async def _page(store: Store, search: JobSearch | FailureSearch) -> JobPage | FailurePage:

@@ -71,12 +71,19 @@ class JobOperations(Protocol):
         reason: str,
         dry_run: bool,
         gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer: ...
 
     async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled: ...
 
     async def retry_many(
-        self, chosen: Selection[FailureSearch], options: RetryOptions, *, dry_run: bool, gone: Gone
+        self,
+        chosen: Selection[FailureSearch],
+        options: RetryOptions,
+        *,
+        dry_run: bool,
+        gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer: ...
 
     async def delete(self, job_id: str, namespace: str) -> bool:
@@ -84,7 +91,12 @@ class JobOperations(Protocol):
         ...
 
     async def delete_many(
-        self, chosen: Selection[JobSearch], *, dry_run: bool, gone: Gone
+        self,
+        chosen: Selection[JobSearch],
+        *,
+        dry_run: bool,
+        gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer: ...
 
     async def count(self, tags: frozenset[str], namespace: str) -> JobStats: ...
@@ -160,10 +172,16 @@ class Operations:
         reason: str,
         dry_run: bool,
         gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer:
         change = Cancel(queue=self._queue, force=force, reason=reason)
         return await change_jobs(
-            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+            _able(self._bulk, "bulk changes"),
+            change,
+            chosen,
+            dry_run=dry_run,
+            gone=gone,
+            answer=answer,
         )
 
     async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled:
@@ -171,22 +189,43 @@ class Operations:
         return answer
 
     async def retry_many(
-        self, chosen: Selection[FailureSearch], options: RetryOptions, *, dry_run: bool, gone: Gone
+        self,
+        chosen: Selection[FailureSearch],
+        options: RetryOptions,
+        *,
+        dry_run: bool,
+        gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer:
         change = Retry(queue=self._queue, options=options)
         return await change_jobs(
-            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+            _able(self._bulk, "bulk changes"),
+            change,
+            chosen,
+            dry_run=dry_run,
+            gone=gone,
+            answer=answer,
         )
 
     async def delete(self, job_id: str, namespace: str) -> bool:
         return await self._queue.delete_jobs((), (job_id,), namespace=namespace) > 0
 
     async def delete_many(
-        self, chosen: Selection[JobSearch], *, dry_run: bool, gone: Gone
+        self,
+        chosen: Selection[JobSearch],
+        *,
+        dry_run: bool,
+        gone: Gone,
+        answer: BulkAnswer | None = None,
     ) -> BulkAnswer:
         change = Delete(queue=self._queue, store=_able(self._bulk, "bulk changes"))
         return await change_jobs(
-            _able(self._bulk, "bulk changes"), change, chosen, dry_run=dry_run, gone=gone
+            _able(self._bulk, "bulk changes"),
+            change,
+            chosen,
+            dry_run=dry_run,
+            gone=gone,
+            answer=answer,
         )
 
     # Pauses

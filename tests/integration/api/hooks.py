@@ -1,17 +1,40 @@
 """What schemathesis cannot guess, for the process in which it runs: see `test_schemathesis`."""
 
+from itertools import count
+from typing import Any
+
 import schemathesis
 from hypothesis import strategies
 
 PARENTS = 80
 """Jobs that others may depend on."""
+ENDED = 50
+"""Jobs that may be deleted."""
+ATTIC = "attic"
+"""Where those are: examples that delete whatever they find are not for this namespace."""
+_EXAMPLE = "report-2025-12"
+
+_ended = count()
 
 
 def parent(number: int) -> str:
-    """The id of one of them."""
+    """The id of one of the parents."""
     return f"parent-{number}"
+
+
+def ended(number: int) -> str:
+    """The id of one that has ended."""
+    return f"ended-{number}"
 
 
 schemathesis.openapi.format("cursor", strategies.just(""))
 schemathesis.openapi.format("job-id", strategies.integers(0, PARENTS - 1).map(parent))
 schemathesis.openapi.format("namespace", strategies.just("default"))
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """The example of a deletion can be deleted once; others stand in for it."""
+    if case.method == "DELETE" and (case.path_parameters or {}).get("job_id") == _EXAMPLE:
+        case.path_parameters["job_id"] = ended(next(_ended) % ENDED)
+        case.query = {**(case.query or {}), "namespace": ATTIC}

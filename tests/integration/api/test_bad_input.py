@@ -168,6 +168,38 @@ async def test_a_head_that_does_not_end_is_cut_off(door: Door, line: bytes) -> N
     assert (await door.call("GET", "/v1/stats")).status_code == 200
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize("who", [AUTH, b"Host: x\r\n"])
+@pytest.mark.parametrize("line", [b"a:\r\n" * 4000, b"a" * 16_000])
+async def test_trailers_that_do_not_end_are_cut_off(door: Door, who: bytes, line: bytes) -> None:
+    host, port = door.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = b"POST /v1/jobs HTTP/1.1\r\n" + who.replace(b"Connection: close\r\n", b"")
+    writer.write(head + JSON + CHUNKED + b"\r\n2\r\n{}\r\n0\r\nX: ")
+    with suppress(ConnectionError):
+        for _ in range(2000):
+            writer.write(line)
+            await writer.drain()
+    assert writer.transport.is_closing() or reader.at_eof()
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def test_a_body_in_many_chunks_is_no_head(door: Door) -> None:
+    host, port = door.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /v1/jobs?namespace={door.namespace} HTTP/1.1\r\n".encode() + AUTH
+    writer.write(head + JSON + CHUNKED + b"\r\n" + b"1\r\n \r\n" * 100_000)
+    writer.write(b'19\r\n{"type":"t","payload":12}\r\n0\r\nauthorization: x\r\n\r\n')
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 201"), answer[:200]
+
+
 _SCALARS = st.one_of(
     st.none(),
     st.booleans(),

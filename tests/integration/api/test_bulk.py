@@ -10,6 +10,7 @@ import pytest
 from tests.integration.api.door import READER, TOKEN, Door, check_error
 
 from queue_operator.auth.audit import AUDIT_LOGGER
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.states import Event
@@ -167,7 +168,7 @@ async def test_delete_touches_jobs_that_have_ended_alone(door: Door) -> None:
         ({"job_ids": ["a"] * (MOST_JOBS + 1)}, "job_ids"),
         ({"filter": {"states": ["STOPPED"]}}, "filter.states[0]"),
         ({"filter": {"limit": 5}}, "filter.limit"),
-        ({"filter": {"types": ["a\x00"]}}, "types"),
+        ({"filter": {"types": ["a\x00"]}}, "filter.types"),
         ({"job_ids": ["a"], "dry_run": "yes"}, "dry_run"),
     ],
 )
@@ -239,6 +240,95 @@ async def test_a_filter_needs_the_right_to_list(door: Door) -> None:
     assert await states(door, job_id) == ["SCHEDULED"]
     by_id = await door.call_as("manages", "POST", "/v1/jobs/cancel", {"job_ids": [job_id]})
     assert by_id.json()["cancelled"] == 1
+
+
+async def test_a_change_that_fails_midway_leaves_a_line(
+    door: Door, few_at_a_time: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [Job(id=f"j{n}", type="t", namespace=door.namespace) for n in range(50)]
+    await door.backend.enqueue_jobs(jobs)
+    cancel = door.queue.cancel_jobs
+    steps = 0
+
+    async def breaking(*args: Any, **options: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            raise Unavailable("the store went away")
+        return await cancel(*args, **options)
+
+    door.queue.cancel_jobs = breaking  # type: ignore[method-assign]
+    try:
+        with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+            answer = await door.call("POST", "/v1/jobs/cancel", {"filter": {"all": True}})
+    finally:
+        del door.queue.cancel_jobs
+    check_error(answer, 503, "INTERNAL_ERROR")
+    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    assert json.loads(record.getMessage())["count"] == 20
+
+
+async def test_a_retry_leaves_a_line_though_the_job_is_gone(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = await door.failed(BROKEN)
+    retry = door.queue.retry_jobs
+
+    async def taken(*args: Any, **options: Any) -> Any:
+        answers = await retry(*args, **options)
+        await door.queue.cancel_jobs((), (job_id,), namespace=door.namespace)
+        await door.queue.delete_jobs((), (job_id,), namespace=door.namespace)
+        return answers
+
+    door.queue.retry_jobs = taken  # type: ignore[method-assign]
+    try:
+        with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+            answer = await door.call("POST", f"/v1/jobs/{job_id}/retry")
+    finally:
+        del door.queue.retry_jobs
+    check_error(answer, 404, "NOT_FOUND")
+    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    told = json.loads(record.getMessage())
+    assert (told["operation"], told["job"], told["count"]) == ("retryJob", job_id, 1)
+
+
+async def test_a_batch_leaves_a_line_with_its_jobs(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"jobs": [{"type": "t", "payload": 1, "job_id": name} for name in ("a", "b")]}
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        await door.told("POST", "/v1/jobs/batch", body)
+    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    told = json.loads(record.getMessage())
+    assert (told["jobs"], told["count"]) == (["a", "b"], 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "criteria", "field"),
+    [
+        ("cancel", {"types": ["x" * 300]}, "filter.types"),
+        ("cancel", {"tags": {"a=b": "c"}}, "filter.tags.a=b"),
+        ("delete", {"created_after": "9999-01-01T00:00:00Z"}, "filter.created_after"),
+        ("retry", {"error_code": "x" * 300}, "filter.error_code"),
+        (
+            "retry",
+            {"time_range": {"before": "9999-01-01T00:00:00Z"}},
+            "filter.time_range.before",
+        ),
+    ],
+)
+async def test_a_fault_of_a_filter_is_named_as_it_was_written(
+    door: Door,
+    path: str,
+    criteria: dict[str, Any],
+    field: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        answer = await door.call("POST", f"/v1/jobs/{path}", {"filter": criteria})
+    error = check_error(answer, 400, "INVALID_REQUEST")
+    assert [one["field"] for one in error["details"]] == [field]
+    assert not [one for one in caplog.records if one.name == AUDIT_LOGGER]
 
 
 @proves("external-api.Bulk.expect.4")

@@ -8,20 +8,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 from pydantic import SecretStr
 from pytest_asyncio import fixture
 from tests.integration.api import hooks
 from tests.integration.api.door import TOKEN
 
 from queue_operator.api.app import create_app
+from queue_operator.api.document import document
 from queue_operator.api.routes import OPERATIONS
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.domain.job import Job
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
-from queue_operator.domain.states import Event
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import AuthMode, AuthSettings, RestSettings, Settings
 from queue_operator.testing.clauses import proves
@@ -37,7 +35,7 @@ SETTINGS: Final = Settings(
 
 @fixture(loop_scope="session")
 async def url(new_database: Any) -> AsyncIterator[str]:
-    """A server on a store of its own, with the jobs that the examples name."""
+    """A server on a store of its own, with jobs to ask for."""
     dsn = new_database()
     await migrate(dsn)
     # Parents that somebody cancels must not end meanwhile.
@@ -46,36 +44,36 @@ async def url(new_database: Any) -> AsyncIterator[str]:
     await queue.start()
     server = RestServer(create_app(queue, *build(SETTINGS.auth), SETTINGS), SETTINGS.rest)
     await server.start()
-    await running_parents(backend)
-    await failed_examples(backend, server.url)
+    await jobs_that_run(backend)
+    await jobs_that_ended(backend)
     yield server.url
     await server.stop()
     await queue.close()
 
 
-async def running_parents(backend: PostgresBackend) -> None:
-    """Jobs that run for ever: examples that cancel and delete everything leave them there."""
-    jobs = [Job(id=hooks.parent(n), type="parent") for n in range(hooks.PARENTS)]
-    await backend.enqueue_jobs(jobs)
-    assert len(await backend.dequeue_jobs("worker", (), len(jobs))) == len(jobs)
-
-
-async def failed_examples(backend: PostgresBackend, url: str) -> None:
-    """The jobs that the document names as examples, each with a failure."""
-    async with httpx.AsyncClient() as http:
-        document = (await http.get(f"{url}/v1/openapi.json")).json()
-    names = {
-        parameter["example"]
-        for methods in document["paths"].values()
+async def jobs_that_run(backend: PostgresBackend) -> None:
+    """Parents, and the jobs that the document names as examples. They run for ever after one
+    failure: examples that cancel and delete everything leave them there.
+    """
+    parameters = [
+        parameter
+        for methods in document(OPERATIONS)["paths"].values()
         for operation in methods.values()
         for parameter in operation.get("parameters", ())
-        if parameter["name"] == "job_id"
-    }
+    ]
+    names = {one["example"] for one in parameters if one["name"] == "job_id"}
+    names |= {hooks.parent(n) for n in range(hooks.PARENTS)}
     await backend.enqueue_jobs([Job(id=name, type="example") for name in sorted(names)])
-    error = ErrorInfo("boom", ErrorCategory.PERMANENT, "E1")
     for job in await backend.dequeue_jobs("worker", (), len(names)):
-        [settled] = await backend.settle([Outcome(job.id, Event.EXHAUST, error=error)])
-        assert settled.error is None
+        await backend.fail_job(job.id, "boom")
+    assert len(await backend.dequeue_jobs("worker", (), len(names))) == len(names)
+
+
+async def jobs_that_ended(backend: PostgresBackend) -> None:
+    names = [hooks.ended(n) for n in range(hooks.ENDED)]
+    there = hooks.ATTIC
+    await backend.enqueue_jobs([Job(id=one, type="ended", namespace=there) for one in names])
+    await backend.cancel_jobs((), names, namespace=there)
 
 
 async def run(url: str, folder: Path) -> tuple[int, str, dict[str, Any]]:

@@ -162,6 +162,13 @@ async def test_a_batch_that_is_not_atomic_stores_what_it_can(door: Door) -> None
     assert (await door.stored("good")).state is JobState.INITIAL_PENDING
 
 
+async def test_each_job_of_a_batch_is_told_all_its_faults(door: Door) -> None:
+    body = {"jobs": [submission(x=1, priority="BAD")], "atomic": False}
+    [result] = (await door.told("POST", "/v1/jobs/batch", body))["results"]
+    told = {(one["field"], one["code"]) for one in result["error"]["details"]}
+    assert told == {("x", "UNKNOWN_FIELD"), ("priority", "ENUM")}
+
+
 async def test_a_batch_with_nothing_good_stores_nothing(door: Door) -> None:
     body = {"jobs": [submission(x=1)], "atomic": False}
     answer = await door.call("POST", "/v1/jobs/batch", body)

@@ -39,6 +39,8 @@ def test_a_duration_is_a_text_or_a_number(raw: bytes) -> None:
         (b"%FF=1", [("", "UNKNOWN_FIELD")]),
         (b"=1", [("", "UNKNOWN_FIELD")]),
         (b"a=1&b=2", [("a", "UNKNOWN_FIELD"), ("b", "UNKNOWN_FIELD")]),
+        (b"limit=1_0", [("limit", "VALUE_ERROR")]),
+        (b"limit=+5", [("limit", "VALUE_ERROR")]),
         (b"x" * 70_000, [("", "QUERY_TOO_LONG")]),
         (b"type=a&" * 1001, [("", "QUERY_TOO_LONG")]),
     ],

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,19 @@ def test_a_replaced_file_is_seen_though_it_looks_the_same(tmp_path: Path) -> Non
     assert digest_of("SUBMITS") in file.callers()
 
 
-@pytest.mark.parametrize("broken", ['{"tokens": []}', "tokens: [", "\x00", None])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"tokens": []}',
+        "tokens: [",
+        "\x00",
+        None,
+        "name: 2024-99-99",
+        "name: !!bool x",
+        "name: !!timestamp x",
+        "[" * 20_000,
+    ],
+)
 def test_a_broken_change_is_logged_once_and_changes_nothing(
     path: Path, broken: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,6 +172,22 @@ def test_a_broken_change_is_logged_once_and_changes_nothing(
     with caplog.at_level(logging.INFO):
         assert names(file) == {"ci"}
     assert "read again" in caplog.text
+
+
+def test_a_file_that_could_not_be_read_is_read_again(path: Path) -> None:
+    clock = Hand()
+    file = TokensFile(path, clock)
+    written(path, CI)
+    clock.now_s = LOOK_EVERY_S
+    fewest, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    try:
+        before = names(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fewest, most))
+    assert "ops" in before
+    clock.now_s = 2 * LOOK_EVERY_S
+    assert names(file) == {"ci"}
 
 
 @pytest.mark.parametrize(

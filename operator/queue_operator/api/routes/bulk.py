@@ -1,6 +1,8 @@
 """Changes to many jobs, by their ids or by a filter."""
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from fastapi import Response
@@ -19,8 +21,11 @@ from queue_operator.queue.bulk import BulkAnswer, Selection
 _BODY_BYTES: Final = 16 * 1024 * 1024
 """Enough for the most ids of the greatest length, each character escaped."""
 
+_PLACE: Final = re.compile(r"[.\[]")
+
 AnyCall = Call[schemas.NamespaceQuery]
 Wanted = TypeVar("Wanted", schemas.BatchCancellation, schemas.BatchRetry, schemas.BatchDeletion)
+AnyWanted = schemas.BatchCancellation | schemas.BatchRetry | schemas.BatchDeletion
 S = TypeVar("S", JobSearch, FailureSearch)
 
 
@@ -29,14 +34,15 @@ async def cancel_jobs(call: AnyCall) -> Response:
     count as failed.
     """
     wanted = await _read(call, schemas.BatchCancellation)
-    answer = await call.services.jobs.cancel_many(
-        _jobs(call, wanted.job_ids, wanted.filter),
-        force=wanted.force,
-        reason=wanted.reason,
-        dry_run=wanted.dry_run,
-        gone=call.request.is_disconnected,
-    )
-    _audit(call, wanted, answer)
+    with _audited(call, wanted) as answer:
+        await call.services.jobs.cancel_many(
+            _jobs(call, wanted.job_ids, wanted.filter),
+            force=wanted.force,
+            reason=wanted.reason,
+            dry_run=wanted.dry_run,
+            gone=call.request.is_disconnected,
+            answer=answer,
+        )
     return render(
         schemas.BatchCancellationResult(cancelled=answer.changed, **_told(answer, wanted.dry_run))
     )
@@ -53,25 +59,27 @@ async def retry_jobs(call: AnyCall) -> Response:
         wanted.filter,
         lambda one: FailureSearch(**failures.filters(call.namespace, one)),
     )
-    answer = await call.services.jobs.retry_many(
-        chosen,
-        retry_options(wanted),
-        dry_run=wanted.dry_run,
-        gone=call.request.is_disconnected,
-    )
-    _audit(call, wanted, answer)
+    with _audited(call, wanted) as answer:
+        await call.services.jobs.retry_many(
+            chosen,
+            retry_options(wanted),
+            dry_run=wanted.dry_run,
+            gone=call.request.is_disconnected,
+            answer=answer,
+        )
     return render(schemas.BatchRetryResult(queued=answer.changed, **_told(answer, wanted.dry_run)))
 
 
 async def delete_jobs(call: AnyCall) -> Response:
     """Deletes jobs that have ended, at most 10,000 in one request. Others are skipped."""
     wanted = await _read(call, schemas.BatchDeletion)
-    answer = await call.services.jobs.delete_many(
-        _jobs(call, wanted.job_ids, wanted.filter),
-        dry_run=wanted.dry_run,
-        gone=call.request.is_disconnected,
-    )
-    _audit(call, wanted, answer)
+    with _audited(call, wanted) as answer:
+        await call.services.jobs.delete_many(
+            _jobs(call, wanted.job_ids, wanted.filter),
+            dry_run=wanted.dry_run,
+            gone=call.request.is_disconnected,
+            answer=answer,
+        )
     return render(
         schemas.BatchDeletionResult(deleted=answer.changed, **_told(answer, wanted.dry_run))
     )
@@ -137,11 +145,32 @@ def _told(answer: BulkAnswer, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _audit(
-    call: AnyCall,
-    wanted: schemas.BatchCancellation | schemas.BatchRetry | schemas.BatchDeletion,
-    answer: BulkAnswer,
-) -> None:
+@contextmanager
+def _audited(call: AnyCall, wanted: AnyWanted) -> Iterator[BulkAnswer]:
+    """Tells what was done, also of a change that fails midway. A refusal leaves no line."""
+    answer = BulkAnswer()
+    refused = False
+    try:
+        yield answer
+    except InvalidArgument as error:
+        refused = answer.requested == 0
+        raise _named(error, wanted) from None
+    finally:
+        if not refused:
+            _audit(call, wanted, answer)
+
+
+def _named(error: InvalidArgument, wanted: AnyWanted) -> InvalidArgument:
+    """The same error in the names of the body."""
+    if wanted.filter is None or isinstance(error, InvalidBody):
+        return error
+    told = failures.named(error)
+    if _PLACE.split(told.field)[0] not in type(wanted.filter).model_fields:
+        return error
+    return InvalidArgument(f"filter.{told.field}", told.reason)
+
+
+def _audit(call: AnyCall, wanted: AnyWanted, answer: BulkAnswer) -> None:
     chosen: dict[str, Any] = {"jobs": wanted.job_ids}
     if wanted.filter is not None:
         chosen = {"filter": given(wanted.filter)}

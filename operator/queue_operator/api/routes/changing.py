@@ -92,8 +92,9 @@ async def retry_job(call: AnyCall) -> Response:
     if answer.error is not None and not isinstance(answer.error, InvalidTransition):
         raise answer.error
     queued = answer.error is None
-    after = await services.jobs.get_job(call.job_id, call.namespace)
+    # Before the look, which may fail: the change was made.
     call.audit(job=call.job_id, count=int(queued), reset_attempts=wanted.reset_attempts)
+    after = await services.jobs.get_job(call.job_id, call.namespace)
     status = schemas.RetryStatus.QUEUED if queued else schemas.RetryStatus.NOT_RETRIABLE
     return render(
         schemas.RetryResult(

@@ -12,7 +12,13 @@ from queue_operator.api.views import failures as views
 from queue_operator.backends.protocol import FailureSearch
 from queue_operator.domain.errors import InvalidArgument
 
-_PAGING: Final = ("cursor", "limit")
+_NAMES: Final = {
+    "cursor": "pagination.cursor",
+    "limit": "pagination.limit",
+    "failed_after": "time_range.after",
+    "failed_before": "time_range.before",
+}
+"""Fields of a search of the queue as the body has them."""
 
 
 async def search_failures(call: Call[schemas.NamespaceQuery]) -> Response:
@@ -20,7 +26,7 @@ async def search_failures(call: Call[schemas.NamespaceQuery]) -> Response:
     categories, codes and types.
     """
     body = await call.body(SEARCH_BYTES)
-    wanted = parse(body, schemas.FailureSearch)
+    wanted = await call.apart(lambda: parse(body, schemas.FailureSearch), len(body))
     search = FailureSearch(
         **filters(call.namespace, wanted),
         limit=wanted.pagination.limit,
@@ -29,10 +35,16 @@ async def search_failures(call: Call[schemas.NamespaceQuery]) -> Response:
     try:
         found = await call.services.jobs.search_failures(search)
     except InvalidArgument as error:
-        if error.field in _PAGING:
-            raise InvalidArgument(f"pagination.{error.field}", error.reason) from None
-        raise
+        raise named(error) from None
     return render(views.page(found))
+
+
+def named(error: InvalidArgument) -> InvalidArgument:
+    """The same error in the names of the body."""
+    name = _NAMES.get(error.field)
+    if name is None:
+        return error
+    return InvalidArgument(name, error.reason.replace(error.field, name))
 
 
 def filters(namespace: str, wanted: schemas.FailureCriteria) -> dict[str, Any]:

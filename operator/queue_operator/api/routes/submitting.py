@@ -8,7 +8,7 @@ from fastapi import Response
 
 from queue_operator.api import schemas
 from queue_operator.api.batches import Batch, batch_from, refusal
-from queue_operator.api.errors import DuplicateInBatch, item_error
+from queue_operator.api.errors import DuplicateInBatch, InvalidBody, item_error
 from queue_operator.api.operation import Body, Call, Operation, render
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import job_from, submission_bytes
@@ -41,7 +41,8 @@ async def submit_batch(call: AnyCall) -> Response:
     body = await call.body(services.settings.rest.body_bytes)
     batch = await call.apart(lambda: batch_from(body, namespace, services), len(body))
     answers = await _stored(batch, services)
-    call.audit(count=sum(one.error is None and not one.duplicate for one in answers))
+    stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
+    call.audit(jobs=stored, count=len(stored))
     status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
     return render(_result(answers, services), status)
 
@@ -70,6 +71,11 @@ def _refused(error: QueueError) -> Submitted:
     return Submitted(job_id=job_id, error=error)
 
 
+def _alone(error: QueueError) -> QueueError:
+    # What is wrong with a body names no place, and would lose all faults but the first.
+    return error if isinstance(error, InvalidBody) else unplaced(error)
+
+
 def _result(answers: Sequence[Submitted], services: Services) -> schemas.BatchResult:
     now = services.now()
     results = [
@@ -78,7 +84,7 @@ def _result(answers: Sequence[Submitted], services: Services) -> schemas.BatchRe
         else schemas.SubmissionResult(
             job_id=answer.job_id or None,
             status=schemas.SubmissionStatus.REJECTED,
-            error=item_error(unplaced(answer.error)),
+            error=item_error(_alone(answer.error)),
         )
         for answer in answers
     ]

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StrictBool
 
 from queue_operator.api.scalars import Timestamp
 from queue_operator.api.schemas.base import Answer, Cursor, Name, NamespaceQuery, Request
-from queue_operator.api.schemas.searches import PAGE, Limit, something
+from queue_operator.api.schemas.searches import PAGE, Limit, any_of, something
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.views import Phase
 
@@ -40,9 +40,9 @@ class Pagination(Request):
 class FailureCriteria(Request):
     """Filters that must all hold; one that is left out does not filter."""
 
-    states: list[FailurePhase] = Field(default_factory=list, description="Any of these.")
-    failure_category: list[ErrorCategory] = Field(default_factory=list, description="Any of these.")
-    types: list[Name] = Field(default_factory=list, description="Any of these.")
+    states: list[FailurePhase] = any_of()
+    failure_category: list[ErrorCategory] = any_of()
+    types: list[Name] = any_of()
     error_code: Name | None = None
     time_range: TimeRange | None = Field(None, description="Of the failure.")
 

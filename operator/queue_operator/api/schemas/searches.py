@@ -1,8 +1,9 @@
 """Jobs by what they have in common."""
 
+import re
 from typing import Annotated, Any, Final, get_origin
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.fields import FieldInfo
 
 from queue_operator.api.scalars import WHOLE, Timestamp
@@ -30,13 +31,18 @@ _TOTAL: Final = "Whether to count the matches; the answer has no total_count oth
 _CURSOR: Final = "`next_cursor` of the page before; good for the same search only."
 
 
+def any_of() -> Any:
+    """A filter with alternatives: no more than a page has jobs."""
+    return Field(default_factory=list, max_length=MOST, description="Any of these.")
+
+
 class JobCriteria(Request):
     """Filters that must all hold; one that is left out does not filter."""
 
-    types: list[Name] = Field(default_factory=list, description="Any of these.")
-    states: list[Phase] = Field(default_factory=list, description="Any of these.")
-    priorities: list[Priority] = Field(default_factory=list, description="Any of these.")
-    tags: Tags = Field(default_factory=dict, description="All of these.")
+    types: list[Name] = any_of()
+    states: list[Phase] = any_of()
+    priorities: list[Priority] = any_of()
+    tags: Tags = Field(default_factory=dict, max_length=MOST, description="All of these.")
     created_after: Timestamp | None = None
     created_before: Timestamp | None = None
     updated_after: Timestamp | None = None
@@ -83,6 +89,16 @@ class JobFilter(JobCriteria):
     )
 
 
+def _digits(value: object) -> object:
+    # Else what is read as a whole number in Python is, such as 1_0.
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError("must be a whole number")
+    return value
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+
+
 class JobListQuery(NamespaceQuery):
     """A search in the address."""
 
@@ -98,7 +114,9 @@ class JobListQuery(NamespaceQuery):
     created_before: Timestamp | None = None
     updated_after: Timestamp | None = None
     cursor: Cursor | None = Field(None, description=_CURSOR)
-    limit: int = Field(PAGE, ge=1, le=MOST, description="Most jobs of one page.")
+    limit: Annotated[int, BeforeValidator(_digits)] = Field(
+        PAGE, ge=1, le=MOST, description="Most jobs of one page."
+    )
     order: SearchOrder = SearchOrder.CREATED_DESC
     include_total: bool = Field(True, description=_TOTAL)
 

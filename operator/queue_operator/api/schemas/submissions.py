@@ -131,7 +131,8 @@ class JobSubmission(Request):
     )
     callback_url: CallbackUrl | None = Field(
         None,
-        description="Called once the job has ended: http or https, without credentials.",
+        description="Where to tell that the job has ended: http or https, without credentials. It "
+        "is kept with the job, and not called yet.",
     )
 
 

@@ -52,6 +52,8 @@ _ORDERS: Final = {
     SearchOrder.UPDATED_DESC: NEWEST_CHANGE,
 }
 _FAILURES: Final = frozenset({JobState.DEAD_LETTER, JobState.FAILED_RETRY})
+_SPARSE: Final = 8
+"""Where at most one job of so many matches, a walk in the order of creation may be long."""
 
 
 class Finder:
@@ -116,11 +118,12 @@ async def _find(
     if search.updated_after is not None and not order.by_change:
         changed = Looking(connection, lanes, condition, NEWEST_CHANGE)
         total = await changed.count(COUNT_BOUND + 1)
-        if total <= COUNT_BOUND:
+        is_exact = total <= COUNT_BOUND
+        if is_exact and total * _SPARSE <= sum(lane.of(condition.states) for lane in lanes):
             # Few changed, and they may lie anywhere in the order.
             places = [(seen.created_us, seen.place[1]) for seen in await changed.take(total)]
             return _cut(places, search, order, beyond), total, True
-        return await _page(looking, search, beyond), COUNT_BOUND, False
+        return await _page(looking, search, beyond), min(total, COUNT_BOUND), is_exact
     found = await _page(looking, search, beyond)
     if condition.only_states:
         return found, sum(lane.of(condition.states) for lane in lanes), True
