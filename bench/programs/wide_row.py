@@ -8,6 +8,7 @@ is cancelled takes statements that were not exchanged, and would raise.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from struct import Struct
 from typing import Any, Final, Self
 
@@ -81,7 +82,7 @@ async def _copy(
     numbers: Sequence[int],
     namespaces: Sequence[int],
     lanes: Sequence[int],
-) -> None:
+) -> datetime:
     """As `Copying._copy`, with one row per job."""
     patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
     async with transaction(self._pool, patience_s) as connection:
@@ -90,6 +91,7 @@ async def _copy(
         given = zip(numbers, namespaces, lanes, jobs, strict=True)
         await copying._write(connection, _COPY, (_row(*one, clock) for one in given))
         await connection.execute(copying._TOLD, copying._told(jobs, numbers, lanes))
+    return clock.now
 
 
 def _row(number: int, space: int, lane: int, job: Job, clock: copying._Clock) -> bytes:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
-from queue_operator.client import AsyncQueueClient, RetryPolicy, Submission
+from queue_operator.client import AsyncQueueClient, Backoff, RetryPolicy, Submission
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.job import Job
+from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.testing.history import Log, record_client, record_queue
 
 NAMESPACE: Final = "chaos"
@@ -35,6 +36,10 @@ class Door(Protocol):
     async def close(self) -> None: ...
 
 
+# With the usual one, jobs that fail often would be waited for in the end.
+_AT_ONCE: Final = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay=timedelta())
+
+
 class RestDoor:
     def __init__(self, port: int, log: Log) -> None:
         url = f"http://127.0.0.1:{port}"
@@ -48,6 +53,7 @@ class RestDoor:
             type=wish.type,
             payload=wish.payload,
             max_attempts=wish.max_attempts,
+            backoff=_AT_ONCE,
             timeout=timeout,
         )
         await self._client.submit(submission, namespace=NAMESPACE)

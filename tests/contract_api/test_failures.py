@@ -323,3 +323,17 @@ async def test_ended_jobs_are_deleted(api: Api) -> None:
     assert (await api.call("DELETE", f"/jobs/{waiting}", status=409))["code"] == "INVALID_REQUEST"
     await api.call("DELETE", "/jobs/well", status=204)
     await api.call("DELETE", "/jobs/well", status=404)
+
+
+@proves("external-api.Bulk.expect.3")
+async def test_each_job_is_changed_once_by_one_request(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was dead waits for its retry then, which the same filter finds too."""
+    await failures(api)
+    every = {"filter": {"states": ["FAILED", "DEAD_LETTER", "RETRYING"]}}
+    answer = await api.post("/jobs/retry", every)
+    assert (answer["requested"], answer["queued"], answer["has_more"]) == (3, 3, False)
+    monkeypatch.setattr("queue_operator.queue.bulk.MOST_JOBS", 2)
+    answer = await api.post("/jobs/retry", every)
+    assert (answer["requested"], answer["queued"], answer["has_more"]) == (2, 2, True)

@@ -95,3 +95,11 @@ async def test_a_job_knows_its_place_in_line(api: Api) -> None:
     await api.post(f"/jobs/{ended}/cancel")
     found = [await api.get(f"/jobs/{ended}/why")]
     assert (found[0]["reason"], found[0]["position"]) == ("ENDED", None)
+
+
+async def test_so_many_types_may_be_paused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_operator.queue.operations.MOST_PAUSES", 2)
+    for name in ("a", "b", "a"):
+        await api.call("PUT", "/pauses", {"type": name})
+    assert list(await api.faults("PUT", "/pauses", {"type": "c"})) == ["type"]
+    assert [one["type"] for one in (await api.get("/pauses"))["pauses"]] == ["a", "b"]

@@ -22,8 +22,6 @@ B = TypeVar("B", bound=BulkResult)
 
 MOST_REQUESTS: Final = 1000
 """Of one filter; each changes at most 10,000 jobs."""
-MOST_ROUNDS: Final = 1000
-"""So often a bulk operation by filter is repeated at most: ten million jobs."""
 IDS_AT_ONCE: Final = 1000
 BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024

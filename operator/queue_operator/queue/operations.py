@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from queue_operator.backends.protocol import (
     FailurePage,
@@ -16,7 +16,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.statistics import Statistics, StatsWindow, WindowStats
 from queue_operator.backends.steering import Pause, Pauses
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Cancelled, Job, JobStats, Submitted
 from queue_operator.domain.outcome import Settled
 from queue_operator.queue.bulk import (
@@ -37,6 +37,9 @@ from queue_operator.queue.protocol import HostedQueue
 
 C = TypeVar("C")
 
+MOST_PAUSES: Final = 1000
+"""Of one namespace."""
+
 
 class JobOperations(Protocol):
     """Jobs as their owners see them. Errors are those of the Backend; InvalidArgument where the
@@ -50,6 +53,10 @@ class JobOperations(Protocol):
     async def submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]: ...
 
     async def get_job(self, job_id: str, namespace: str) -> Job: ...
+
+    async def look_at(self, job_id: str, namespace: str) -> Job:
+        """The same without payload and result, which may be large."""
+        ...
 
     async def get_history(self, job_id: str, namespace: str) -> JobHistory: ...
 
@@ -138,6 +145,14 @@ class Operations:
 
     async def get_job(self, job_id: str, namespace: str) -> Job:
         return await self._queue.get_job(job_id, namespace=namespace)
+
+    async def look_at(self, job_id: str, namespace: str) -> Job:
+        if self._bulk is None:
+            return await self.get_job(job_id, namespace)
+        found = await self._bulk.look_up([job_id], namespace=namespace)
+        if job_id not in found:
+            raise JobNotFound(job_id, namespace)
+        return found[job_id]
 
     async def get_history(self, job_id: str, namespace: str) -> JobHistory:
         return await _able(self._history, "history").get_history(job_id, namespace=namespace)
@@ -234,7 +249,16 @@ class Operations:
         return await _able(self._pauses, "pauses").pauses(namespace)
 
     async def pause(self, pause: Pause) -> Pause:
-        return await _able(self._pauses, "pauses").pause(pause)
+        store = _able(self._pauses, "pauses")
+        known = {one.type for one in await store.pauses(pause.namespace)}
+        # Every replica reads all of them, all the time.
+        if len(known) >= MOST_PAUSES and pause.type not in known:
+            raise InvalidArgument(
+                "type",
+                f"{len(known)} types are paused in the namespace, and {MOST_PAUSES} may be; "
+                "resume others, or pause all by naming none",
+            )
+        return await store.pause(pause)
 
     async def resume(self, namespace: str, type: str) -> bool:
         return await _able(self._pauses, "pauses").resume(namespace, type)

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Final
 
 from queue_operator.backends.protocol import Backend, Usages
@@ -156,13 +157,18 @@ class Quotas:
             ("submissions_per_s", len(jobs), quota.submissions_per_s, quota.submissions_burst),
             ("payload_bytes_per_s", size, quota.payload_bytes_per_s, quota.payload_bytes_burst),
         )
+        paid: list[tuple[str, int]] = []
         for limit, amount, rate_per_s, burst in costs:
             if rate_per_s is None or not amount:
                 continue
-            most = burst or max(rate_per_s, 1.0)
-            wait_s = await self._take(f"{limit} {namespace}", amount, rate_per_s, most)
+            most, bucket = burst or max(rate_per_s, 1.0), f"{limit} {namespace}"
+            wait_s = await self._take(bucket, amount, rate_per_s, most)
             if wait_s:
-                return QuotaExceeded(limit, max(amount, int(rate_per_s)), int(rate_per_s), wait_s)
+                for earlier, tokens in paid:
+                    self._purses[earlier].left += tokens
+                maximum = max(ceil(rate_per_s), 1)
+                return QuotaExceeded(limit, max(amount, maximum), maximum, wait_s)
+            paid.append((bucket, amount))
         return None
 
     async def _take(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:

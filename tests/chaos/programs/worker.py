@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from tests.chaos.programs.parent import end_with_parent
 
+from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.testing.history import Kind, Log, digest, record_session
 from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker, logs, process
 from queue_operator.worker.session import Session
@@ -19,6 +20,7 @@ log = Log(os.environ["CHAOS_NAME"], Path(os.environ["CHAOS_LOG"]))
 
 STEPS: Final = 3
 CHILDREN: Final = 2
+AT_ONCE: Final = Backoff(BackoffStrategy.CONSTANT, 0.0)
 _numbers = count(1)
 
 
@@ -79,7 +81,7 @@ async def stepping(ctx: JobContext, given: Work) -> dict[str, object]:
 @worker.handler("parent")
 async def parent(ctx: JobContext, given: Work) -> dict[str, object]:
     for place in range(1, CHILDREN + 1):
-        child = await ctx.spawn("task", Work(), key=f"{place}", max_attempts=20)
+        child = await ctx.spawn("task", Work(), key=f"{place}", max_attempts=20, backoff=AT_ONCE)
         log.write(Kind.SPAWN_ACKNOWLEDGED, ctx.job_id, key=f"={place}", child=child)
         if await ctx.cancelled.wait_async(given.seconds / CHILDREN):
             raise Cancelled

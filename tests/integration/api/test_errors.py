@@ -217,7 +217,7 @@ async def test_a_fault_of_ours_gets_500_without_its_story(
         async with httpx.AsyncClient(
             base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}
         ) as http:
-            answer = await http.get("/v1/jobs/x")
+            answer = await http.get("/v1/jobs/x?include_result=true")
     await server.stop()
     error = check_error(answer, 500, "INTERNAL_ERROR")
     assert "secret detail" not in json.dumps(error)

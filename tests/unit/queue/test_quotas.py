@@ -257,6 +257,27 @@ async def test_bytes_of_payload_per_second(limited: Limited, clock: ManualClock)
     await queue.enqueue_jobs(jobs(1, payload=bytes(250)))
 
 
+async def test_what_one_rate_refuses_costs_nothing_of_the_other(
+    limited: Limited, backend: Counting, clock: ManualClock
+) -> None:
+    queue = limited(submissions_per_s=100.0, payload_bytes_per_s=1000.0)
+    await queue.enqueue_jobs(jobs(1, payload=bytes(1000)))
+    for _ in range(5):
+        with pytest.raises(QuotaExceeded) as refused:
+            await queue.submit(jobs(50, payload=bytes(100)))
+        assert refused.value.limit == "payload_bytes_per_s"
+    await queue.submit(jobs(99))
+    assert await pending(backend) == 100
+
+
+async def test_less_than_one_a_second_is_told_as_one(limited: Limited) -> None:
+    queue = limited(submissions_per_s=0.5)
+    await queue.enqueue_job(*jobs(1))
+    with pytest.raises(QuotaExceeded) as refused:
+        await queue.enqueue_job(*jobs(1))
+    assert (refused.value.current, refused.value.maximum) == (1, 1)
+
+
 async def test_one_batch_above_a_second_is_let_through_on_credit(
     limited: Limited, clock: ManualClock
 ) -> None:

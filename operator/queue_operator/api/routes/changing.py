@@ -34,7 +34,7 @@ async def cancel_job(call: AnyCall) -> Response:
 
 async def _cancel(call: AnyCall, wanted: schemas.CancellationRequest) -> schemas.CancellationResult:
     services = call.services
-    before = await services.jobs.get_job(call.job_id, call.namespace)
+    before = await services.jobs.look_at(call.job_id, call.namespace)
     if is_terminal(before.state):
         return _already_complete(before, services)
     answer = await services.jobs.cancel(
@@ -42,7 +42,7 @@ async def _cancel(call: AnyCall, wanted: schemas.CancellationRequest) -> schemas
     )
     if call.job_id in answer.unknown_job_ids:
         # It ended, or was deleted, between the look and the cancel.
-        after = await services.jobs.get_job(call.job_id, call.namespace)
+        after = await services.jobs.look_at(call.job_id, call.namespace)
         return _already_complete(after, services)
     return _cancelled(before, answer, wanted.force, services)
 
@@ -94,7 +94,7 @@ async def retry_job(call: AnyCall) -> Response:
     queued = answer.error is None
     # Before the look, which may fail: the change was made.
     call.audit(job=call.job_id, count=int(queued), reset_attempts=wanted.reset_attempts)
-    after = await services.jobs.get_job(call.job_id, call.namespace)
+    after = await services.jobs.look_at(call.job_id, call.namespace)
     status = schemas.RetryStatus.QUEUED if queued else schemas.RetryStatus.NOT_RETRIABLE
     return render(
         schemas.RetryResult(

@@ -21,7 +21,8 @@ class NeverFailed(JobNotFound):
 async def get_job(call: Call[schemas.JobQuery]) -> Response:
     """The job as it is now, with its result and its history where they are asked for."""
     services, query = call.services, call.query
-    job = await services.jobs.get_job(call.job_id, call.namespace)
+    find = services.jobs.get_job if query.include_result else services.jobs.look_at
+    job = await find(call.job_id, call.namespace)
     told = None
     if query.include_history:
         told = history.transitions(
@@ -45,7 +46,7 @@ async def explain_job(call: Call[schemas.NamespaceQuery]) -> Response:
 async def get_failure(call: Call[schemas.FailureQuery]) -> Response:
     """The newest failure of a job, and all its attempts where they are asked for."""
     operations = call.services.jobs
-    job = await operations.get_job(call.job_id, call.namespace)
+    job = await operations.look_at(call.job_id, call.namespace)
     told = await operations.get_history(call.job_id, call.namespace)
     found = failures.of_job(job, told, with_attempts=call.query.include_all_attempts)
     if found is None:
