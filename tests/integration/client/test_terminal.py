@@ -26,6 +26,8 @@ class Screen:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
+            # Whoever runs the tests in the background may have had it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={
                 **os.environ,
                 "TERM": "xterm",
