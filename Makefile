@@ -28,7 +28,7 @@ test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
 	PYTHONPATH=. $(PYTHON) tools/halves.py $(ARGS)
 
 test-full: $(READY) ## The same with long property runs and races, and all mutants.
-	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 $(PYTHON) -m pytest
+	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 PYTHONPATH=. $(PYTHON) tools/halves.py $(ARGS)
 
 mutants: $(READY) ## Small mistakes in the stores: do the tests notice? ARGS='--help' tells the options.
 	PYTHONPATH=tools $(PYTHON) -m mutants $(ARGS)

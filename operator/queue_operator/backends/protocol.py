@@ -152,7 +152,8 @@ class Backend(Protocol):
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Applies outcomes of mixed kinds in one transaction, answers in the same order.
 
-        One bad outcome does not disturb the others. Several for one job apply in order.
+        One bad outcome does not disturb the others. They apply in their order: what comes of
+        one may decide about the next, of the same job or of one that waits for it.
         """
         ...
 

@@ -167,21 +167,31 @@ async def test_oldest_age_looks_at_heads_only(ask: Ask, steps: Steps, rows: int)
     await ask("DELETE FROM ready WHERE job_no < 0")
 
 
-@pytest.mark.parametrize("name", ["depth_jobs", "depth_oldest"])
-async def test_plan_looks_up_the_lanes_of_the_counts(
-    backend: PostgresBackend, namespace: str, ask: Ask, steps: Steps, name: str
-) -> None:
+@pytest.fixture
+async def lanes_of_others(ask: Ask, backend: PostgresBackend, namespace: str) -> None:
+    """Two thousand without jobs: of a few, a plan reads them all."""
     await backend.enqueue_jobs(jobs(namespace, 1))
+    await ask(
+        "INSERT INTO lane (namespace_id, type_id, priority, tags)"
+        " SELECT namespace.id, (SELECT min(id) FROM job_type), 'NORMAL', ARRAY[n::text]"
+        " FROM namespace, generate_series(1, 2000) AS n WHERE namespace.name = %s",
+        namespace,
+    )
+
+
+@pytest.mark.usefixtures("lanes_of_others")
+@pytest.mark.parametrize("name", ["depth_jobs", "depth_oldest"])
+async def test_plan_looks_up_the_lanes_of_the_counts(ask: Ask, steps: Steps, name: str) -> None:
     for table in ("lane", "namespace", "job_type", "lane_count", "count_delta"):
         await ask(f"VACUUM ANALYZE {table}")
     [scan] = await steps(name, "lane_pkey")
     assert "id" in scan["Index Cond"]
 
 
+@pytest.mark.usefixtures("lanes_of_others")
 async def test_plan_of_stats_looks_up_the_counts_of_the_lanes(
-    backend: PostgresBackend, namespace: str, ask: Ask, steps: Steps
+    namespace: str, ask: Ask, steps: Steps
 ) -> None:
-    await backend.enqueue_jobs(jobs(namespace, 1))
     for table in ("lane", "namespace", "lane_count", "count_delta"):
         await ask(f"VACUUM ANALYZE {table}")
     parameters = {"namespace": namespace, "tags": ["eu"]}

@@ -53,7 +53,7 @@ class Settling:
         self._rng = rng
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Answers in the order of the outcomes; several for one job apply in that order."""
+        """Answers in the order of the outcomes, which is the order in which they apply."""
         answers: dict[int, Settled] = {}
         for batch in _rounds(outcomes):
             done = await self._completions.complete(batch)
@@ -224,21 +224,19 @@ def _relabelled(outcome: Outcome, type_: str, tags: Sequence[str]) -> Job:
 
 
 def _rounds(outcomes: Sequence[Outcome]) -> list[dict[int, Outcome]]:
-    """Splits a batch so that each job occurs once in a round, in order of arrival, and that what
-    a round carries fits into one statement.
+    """Splits a batch, in its order, where a job occurs again or where what a round carries would
+    not fit into one statement. Nothing overtakes: what comes of one job may decide about another.
     """
     rounds: list[dict[int, Outcome]] = []
-    sizes: list[int] = []
-    next_turn: dict[tuple[str, str], int] = {}
+    taken: set[tuple[str, str]] = set()
+    room = 0
     for n, outcome in enumerate(outcomes):
-        size = len(outcome.result or b"")
-        turn = next_turn.get((outcome.namespace, outcome.job_id), 0)
-        while turn < len(rounds) and rounds[turn] and sizes[turn] + size > _ROUND_BYTES:
-            turn += 1
-        if turn == len(rounds):
+        job, size = (outcome.namespace, outcome.job_id), len(outcome.result or b"")
+        if not rounds or job in taken or size > room:
             rounds.append({})
-            sizes.append(0)
-        rounds[turn][n] = outcome
-        sizes[turn] += size
-        next_turn[outcome.namespace, outcome.job_id] = turn + 1
+            taken.clear()
+            room = _ROUND_BYTES
+        rounds[-1][n] = outcome
+        taken.add(job)
+        room -= size
     return rounds

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from queue_operator.domain.dependencies import DependencyMode
-from queue_operator.domain.errors import InvalidArgument, JobNotFound
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound, StaleLease
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import TERMINAL, Event, JobState
@@ -342,6 +342,21 @@ async def test_a_family_settled_in_one_batch(backend: Contract) -> None:
     assert all(answer.error is None for answer in await backend.settle(outcomes))
     assert await _skipped(backend, child)
     assert await _skipped(backend, doomed)
+
+
+async def test_outcomes_of_a_family_apply_in_their_order(backend: Contract) -> None:
+    parent, token = await running(backend)
+    child = await _child(backend, parent)
+    outcomes = [
+        Outcome(parent.id, Event.STOP, token=token[::-1]),
+        Outcome(parent.id, Event.STOP, token=token),
+        Outcome(child.id, Event.CANCEL),
+    ]
+    stale, stopped, late = await backend.settle(outcomes)
+    assert isinstance(stale.error, StaleLease)
+    assert stopped.error is None
+    assert isinstance(late.error, InvalidTransition)
+    assert await _skipped(backend, child)
 
 
 async def test_a_child_submitted_while_its_parent_ends_is_never_stuck(store: Store) -> None:
