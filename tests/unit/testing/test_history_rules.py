@@ -45,9 +45,9 @@ class Told:
     """A store, and a log of one worker of it."""
 
     def __init__(self) -> None:
-        clock = Clock()
-        self.backend = MemoryBackend(clock=clock.date)
-        self.log = Log("worker-1", clock=clock.seconds)
+        self.clock = Clock()
+        self.backend = MemoryBackend(clock=self.clock.date)
+        self.log = Log("worker-1", clock=self.clock.seconds)
 
     async def history(self) -> History:
         jobs = await read_store(self.backend)
@@ -100,6 +100,30 @@ async def test_a_lost_lease_may_start_late_until_its_worker_was_told(told: Told)
     told.log.write(Kind.LEASE_ANSWERED, job.id, lost, status="TAKEN_OVER")
     told.start(job, lost)
     assert await told.rules() == [Rule.COMPLETED_ONCE]
+
+
+@pytest.mark.parametrize(("asked_after_s", "rules"), [(3.0, []), (6.0, [Rule.ONE_LEASE])])
+async def test_a_lease_is_current_until_somebody_is_told_of_its_end(
+    told: Told, asked_after_s: float, rules: list[Rule]
+) -> None:
+    """The process that ended it was frozen for four seconds before its transaction was done."""
+    job, token = await running(told.backend)
+    told.start(job, token)
+    told.log.write(Kind.OUTCOME_SENT, job.id, token, outcome="STOP")
+    await told.backend.stop_job(job.id, "", token=token)
+    asked_at = told.clock.seconds() + asked_after_s
+    told.log.write(Kind.LEASE_ANSWERED, job.id, token, status="CURRENT", asked_at=asked_at)
+    told.clock.now += timedelta(seconds=4)
+    told.log.write(Kind.OUTCOME_ACKNOWLEDGED, job.id, token, outcome="STOP", state="STOPPED")
+    assert await told.rules() == rules
+
+
+async def test_a_lease_is_over_soon_after_its_end_also_if_nobody_was_told(told: Told) -> None:
+    job, token = await running(told.backend)
+    await told.backend.stop_job(job.id, "", token=token)
+    asked_at = told.clock.seconds()
+    told.log.write(Kind.LEASE_ANSWERED, job.id, token, status="CURRENT", asked_at=asked_at)
+    assert await told.rules() == [Rule.ONE_LEASE]
 
 
 async def lost_and_completed(backend: MemoryBackend) -> tuple[Job, str]:

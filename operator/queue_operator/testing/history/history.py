@@ -72,7 +72,8 @@ class History:
     the time at which a transaction began, and what it did took effect later. A claim is one
     statement, and sees what was committed before: `statement_s` is what the server may take
     between, on a busy machine. What ends an attempt may be several statements, of a process that
-    stands on a slow line: that is `transaction_s`.
+    stands on a slow line: that is `transaction_s`. A process that is frozen midway takes as long
+    as it is frozen, so where somebody was told of the end, that is what counts.
     """
 
     records: Sequence[Record]
@@ -99,6 +100,22 @@ class History:
         for record in self.records:
             found[record.process].append(record)
         return found
+
+    @cached_property
+    def _told_of(self) -> Mapping[str, float]:
+        """When somebody was first told that the outcome under a token is stored."""
+        found: dict[str, float] = {}
+        for record in self.of(Kind.OUTCOME_ACKNOWLEDGED):
+            found[record.token] = min(record.at, found.get(record.token, record.at))
+        return found
+
+    def ended_by(self, attempt: Attempt) -> float | None:
+        """When the end of an attempt had taken effect, at the latest."""
+        if attempt.ended_at is None:
+            return None
+        ended_at = attempt.ended_at.timestamp()
+        told_at = self._told_of.get(attempt.token, 0.0)
+        return told_at if told_at >= ended_at else ended_at + self.transaction_s
 
     def around(self, job_id: str, extra: Iterable[Record] = ()) -> tuple[str, ...]:
         """What everybody saw of the job and what the store says of it, in order of time."""

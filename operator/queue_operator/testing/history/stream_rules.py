@@ -30,8 +30,8 @@ def _renewed_late(history: History, stored: StoredJob, record: Record, asked_at:
     following = stored.next_after(attempt)
     if following and following.assigned_at.timestamp() < asked_at - history.statement_s:
         return f"{record.assignee_id} renewed its lease after {following.assignee_id} had it"
-    ended_at = attempt.ended_at
-    if ended_at and ended_at.timestamp() < asked_at - history.transaction_s:
+    ended_by = history.ended_by(attempt)
+    if ended_by is not None and ended_by < asked_at:
         return f"{record.assignee_id} renewed its lease after {attempt.event} had ended it"
     return ""
 
