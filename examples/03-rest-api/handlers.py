@@ -16,6 +16,7 @@ class Order(BaseModel):
 
 @worker.handler("invoice")
 def invoice(ctx: JobContext, payload: Order) -> dict[str, str]:
+    ctx.log("info", "writing an invoice", number=payload.number)
     return {"text": f"Invoice {payload.number}: {payload.cents / 100:.2f}"}
 
 

@@ -105,6 +105,10 @@ until_state "$run-charge" FAILED
 call POST /v1/jobs/retry '{"filter": {"types": ["charge"], "error_code": "DECLINED"}, "dry_run": true}'
 expect 200 '"dry_run":true'
 
+echo "# What did a job log? By attempt, the newest lines."
+call GET "/v1/jobs/$invoice/logs?lines=10"
+expect 200 '"message":"writing an invoice"' '"fields":{"number":7}'
+
 echo "# Cancel: a running job is asked to stop, a waiting one does not run."
 call POST /v1/jobs '{"job_id": "'$run'-report", "type": "report", "payload": {"number": 11, "cents": 0}, "tags": {"run": "'$run'"}}'
 expect 201 '"status":"ACCEPTED"'

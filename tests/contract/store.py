@@ -30,7 +30,8 @@ UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
 UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);
-UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s
+UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s,
+    eligible_at = eligible_at - s
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
 UPDATE pause SET since = since - make_interval(secs => %(seconds)s);
@@ -42,7 +43,8 @@ UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
 _AGE_PLACE: LiteralString = """
 UPDATE {} SET created_at = created_at - s, order_time = order_time - s,
     eligible_at = eligible_at - s, changed_at = changed_at - s, assigned_at = assigned_at - s,
-    started_at = started_at - s, last_retry_at = last_retry_at - s
+    started_at = started_at - s, last_retry_at = last_retry_at - s,
+    failed_at = failed_at - s
     FROM make_interval(secs => %s) s
 """
 _CUT: LiteralString = """

@@ -85,6 +85,8 @@ async def test_a_failure_names_its_worker(api: Api) -> None:
     job_id = await api.failed_for_good()
     failure = (await api.get(f"/jobs/{job_id}/failure"))["failure"]
     assert (failure["worker_id"], failure["host"]) == ("worker-1", "host-1")
+    [listed] = (await api.post("/failures/search", {}))["failures"]
+    assert listed["failure"] == failure
 
 
 @proves(
@@ -103,6 +105,8 @@ async def test_every_attempt_is_told(api: Api) -> None:
     details = await api.get(f"/jobs/{job_id}/failure", include_all_attempts="true")
     one, two, three = details["attempts"]
     assert [one["attempt"], two["attempt"], three["attempt"]] == [1, 2, 3]
+    for attempt in (one, two, three):
+        assert (attempt["worker_id"], attempt["host"]) == ("worker-1", "host-1")
     times = [one["started_at"], one["finished_at"], two["started_at"], three["started_at"]]
     parsed = [datetime.fromisoformat(time) for time in times]
     assert parsed == sorted(parsed)

@@ -20,6 +20,16 @@ def told(counts: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     return {name: numbers for name, numbers in counts.items() if any(numbers.values())}
 
 
+NONE = {
+    "pending": 0,
+    "running": 0,
+    "completed": 0,
+    "failed": 0,
+    "dead_letter": 0,
+    "cancelled": 0,
+}
+
+
 async def one_of_each(api: Api) -> None:
     """COMPLETED, FAILED, DEAD_LETTER, RUNNING, SCHEDULED, PENDING, two DELAYED, one RETRYING."""
     await api.submit(type="a")
@@ -157,8 +167,8 @@ async def test_the_breakdown_by_type(api: Api) -> None:
     await one_of_each(api)
     by_type = (await api.get("/stats", breakdown_by="TYPE"))["by_type"]
     assert by_type == {
-        "a": {"pending": 3, "running": 0, "completed": 1, "failed": 1},
-        "b": {"pending": 2, "running": 1, "completed": 0, "failed": 1},
+        "a": {**NONE, "pending": 3, "completed": 1, "failed": 1},
+        "b": {**NONE, "pending": 2, "running": 1, "dead_letter": 1},
     }
 
 
@@ -170,17 +180,16 @@ async def test_the_other_breakdowns(api: Api) -> None:
         name: counts for name, counts in stats["by_priority"].items() if any(counts.values())
     }
     assert by_priority == {
-        "HIGH": {"pending": 1, "running": 0, "completed": 0, "failed": 1},
-        "NORMAL": {"pending": 4, "running": 1, "completed": 1, "failed": 1},
+        "HIGH": {**NONE, "pending": 1, "dead_letter": 1},
+        "NORMAL": {**NONE, "pending": 4, "running": 1, "completed": 1, "failed": 1},
     }
-    none = {"pending": 0, "running": 0, "completed": 0, "failed": 0}
     assert told(stats["by_state"]) == {
-        "PENDING": {**none, "pending": 1},
-        "SCHEDULED": {**none, "pending": 1},
-        "DELAYED": {**none, "pending": 2},
-        "RETRYING": {**none, "pending": 1},
-        "RUNNING": {**none, "running": 1},
-        "COMPLETED": {**none, "completed": 1},
-        "FAILED": {**none, "failed": 1},
-        "DEAD_LETTER": {**none, "failed": 1},
+        "PENDING": {**NONE, "pending": 1},
+        "SCHEDULED": {**NONE, "pending": 1},
+        "DELAYED": {**NONE, "pending": 2},
+        "RETRYING": {**NONE, "pending": 1},
+        "RUNNING": {**NONE, "running": 1},
+        "COMPLETED": {**NONE, "completed": 1},
+        "FAILED": {**NONE, "failed": 1},
+        "DEAD_LETTER": {**NONE, "dead_letter": 1},
     }

@@ -249,6 +249,31 @@ async def test_the_history_of_a_job(api: Api) -> None:
     assert (first["from_state"], first["to_state"]) == (None, "DELAYED")
 
 
+async def states(api: Api, job_id: str) -> list[str]:
+    """Those that the job entered."""
+    history = (await api.status(job_id, include_history="true"))["history"]
+    return [one["to_state"] for one in history]
+
+
+@pytest.mark.parametrize("first_delay", [0, 60])
+@pytest.mark.parametrize("retry_delay", [0, 600])
+async def test_a_history_begins_as_the_job_did_whatever_came_later(
+    api: Api, first_delay: int, retry_delay: int
+) -> None:
+    begins = "DELAYED" if first_delay else "SCHEDULED"
+    job_id = await api.submitted(delay=first_delay, max_attempts=1)
+    assert [await api.state(job_id)] == await states(api, job_id) == [begins]
+    await api.later(60)
+    await api.fail()
+    assert await states(api, job_id) == [begins, "RUNNING", "DEAD_LETTER"]
+    await api.post(f"/jobs/{job_id}/retry", {"delay": retry_delay})
+    assert await states(api, job_id) == [begins, "RUNNING", "DEAD_LETTER", "RETRYING"]
+    await api.later(600)
+    await api.complete()
+    ends = [begins, "RUNNING", "DEAD_LETTER", "RETRYING", "RUNNING", "COMPLETED"]
+    assert await states(api, job_id) == ends
+
+
 @proves("external-api.StateTransition.rule.4", "external-api.CancellationRequest.rule.2")
 async def test_transitions_say_why(api: Api) -> None:
     job_id = await api.submitted()

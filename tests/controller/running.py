@@ -11,7 +11,7 @@ from typing import Self
 from queue_operator.backends.protocol import Signals
 from queue_operator.controller.ports import BackendFactory, ControllerStats
 from queue_operator.controller.startup import serve_controller
-from queue_operator.settings import ControllerSettings, Settings
+from queue_operator.settings import ControllerSettings, QuotaSettings, Settings
 
 PATIENCE_S = 30.0
 
@@ -27,16 +27,18 @@ class RunningController:
         *,
         resync_s: float = 60.0,
         status_writes_per_s: float = 300.0,
+        quotas: QuotaSettings | None = None,
     ) -> None:
         self.stats = ControllerStats()
         self._factory = backend_factory
         self._kubeconfig = kubeconfig
         self._settings = Settings(
+            quotas=quotas or QuotaSettings(),
             controller=ControllerSettings(
                 namespaces=namespaces,
                 resync_s=resync_s,
                 status_writes_per_s=status_writes_per_s,
-            )
+            ),
         )
         self._ready = threading.Event()
         self._error: BaseException | None = None

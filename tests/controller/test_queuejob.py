@@ -9,9 +9,12 @@ from tests.controller.kubectl import JOBS, Kubectl, Refused, queue_job
 from tests.controller.running import RunningController, until
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.controller.ports import BackendFactory
+from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import ResourceRef
 from queue_operator.domain.retry import DEFAULT_BACKOFF
 from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.settings import Quota, QuotaSettings
 
 
 def conditions(body: dict[str, Any]) -> dict[str, str]:
@@ -87,6 +90,48 @@ async def test_a_waiting_job_shows_that_it_was_accepted_and_a_long_one_that_it_r
     kubectl.wait("condition=Complete", f"{JOBS}/job")
     assert running[0].job_id == uid
     assert controller.stats.status_written == 3
+
+
+async def test_over_its_quota_it_waits_and_is_taken_in_once_there_is_room(
+    factory: BackendFactory, backend: PostgresBackend, kubectl: Kubectl
+) -> None:
+    quotas = QuotaSettings(namespaces={kubectl.namespace: Quota(pending_jobs=1)})
+    served = (kubectl.namespace,)
+    with RunningController(factory, kubectl.kubeconfig, served, quotas=quotas) as controller:
+        first = kubectl.apply_job("first")
+        await until_state(backend, first, kubectl.namespace)
+        later, gone = kubectl.apply_job("later"), kubectl.apply_job("gone")
+        for name in ("later", "gone"):
+            kubectl.wait("condition=Accepted=False", f"{JOBS}/{name}")
+        body = kubectl.get(JOBS, "later")
+        assert conditions(body) == {"Accepted": "False"}
+        assert body["status"]["reason"] == "QuotaExceeded"
+        assert not body["status"]["finished"]
+        kubectl("delete", JOBS, "gone")
+        await run_one(backend, kubectl.namespace)
+        await until_state(backend, later, kubectl.namespace)
+        await run_one(backend, kubectl.namespace)
+        kubectl.wait("condition=Complete", f"{JOBS}/later")
+        assert conditions(kubectl.get(JOBS, "later")) == {"Accepted": "True", "Complete": "True"}
+        assert controller.stats.taken_in == 2
+    with pytest.raises(JobNotFound):
+        await backend.get_job(gone, namespace=kubectl.namespace)
+
+
+async def test_a_restart_finds_those_that_are_over_their_quota(
+    factory: BackendFactory, backend: PostgresBackend, kubectl: Kubectl
+) -> None:
+    quotas = QuotaSettings(namespaces={kubectl.namespace: Quota(pending_jobs=1)})
+    served = (kubectl.namespace,)
+    with RunningController(factory, kubectl.kubeconfig, served, quotas=quotas):
+        first = kubectl.apply_job("first")
+        await until_state(backend, first, kubectl.namespace)
+        later = kubectl.apply_job("later")
+        kubectl.wait("condition=Accepted=False", f"{JOBS}/later")
+    with RunningController(factory, kubectl.kubeconfig, served, quotas=quotas):
+        await run_one(backend, kubectl.namespace)
+        kubectl.wait("condition=Complete", f"{JOBS}/first")
+        await until_state(backend, later, kubectl.namespace)
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $db.existingSecretListenKey (not $db.existingSecret) }}
 {{- fail "database.existingSecretListenKey is a key of database.existingSecret, which is not set. Use database.listenDsn." }}
 {{- end }}
-{{- if and (eq .Values.auth.mode "static") (not .Values.auth.tokens) (not .Values.auth.existingSecret) }}
-{{- fail "auth.mode is static, but there are no tokens. Set auth.tokens or auth.existingSecret." }}
+{{- if and (eq .Values.auth.mode "static") (not .Values.auth.tokens) (not .Values.auth.existingSecret) (not .Values.auth.tokensFileSecret) }}
+{{- fail "auth.mode is static, but there are no tokens. Set auth.tokens, auth.existingSecret or auth.tokensFileSecret." }}
+{{- end }}
+{{- if and .Values.auth.tokensFileSecret (ne .Values.auth.mode "static") }}
+{{- fail "auth.tokensFileSecret has static tokens, which auth.mode does not ask for. Set it to static." }}
 {{- end }}
 {{- if and .Values.controller.enabled (gt (int .Values.replicas) 1) }}
 {{- fail "Each of the replicas would serve the custom resources. Keep replicas at 1, or set controller.enabled to false and serve the resources with another release, of one replica, on the same database." }}
@@ -163,12 +166,32 @@ seccompProfile:
   value: {{ .Values.auth.mode }}
 - name: QUEUE_OPERATOR_AUTH__AUDIENCE
   value: {{ .Values.auth.audience | quote }}
-{{- if eq .Values.auth.mode "static" }}
+{{- if and (eq .Values.auth.mode "static") (or .Values.auth.tokens .Values.auth.existingSecret) }}
 - name: QUEUE_OPERATOR_AUTH__TOKENS
   valueFrom:
     secretKeyRef:
       name: {{ include "queue-operator.tokensSecretName" . }}
       key: {{ if .Values.auth.existingSecret }}{{ .Values.auth.existingSecretKey }}{{ else }}tokens{{ end }}
+{{- end }}
+{{- if .Values.auth.tokensFileSecret }}
+- name: QUEUE_OPERATOR_AUTH__TOKENS_FILE
+  value: {{ printf "/var/run/secrets/queue-operator-tokens/%s" .Values.auth.tokensFileKey | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.tokensFileMounts" -}}
+{{- if .Values.auth.tokensFileSecret }}
+- name: tokens-file
+  mountPath: /var/run/secrets/queue-operator-tokens
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.tokensFileVolumes" -}}
+{{- if .Values.auth.tokensFileSecret }}
+- name: tokens-file
+  secret:
+    secretName: {{ .Values.auth.tokensFileSecret }}
 {{- end }}
 {{- end }}
 

@@ -8,7 +8,7 @@ import anyio
 from fastapi import FastAPI
 
 from queue_operator import __version__
-from queue_operator.api import documentation, errors
+from queue_operator.api import answering, documentation
 from queue_operator.api.document import document
 from queue_operator.api.door import install
 from queue_operator.api.naming import new_job_id
@@ -69,7 +69,7 @@ def document_app() -> FastAPI:
     install(app, OPERATIONS)
     documentation.install(app)
     app.add_middleware(RequestTracing)
-    errors.install(app)
+    answering.install(app)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 

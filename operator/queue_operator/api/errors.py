@@ -1,18 +1,15 @@
-"""The one table from errors to HTTP, and the one shape in which all of them are told."""
+"""The one table from errors to HTTP, and what of each is told."""
 
-import logging
-import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from queue_operator.api.schemas import APIError, ErrorDetail, ItemError, QuotaError
+from queue_operator.api.schemas import ErrorDetail, ItemError, QuotaError
+from queue_operator.api.views.refusals import not_possible
 from queue_operator.domain.errors import (
     DuplicateJob,
     Forbidden,
@@ -27,8 +24,6 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-
-log = logging.getLogger(__name__)
 
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
@@ -82,12 +77,6 @@ class DuplicateInBatch(DuplicateJob):
     """Ids of a batch that are taken; `indexes` say by which of its submissions."""
 
 
-def install(app: FastAPI) -> None:
-    """Makes every error of the application answer in the shape of `APIError`."""
-    app.add_exception_handler(QueueError, _on_queue_error)
-    app.add_exception_handler(StarletteHTTPException, _on_http_error)
-
-
 def status_of(error: QueueError) -> tuple[int, str]:
     """HTTP status and code for `error`."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
@@ -95,7 +84,20 @@ def status_of(error: QueueError) -> tuple[int, str]:
 
 def item_error(error: QueueError) -> ItemError:
     """`error` as the answer for one job of a batch."""
-    return ItemError(code=status_of(error)[1], message=_message(error), details=details_of(error))
+    code, message = status_of(error)[1], message_of(error)
+    return ItemError(code=code, message=message, details=details_of(error), quota=quota_of(error))
+
+
+def quota_of(error: QueueError) -> QuotaError | None:
+    """Which quota is used up, if that is what is wrong."""
+    if not isinstance(error, QuotaExceeded):
+        return None
+    return QuotaError(
+        limit=error.limit,
+        current=error.current,
+        maximum=error.maximum,
+        retry_after=timedelta(seconds=error.retry_after_s),
+    )
 
 
 def details_of(error: QueueError) -> list[ErrorDetail]:
@@ -113,7 +115,7 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
         field = public_field(error.field)
         return [ErrorDetail(field=field, code=error.code, message=error.reason)]
     if status_of(error)[0] == HTTPStatus.CONFLICT:
-        return [ErrorDetail(field="job_id", code=error.code, message=error.message)]
+        return [ErrorDetail(field="job_id", code=error.code, message=message_of(error))]
     return []
 
 
@@ -157,56 +159,14 @@ def _detail(item: Mapping[str, Any]) -> ErrorDetail:
     return ErrorDetail(field=field, code=code, message=message.removeprefix("Value error, "))
 
 
-def respond(
-    request: Request,
-    status: int,
-    code: str,
-    message: str,
-    details: Sequence[ErrorDetail] = (),
-    headers: Mapping[str, str] | None = None,
-    quota: QuotaError | None = None,
-) -> Response:
-    """An error answer."""
-    body = APIError(
-        code=code,
-        message=message,
-        details=list(details),
-        request_id=str(request.scope.get("request_id", "")),
-        quota=quota,
-    )
-    text = body.model_dump_json(exclude_none=True)
-    return Response(text, status, dict(headers or {}), media_type="application/json")
-
-
-async def _on_queue_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, QueueError)  # noqa: S101  (the table of handlers says so)
-    status, code = status_of(error)
-    message = _message(error)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        # Its text names hosts and accounts, and the caller may be a stranger.
-        log.warning("request %s: %s", request.scope.get("request_id"), error)
-        message = OURS[status]
-    return respond(
-        request, status, code, message, details_of(error), _headers(error), _quota(error)
-    )
-
-
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, StarletteHTTPException)  # noqa: S101  (likewise)
-    status = error.status_code
-    code = NOT_FOUND if status == HTTPStatus.NOT_FOUND else INVALID_REQUEST
-    message = error.detail
-    if not isinstance(error, HTTPException):
-        # Raised by the router, in words that do not say what to do.
-        message = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
-    return respond(request, status, code, message, headers=error.headers)
-
-
-def _message(error: QueueError) -> str:
+def message_of(error: QueueError) -> str:
+    """What the caller is told."""
     if isinstance(error, InvalidBody):
         return _summary(error.details)
     if isinstance(error, InvalidArgument):
         return f"{public_field(error.field)}: {error.reason}"
+    if isinstance(error, InvalidTransition):
+        return not_possible(error)
     return error.message
 
 
@@ -214,24 +174,3 @@ def _summary(details: Sequence[ErrorDetail]) -> str:
     first = details[0]
     told = f"{first.field}: {first.message}" if first.field else first.message
     return told if len(details) == 1 else f"{told} (and {len(details) - 1} more)"
-
-
-def _quota(error: QueueError) -> QuotaError | None:
-    if not isinstance(error, QuotaExceeded):
-        return None
-    return QuotaError(
-        limit=error.limit,
-        current=error.current,
-        maximum=error.maximum,
-        retry_after=timedelta(seconds=error.retry_after_s),
-    )
-
-
-def _headers(error: QueueError) -> dict[str, str]:
-    if isinstance(error, QuotaExceeded):
-        return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
-    if isinstance(error, Unavailable):
-        return {"Retry-After": str(RETRY_AFTER_S)}
-    if isinstance(error, Unauthenticated):
-        return {"WWW-Authenticate": "Bearer"}
-    return {}

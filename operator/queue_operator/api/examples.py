@@ -87,6 +87,7 @@ _FAILURE: Final[dict[str, Any]] = {
     "stack_trace": "Traceback (most recent call last): ...",
     "context": {"server": "mx1"},
     "worker_id": "mailer-6d5f-x2x9z",
+    "host": "10.244.0.7",
 }
 _DETAILS: Final[dict[str, Any]] = {
     "job_id": _ID,
@@ -101,7 +102,9 @@ _ATTEMPTS: Final[list[dict[str, Any]]] = [
         "started_at": "2026-01-15T10:30:01Z",
         "finished_at": _LATER,
         "result": "FAILURE",
-        "failure": {**_FAILURE, "host": "10.244.0.7"},
+        "worker_id": "mailer-6d5f-x2x9z",
+        "host": "10.244.0.7",
+        "failure": _FAILURE,
     }
 ]
 _PAUSE: Final = {
@@ -113,7 +116,14 @@ _PAUSE: Final = {
 }
 _CHANGED: Final = {"requested": 42, "skipped": 0, "failed": 0, "errors": [], "dry_run": False}
 _LATENCY: Final = {"p50": "PT0.01S", "p90": "PT0.2S", "p99": "PT1.4S", "max": "PT3.2S"}
-_COUNTS: Final = {"pending": 3, "running": 2, "completed": 118, "failed": 1}
+_COUNTS: Final = {
+    "pending": 3,
+    "running": 2,
+    "completed": 118,
+    "failed": 0,
+    "dead_letter": 1,
+    "cancelled": 0,
+}
 
 REQUESTS: Final[dict[str, dict[str, Any]]] = {
     "submitJob": _SUBMISSION,
@@ -189,6 +199,25 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "eligible_at": _AT,
             "workers": 2,
             "free_slots": 8,
+        }
+    },
+    "getLog": {
+        200: {
+            "job_id": _ID,
+            "attempts": [
+                {
+                    "attempt": 1,
+                    "dropped": 0,
+                    "lines": [
+                        {
+                            "at": "2026-01-15T10:30:01.200000Z",
+                            "level": "INFO",
+                            "message": "sending",
+                            "fields": {"to": "ada@example.com"},
+                        }
+                    ],
+                }
+            ],
         }
     },
     "getFailure": {200: {**_DETAILS, "attempts": _ATTEMPTS}},

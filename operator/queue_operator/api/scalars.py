@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from queue_operator.backends.statistics import MAX_TIME_RANGE_S
 
@@ -14,12 +15,23 @@ MAX_DURATION: Final = timedelta(days=3660)
 """Ten years and a bit: longer is a mistake in the unit."""
 
 
+_NEGATIVE: Final = re.compile(r"-\s*[P\d.]")
+
+
 def _duration(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0:
+            raise _negative()
         return _seconds(value)
+    if isinstance(value, str) and _NEGATIVE.match(value):
+        raise _negative()
     if isinstance(value, timedelta) or (isinstance(value, str) and value.startswith("P")):
         return value
     raise ValueError("must be an ISO 8601 duration such as 'PT5M', or a number of seconds")
+
+
+def _negative() -> PydanticCustomError:
+    return PydanticCustomError("greater_than_equal", "must not be negative")
 
 
 def _seconds(value: float) -> object:

@@ -26,3 +26,8 @@ class Services:
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     parsing: anyio.CapacityLimiter
+
+    @property
+    def json_depth(self) -> int:
+        """The deepest nesting of a payload."""
+        return self.settings.limits.json_depth

@@ -2,19 +2,19 @@
 
 import base64
 import binascii
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from queue_operator.api import documents
 from queue_operator.api.faults import every_fault
 from queue_operator.api.schemas import BackoffConfig, JobSubmission
-from queue_operator.api.services import Services
 from queue_operator.domain import tags
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
-from queue_operator.domain.validation import check_job
+from queue_operator.domain.validation import Limits, check_job
 
 UNRESOLVED_ATTEMPTS: Final = 0
 """What a job carries that left its attempts to the handler's registration."""
@@ -23,6 +23,19 @@ _ESCAPE_GROWTH: Final = 6
 # The most is a thousand ids of jobs to wait for.
 _OPTIONS_BYTES: Final = 1152 * 1024
 _WHITESPACE: Final = (b" ", b"\n", b"\t", b"\r")
+
+
+class Intake(Protocol):
+    """What it takes to read one: that part of the services."""
+
+    @property
+    def json_depth(self) -> int: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def new_id(self) -> Callable[[], str]: ...
 
 
 def submission_bytes(payload_bytes: int) -> int:
@@ -44,7 +57,7 @@ def _too_large_to_parse(body: bytes, payload_bytes: int) -> bool:
     return len(body) - shorter > most
 
 
-def job_from(body: bytes, namespace: str, services: Services) -> Job:
+def job_from(body: bytes, namespace: str, services: Intake) -> Job:
     """The job of one submission. Raises InvalidBody with every fault, or PayloadTooLarge."""
     limit = services.limits.payload_bytes
     if _too_large_to_parse(body, limit):
@@ -60,7 +73,7 @@ def job_from(body: bytes, namespace: str, services: Services) -> Job:
 class _Reading:
     """The steps from a submission to a job, one by one, for whoever looks for every fault."""
 
-    def __init__(self, namespace: str, services: Services) -> None:
+    def __init__(self, namespace: str, services: Intake) -> None:
         self._namespace = namespace
         self._services = services
 
@@ -70,7 +83,7 @@ class _Reading:
         if submission.delay is not None and submission.scheduled_at is not None:
             reason = "give either delay or scheduled_at, not both"
             faults += [InvalidArgument(field, reason) for field in ("delay", "scheduled_at")]
-        depth = self._services.settings.limits.json_depth
+        depth = self._services.json_depth
         for make in (
             lambda: _payload(submission, depth),
             lambda: _tags(submission),
@@ -90,8 +103,8 @@ class _Reading:
         check_job(job, self._services.limits)
 
 
-def _job(given: JobSubmission, namespace: str, services: Services) -> Job:
-    payload, content_type = _payload(given, services.settings.limits.json_depth)
+def _job(given: JobSubmission, namespace: str, services: Intake) -> Job:
+    payload, content_type = _payload(given, services.json_depth)
     options: dict[str, Any] = {}
     if given.delay is not None:
         options["delay_s"] = given.delay.total_seconds()

@@ -9,7 +9,8 @@ from fastapi import Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from queue_operator.api.errors import INTERNAL_ERROR, OURS, respond
+from queue_operator.api.answering import respond
+from queue_operator.api.errors import INTERNAL_ERROR, OURS
 
 log = logging.getLogger(__name__)
 

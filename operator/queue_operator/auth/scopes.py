@@ -43,6 +43,7 @@ class ScopeAuthorizer:
             return
         where = f"in namespace {namespace!r}" if namespace else "in all namespaces"
         raise Forbidden(
-            f"{identity.name} may not {verb} {resource} {where}: its token has the scopes "
+            f"{identity.name} may not {verb} {resource} {where}: that needs the scope "
+            f"{needed.value!r} there, and its token has "
             f"[{', '.join(sorted(identity.scopes))}] in [{', '.join(sorted(identity.namespaces))}]"
         )

@@ -355,6 +355,20 @@ class BaseBackend(ABC):
             check_amount(field, value)
         return await self._take_tokens(bucket, amount, rate_per_s, burst)
 
+    async def return_tokens(
+        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
+    ) -> None:
+        check_text("bucket", bucket, REASON_CHARACTERS)
+        for field, value in (("amount", amount), ("rate_per_s", rate_per_s), ("burst", burst)):
+            check_amount(field, value)
+        # Whatever a bucket lacks, one can put something in.
+        await self._take_tokens(bucket, -amount, rate_per_s, burst)
+
+    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        check_texts("namespaces", {name for name, _ in keys}, self._limits.id_characters)
+        check_texts("keys", {key for _, key in keys}, self._limits.id_characters)
+        return await self._taken_keys(keys) if keys else ()
+
     async def search_jobs(self, search: JobSearch) -> JobPage:
         self._check_page(search.namespace, search.limit, search.cursor)
         check_tags("tags", search.tags, self._limits)
@@ -510,7 +524,11 @@ class BaseBackend(ABC):
     @abstractmethod
     async def _take_tokens(
         self, bucket: str, amount: float, rate_per_s: float, burst: float
-    ) -> float: ...
+    ) -> float:
+        """An amount below 0 is given back: never is anything lacking for it."""
+
+    @abstractmethod
+    async def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]: ...
 
     @abstractmethod
     async def _roll_up(self, limit: int) -> int: ...

@@ -301,7 +301,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _make(self, one: Stored, move: Move) -> None:
         now, attempt, assigned_at = self._now, one.job.attempt, one.job.assigned_at
         if move.after is JobState.CANCELLING:
-            one.job = record.given(one.job, move)
+            one.job = record.given(one.job, move, now)
             one.ask_to_stop(False, move.cancel_reason, now)
         else:
             one.move(move, record.moved(one.job, move, now), now)
@@ -515,6 +515,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @_atomic
     def _take_tokens(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:
         return take_from(self._shelf, bucket, amount, self._now, rate_per_s=rate_per_s, burst=burst)
+
+    @_reading
+    def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        return {key for key in keys if self._shelf.holder_of(key)}
 
     @_atomic
     def _roll_up(self, limit: int) -> int:

@@ -31,7 +31,8 @@ class JobSearch:
     """Filters that must all hold; an empty one does not filter. `after` bounds are
     exclusive, `before` bounds too. `limit` is 1 to 1000; `cursor` is `next_cursor` of the
     page before, good for the same search only. `phases` are those of `external-api.md`, each
-    as the job is seen now; a job must be in one of them, whatever `states` asks besides.
+    as the job is seen now; a job must be in one of them, whatever `states` asks besides. Nothing
+    is counted unless `count`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -46,16 +47,18 @@ class JobSearch:
     order: SearchOrder = SearchOrder.CREATED_DESC
     limit: int = 100
     cursor: str = ""
+    count: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
     """The jobs come without payload and result. `total_count` is exact up to `COUNT_BOUND`
-    matches and a lower bound above it (`total_is_exact`). `next_cursor` is "" on the last page.
+    matches and a lower bound above it (`total_is_exact`), None if nothing was to be counted.
+    `next_cursor` is "" on the last page.
     """
 
     jobs: tuple[Job, ...]
-    total_count: int
+    total_count: int | None
     total_is_exact: bool = True
     next_cursor: str = ""
 
@@ -87,7 +90,8 @@ class Lookup(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One run of a job. `version` is the lease version of its claim; `event` and `state` are
-    None while it runs. `number` is the attempt as `max_attempts` counts it.
+    None while it runs. `number` is the attempt as `max_attempts` counts it, `eligible_at` when the
+    job was due; None where an older release ended it.
     """
 
     version: int
@@ -101,6 +105,7 @@ class Attempt:
     event: str | None = None
     state: JobState | None = None
     error: ErrorInfo | None = None
+    eligible_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +154,17 @@ class FailureSearch:
     failed_before: datetime | None = None
     limit: int = 100
     cursor: str = ""
+    count: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePage:
     """Failed jobs, without payload and result, and how all that match spread over categories,
-    codes and types.
+    codes and types; if nothing was to be counted, the total is None and the others are empty.
     """
 
     jobs: tuple[Job, ...]
-    total_count: int
+    total_count: int | None
     next_cursor: str = ""
     by_category: Mapping[ErrorCategory, int] = field(default_factory=dict)
     by_code: Mapping[str, int] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from queue_operator.backends.protocol import FailureSearch, JobSearch
 from queue_operator.domain.errors import InvalidArgument
 
-_PAGING: Final = {"cursor", "limit"}
+_PAGING: Final = {"cursor", "limit", "count"}
 _DIGEST_BYTES: Final = 6
 _FOREIGN: Final = "is not a cursor of this search; leave it out to begin with the first page"
 
@@ -46,7 +46,7 @@ def decode_cursor(search: JobSearch | FailureSearch) -> Position | None:
 
 
 def _digest(search: JobSearch | FailureSearch) -> str:
-    """Of the filters and the order: a page of other size may follow."""
+    """Of the filters and the order: a page of other size may follow, counted or not."""
     told = {f.name: _plain(getattr(search, f.name)) for f in fields(search)}
     text = json.dumps({k: v for k, v in told.items() if k not in _PAGING}, sort_keys=True)
     kind = type(search).__name__

@@ -389,6 +389,10 @@ class ResourceMirror(Protocol):
         """
         ...
 
+    async def taken_in(self, uids: Collection[str]) -> Collection[str]:
+        """Those of which a job is stored, finished or not."""
+        ...
+
     async def detach(self, uids: Collection[str]) -> None:
         """The resources are gone: finished jobs stay, unfinished ones are cancelled (forced)."""
         ...

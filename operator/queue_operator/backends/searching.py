@@ -33,6 +33,10 @@ def _updated(one: Numbered) -> Position:
     return one[1].updated_at or _START, one[0]
 
 
+def _failed_at(one: Numbered) -> Position:
+    return one[1].failed_at or _START, one[0]
+
+
 def _is_within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
     return at is not None and (not after or at > after) and (not before or at < before)
 
@@ -72,6 +76,8 @@ def page(stored: Iterable[Numbered], search: JobSearch, now: datetime) -> JobPag
     updated = search.order is SearchOrder.UPDATED_DESC
     down = search.order is not SearchOrder.CREATED_ASC
     jobs, cursor = _cut(found, search, _updated if updated else _created, down)
+    if not search.count:
+        return JobPage(jobs=jobs, total_count=None, next_cursor=cursor)
     count = min(len(found), COUNT_BOUND)
     exact = len(found) <= COUNT_BOUND
     return JobPage(jobs=jobs, total_count=count, total_is_exact=exact, next_cursor=cursor)
@@ -95,15 +101,17 @@ def _failed(job: Job, search: FailureSearch) -> bool:
         and search.error_code in ("", error.code)
         # The phase of a failure does not depend on the time.
         and (not search.phases or phase(job, _START) in search.phases)
-        and _is_within(job.updated_at, search.failed_after, search.failed_before)
+        and _is_within(job.failed_at, search.failed_after, search.failed_before)
     )
 
 
 def page_of_failures(stored: Iterable[Numbered], search: FailureSearch) -> FailurePage:
     """One page of the failures of a namespace, and how all of them spread."""
     found = [one for one in stored if _failed(one[1], search)]
+    jobs, cursor = _cut(found, search, _failed_at, down=True)
+    if not search.count:
+        return FailurePage(jobs=jobs, total_count=None, next_cursor=cursor)
     errors = [job.error for _, job in found if job.error]
-    jobs, cursor = _cut(found, search, _updated, down=True)
     return FailurePage(
         jobs=jobs,
         total_count=len(found),

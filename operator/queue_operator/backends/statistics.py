@@ -28,14 +28,15 @@ class Breakdown(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """`Counts` of `external-api.md`: pending and running are those of now (pending: all that
-    waits, delayed and retrying included), completed and failed (FAILED and DEAD_LETTER) those
-    of the window.
+    waits, delayed and retrying included), the others, each a way to end, those of the window.
     """
 
     pending: int = 0
     running: int = 0
     completed: int = 0
     failed: int = 0
+    dead_letter: int = 0
+    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +69,7 @@ class WindowStats:
     DELAYED, and RETRYING before its time; `scheduled`: SCHEDULED, and RETRYING when due). The
     next count transitions of the window `[since, until]`; rates are theirs per second of the
     window. `submitted` is what `submission_rate` is made of, `attempts_failed` every attempt that
-    failed, tried again or not. Of a phase of `by_phase`, jobs that ended otherwise than COMPLETED
-    are `failed`, cancelled ones too.
+    failed, tried again or not.
     """
 
     since: datetime

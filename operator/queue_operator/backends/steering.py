@@ -99,3 +99,15 @@ class Usages(Protocol):
         debt then. A new bucket is full. Raises InvalidArgument for numbers not above 0.
         """
         ...
+
+    async def return_tokens(
+        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
+    ) -> None:
+        """Gives back what was taken and not used; a full bucket holds no more. Arguments as for
+        `take_tokens`.
+        """
+        ...
+
+    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        """Of idempotency keys, each after its namespace, those that a job has."""
+        ...

@@ -98,6 +98,7 @@ class Stored:
             worker_name=demand.worker_name,
             host=demand.host,
             assigned_at=now,
+            eligible_at=job.eligible_at,
         )
 
     def move(self, move: Move, job: Job, now: datetime) -> None:

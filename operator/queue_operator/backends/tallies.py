@@ -312,7 +312,9 @@ def _counts(found: Findings, names: Mapping[JobKind, _Name]) -> dict[_Name, Coun
             pending=before.pending + now.waiting,
             running=before.running + now.running,
             completed=before.completed + past.completed,
-            failed=before.failed + past.failed + past.dead_letter,
+            failed=before.failed + past.failed,
+            dead_letter=before.dead_letter + past.dead_letter,
+            cancelled=before.cancelled + past.cancelled,
         )
     return counted
 
@@ -326,6 +328,6 @@ def _by_phase(now: Standing, past: Happened) -> dict[Phase, Counts]:
         Phase.RETRYING: Counts(pending=now.retrying_later + now.retrying_due),
         Phase.COMPLETED: Counts(completed=past.completed),
         Phase.FAILED: Counts(failed=past.failed),
-        Phase.DEAD_LETTER: Counts(failed=past.dead_letter),
-        Phase.CANCELLED: Counts(failed=past.cancelled),
+        Phase.DEAD_LETTER: Counts(dead_letter=past.dead_letter),
+        Phase.CANCELLED: Counts(cancelled=past.cancelled),
     }

@@ -26,13 +26,15 @@ class Taken(NamedTuple):
 def take(
     bucket: Bucket | None, amount: float, now: datetime, *, rate_per_s: float, burst: float
 ) -> Taken:
-    """A new bucket is full. More than a full bucket holds is taken from a full one, on credit."""
+    """A new bucket is full. More than a full bucket holds is taken from a full one, on credit. An
+    amount below 0 is given back, also to one that is in debt.
+    """
     before = bucket or Bucket(burst, now)
     passed_s = max((now - before.filled_at).total_seconds(), 0.0)
     filled = min(before.tokens + passed_s * rate_per_s, burst)
     lacking = min(amount, burst) - filled
-    if lacking <= 0:
-        return Taken(Bucket(filled - amount, now), 0.0)
+    if lacking <= 0 or amount < 0:
+        return Taken(Bucket(min(filled - amount, burst), now), 0.0)
     return Taken(before, wait_for(lacking, rate_per_s))
 
 

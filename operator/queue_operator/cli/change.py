@@ -23,7 +23,7 @@ from queue_operator.cli.selection import (
 )
 from queue_operator.cli.values import Duration
 from queue_operator.client import FailureFilter, JobFilter, QueueClient
-from queue_operator.client.models import FINISHED, BulkResult
+from queue_operator.client.models import FINISHED, BatchRetryResult, BulkResult
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.views import Phase
 
@@ -147,7 +147,8 @@ def retry(
     with remote.connected(timeout_s=BULK_ANSWER_S) as queue:
         if len(ids) == 1 and not dry_run:
             told = queue.retry(ids[0], **how)
-            _one(remote, told, f"{told.job_id} {told.status}: {told.new_state.value}", told.status)
+            why = told.message or told.new_state.value
+            _one(remote, told, f"{told.job_id} {told.status}: {why}", told.status)
             return
         change = Change(
             "queued",
@@ -285,10 +286,12 @@ def _tell(change: Change, result: BulkResult) -> None:
     if result.failed:
         text += f", {result.failed:,} failed"
     print(text)
-    for error in result.errors[:_SHOWN]:
+    skips = result.not_retriable if isinstance(result, BatchRetryResult) else ()
+    told = (*result.errors, *skips)
+    for error in told[:_SHOWN]:
         rendering.note(f"{error.job_id}: {error.message}")
-    if len(result.errors) > _SHOWN:
-        rendering.note(f"… and {len(result.errors) - _SHOWN:,} more; --output json lists them")
+    if len(told) > _SHOWN:
+        rendering.note(f"… and {len(told) - _SHOWN:,} more; --output json lists them")
 
 
 def _one(remote: Remote, told: Any, text: str, status: str) -> None:
@@ -308,5 +311,7 @@ def _jobs(remote: Remote, queue: QueueClient, found: JobFilter, meant: frozenset
 
 
 def _failures(remote: Remote, queue: QueueClient, found: FailureFilter) -> Any:
-    search = failure_sample(found, _SAMPLE)
+    """Likewise: a retry of all means those that have failed for good."""
+    states = found.states or (Phase.FAILED, Phase.DEAD_LETTER)
+    search = failure_sample(found.model_copy(update={"states": states}), _SAMPLE)
     return failure_table(queue.search_failures(search, namespace=remote.namespace).failures)

@@ -39,7 +39,8 @@ HINTS: Final[dict[type[QueueError], str]] = {
     Unauthenticated: "give --token-file or --token, or set QUEUE_OPERATOR_TOKEN; in a cluster: "
     "kubectl create token NAME --audience queue-operator",
     Forbidden: "ask whoever runs the cluster for a Role with that verb on "
-    "queuejobs.queueoperator.dev, or give another --namespace",
+    "queuejobs.queueoperator.dev, or whoever keeps the file of tokens for the scope that is "
+    "missing, or give another --namespace",
     JobNotFound: "is --namespace right? `queue-operator list` shows the jobs that are there",
     KeyConflict: "give another --key, or repeat the submission exactly as it was",
     InvalidTransition: "look at its state with `queue-operator get`; cancel it first if it must go",

@@ -117,7 +117,11 @@ def _print_lines(remote: Remote, found: Iterable[JobStatus | FailureDetails]) ->
 
 def job_table(jobs: Iterable[JobStatus]) -> Any:
     """One row a job."""
-    made = rendering.table("JOB", "TYPE", "STATE", "ATTEMPT#", "PRIORITY", "AGE", "CHANGED", "TAGS")
+    made = rendering.table(
+        *("JOB", "TYPE", "STATE", "ATTEMPT#", "PRIORITY", "AGE", "CHANGED", "TAGS"),
+        expendable=("CHANGED", "TAGS", "PRIORITY", "ATTEMPT"),
+        elastic=("TYPE", "STATE", "TAGS"),
+    )
     for job in jobs:
         made.add_row(
             rendering.plain(job.job_id),
@@ -200,7 +204,11 @@ def _print_page(page: FailureSearchResult) -> None:
 
 def failure_table(found: Iterable[FailureDetails]) -> Any:
     """One row a job."""
-    made = rendering.table("JOB", "TYPE", "STATE", "ATTEMPTS#", "CODE", "FAILED", "ERROR")
+    made = rendering.table(
+        *("JOB", "TYPE", "STATE", "ATTEMPTS#", "CODE", "FAILED", "ERROR"),
+        expendable=("ATTEMPTS", "TYPE", "FAILED"),
+        elastic=("TYPE", "CODE", "ERROR"),
+    )
     for one in found:
         error = one.failure
         made.add_row(
@@ -249,12 +257,13 @@ def _attempt(failure: FailureInfo | None, attempt: AttemptInfo) -> RenderableTyp
         ("started", rendering.moment(attempt.started_at)),
         ("ended", rendering.moment(attempt.finished_at)),
     ]
+    ran = attempt if attempt.worker_id or failure is None else failure
+    worker = " on ".join(part for part in (ran.worker_id, ran.host) if part)
+    pairs.append(("worker", worker))
     if failure is not None:
         took = failure.duration_ms
-        worker = " on ".join(part for part in (failure.worker_id, failure.host) if part)
         pairs += [
             ("took", None if took is None else rendering.duration(timedelta(milliseconds=took))),
-            ("worker", worker),
             ("error", f"{failure.category.value} {failure.code}: {failure.message}"),
             *((key, value) for key, value in failure.context.items()),
             ("stack trace", failure.stack_trace),

@@ -133,7 +133,7 @@ def _page(status: JobStatus) -> RenderableType:
 
 
 def _history(history: Sequence[StateTransition]) -> RenderableType:
-    made = rendering.table("WHEN", "FROM", "TO", "REASON")
+    made = rendering.table("WHEN", "FROM", "TO", "REASON", elastic=("REASON",))
     for step in history:
         made.add_row(
             rendering.moment(step.timestamp),

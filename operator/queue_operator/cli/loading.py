@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -20,15 +21,20 @@ from rich.progress import (
 )
 
 from queue_operator.cli import rendering
+from queue_operator.cli.checking import refusal
 from queue_operator.cli.connection import Refused, Remote
-from queue_operator.client import RetryPolicy, Submission, SubmissionResult
+from queue_operator.client import QuotaWait, RetryPolicy, Submission, SubmissionResult
 from queue_operator.client.flows import REJECTED
+from queue_operator.client.models import QuotaError
+from queue_operator.domain.errors import QuotaExceeded
 
-PATIENT: Final = RetryPolicy(attempts=60, max_delay_s=60.0)
+PATIENT: Final = RetryPolicy(attempts=60, max_delay_s=60.0, max_quota_delay_s=3600.0)
 """A file that takes minutes outlives a restart of the server and a quota per second."""
 
 TOLD_S: Final = 2.0
 """A longer pause is told, so that nobody wonders."""
+QUIET_S: Final = 10.0
+"""Waiting for a quota is told at once, and then as often."""
 
 MOST_REJECTIONS: Final = 1000
 """Further rejected lines are counted and not listed."""
@@ -105,12 +111,17 @@ class _Loader:
         self.account = Account()
         self._lines: deque[int] = deque()
         self._settled = 0
+        self._waiting: QuotaWait | None = None
+        self._quiet_s = QUIET_S
 
     def check(self, stream: IO[bytes], bar: Progress) -> None:
         """Reads everything and sends nothing."""
-        for _ in self.submissions(stream, bar):
-            self._lines.clear()
-            self.account.accept(is_duplicate=False)
+        for submission in self.submissions(stream, bar):
+            line = self._lines.popleft()
+            if (refused := refusal(submission)) is None:
+                self.account.accept(is_duplicate=False)
+            else:
+                self._tell(self.account.reject(line, *refused))
 
     def send(self, stream: IO[bytes], bar: Progress) -> None:
         """Sends everything in batches; the good lines of one are stored whatever the others."""
@@ -119,15 +130,37 @@ class _Loader:
             for told in queue.submit_all(
                 self.submissions(stream, bar),
                 batch_jobs=self._plan.batch_size,
+                on_wait=self._will_wait,
                 namespace=remote.namespace,
             ):
                 self._settle(told.results)
+                self._end_without_room(told.results)
+
+    def _will_wait(self, wait: QuotaWait) -> None:
+        self._waiting = wait
 
     def _wait(self, seconds: float, bar: Progress) -> None:
-        if seconds >= TOLD_S:
+        wait, self._waiting = self._waiting, None
+        if wait is not None:
+            self._quiet_s += seconds
+            if self._quiet_s >= QUIET_S:
+                bar.console.print(_told(wait), soft_wrap=True)
+                self._quiet_s = 0.0
+        elif seconds >= TOLD_S:
             text = "the server is away, or a quota is used up: trying again in"
             bar.console.print(f"{text} {seconds:.0f} s", soft_wrap=True)
         self._plan.sleep(seconds)
+
+    def _end_without_room(self, results: Sequence[SubmissionResult]) -> None:
+        """What was waited for in vain need not be waited for again with each batch."""
+        errors = [item.error for item in results if item.error is not None]
+        lacking = [error for error in errors if error.code == QuotaExceeded.code]
+        if not lacking:
+            return
+        quota, jobs = lacking[0].quota, rendering.count(len(lacking), "job")
+        text = f"{lacking[0].message}: {jobs} not stored, {_why(quota)}"
+        hint = "ask for a larger quota, or let workers make room, and send those lines again"
+        raise Refused(text, QuotaExceeded.code, hint, self._plan.remote.output)
 
     def where(self) -> str:
         """How to go on after a failure."""
@@ -183,6 +216,28 @@ class _Loader:
     def _tell(self, result: dict[str, Any]) -> None:
         if self._plan.remote.output == "jsonl":
             rendering.print_line({"status": REJECTED, **result})
+
+
+def _told(wait: QuotaWait) -> str:
+    """Which quota is waited for, for how long, and how long already."""
+    quota = wait.quota
+    named = f" {quota.limit} ({quota.current:,} of {quota.maximum:,} used)" if quota else ""
+    text = f"no room for {rendering.count(wait.jobs, 'job')} within the quota{named}: "
+    text += f"trying again in {_seconds(wait.seconds)}"
+    if wait.waited_s:
+        text += f", after {_seconds(wait.waited_s)}"
+    return f"{text} (try {wait.tries} of {PATIENT.attempts}; Ctrl-C ends it)"
+
+
+def _why(quota: QuotaError | None) -> str:
+    most_s = PATIENT.max_quota_delay_s or 0.0
+    if quota is not None and quota.retry_after.total_seconds() > most_s:
+        return f"as there will be no room for {rendering.duration(quota.retry_after)}"
+    return f"after {PATIENT.attempts} tries in which nothing more got in"
+
+
+def _seconds(seconds: float) -> str:
+    return rendering.duration(timedelta(seconds=round(seconds) or 1))
 
 
 def faults(error: ValueError) -> str:

@@ -23,6 +23,7 @@ _JOBS: Final = {
     "cancel": ("queue_operator.cli.change", "cancel", "Cancel jobs, by id or all that match."),
     "retry": ("queue_operator.cli.change", "retry", "Run failed jobs again."),
     "failures": ("queue_operator.cli.find", "failures", "List failed jobs, and why they did."),
+    "logs": ("queue_operator.cli.logs", "logs", "Show what a job logged."),
     "why": ("queue_operator.cli.get", "why", "Tell why a job does not run."),
     "top": ("queue_operator.cli.stats", "top", "Watch the queue."),
     "pause": ("queue_operator.cli.pauses", "pause", "Start no more jobs of a type."),

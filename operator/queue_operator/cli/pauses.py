@@ -100,7 +100,11 @@ def _print(remote: Remote, there: Sequence[Pause]) -> None:
     if remote.output == "json":
         rendering.print_json({"pauses": [rendering.fields_of(one) for one in there]})
         return
-    made = rendering.table("NAMESPACE", "TYPE", "SINCE", "BY", "REASON")
+    made = rendering.table(
+        *("NAMESPACE", "TYPE", "SINCE", "BY", "REASON"),
+        expendable=("BY",),
+        elastic=("NAMESPACE", "TYPE", "REASON"),
+    )
     for one in there:
         made.add_row(
             rendering.plain(one.namespace),

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from queue_operator.cli.listing import Listing
 from queue_operator.domain.views import Phase
 
 _UNWRAPPED: Final = 1000
@@ -61,12 +62,13 @@ def fields_of(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
-def table(*columns: str) -> Table:
-    """An empty table in the style of kubectl; a column whose name ends with # holds numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+def table(*columns: str, expendable: Sequence[str] = (), elastic: Collection[str] = ()) -> Listing:
+    """An empty table; a column whose name ends with # holds numbers."""
+    made = Listing(expendable, elastic)
     for column in columns:
         name = column.removesuffix("#")
-        made.add_column(name, justify="left" if name == column else "right", no_wrap=name == "JOB")
+        is_text = name == column
+        made.add_column(name, justify="left" if is_text else "right", no_wrap=name not in elastic)
     return made
 
 

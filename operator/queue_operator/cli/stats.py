@@ -98,7 +98,10 @@ def _breakdowns(told: QueueStats) -> list[RenderableType]:
 
 def _counted(title: str, found: Mapping[str, Counts], window: timedelta) -> RenderableType:
     made = rendering.table(
-        title, "WAITING#", "RUNNING#", "COMPLETED#", "FAILED#", "DONE/S#", "FAILED/S#"
+        *(title, "WAITING#", "RUNNING#", "COMPLETED#", "FAILED#", "DEAD#", "CANCELLED#"),
+        *("DONE/S#", "FAILED/S#"),
+        expendable=("FAILED/S", "DONE/S", "CANCELLED"),
+        elastic=(title,),
     )
     seconds = max(window.total_seconds(), 1.0)
     ordered = sorted(found.items(), key=_busiest)
@@ -106,9 +109,13 @@ def _counted(title: str, found: Mapping[str, Counts], window: timedelta) -> Rend
         made.add_row(
             rendering.plain(name),
             *(f"{n:,}" for n in (counts.pending, counts.running, counts.completed)),
-            Text(f"{counts.failed:,}", style="red" if counts.failed else ""),
+            *(
+                Text(f"{n:,}", style="red" if n else "")
+                for n in (counts.failed, counts.dead_letter)
+            ),
+            f"{counts.cancelled:,}",
             rendering.number(counts.completed / seconds),
-            rendering.number(counts.failed / seconds),
+            rendering.number((counts.failed + counts.dead_letter) / seconds),
         )
     if len(ordered) > _MOST_TYPES:
         made.add_row(f"{len(ordered) - _MOST_TYPES} others")
@@ -117,7 +124,8 @@ def _counted(title: str, found: Mapping[str, Counts], window: timedelta) -> Rend
 
 def _busiest(item: tuple[str, Counts]) -> tuple[int, int, str]:
     name, counts = item
-    return -(counts.pending + counts.running), -(counts.completed + counts.failed), name
+    ended = counts.completed + counts.failed + counts.dead_letter + counts.cancelled
+    return -(counts.pending + counts.running), -ended, name
 
 
 @click.command(

@@ -10,6 +10,7 @@ import click
 from pydantic import ValidationError
 
 from queue_operator.cli import loading, rendering
+from queue_operator.cli.checking import refusal
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.get import ended, wait_for
@@ -145,6 +146,8 @@ def submit(
         raise click.UsageError("--run-id is for --file; for one job give --key")
     submission = _submission({"type": type, **fields, **_payload(payload, raw)})
     if dry_run:
+        if (refused := refusal(submission)) is not None:
+            raise click.UsageError(refused[1])
         rendering.print_json(submission.document())
         return
     with remote.connected() as queue:

@@ -11,11 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _PARTS: Final = re.compile(rf"(?:{_PART.pattern})+")
+_NEGATIVE: Final = re.compile(r"-\s*[P\d.]")
 _DURATION: Final = TypeAdapter(timedelta)
 
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `1h30m`, `90` (seconds) or ISO 8601. Raises ValueError."""
+    if _NEGATIVE.match(text):
+        raise ValueError(f"{text!r} must not be negative")
     try:
         if _PARTS.fullmatch(text):
             parts = _PART.findall(text)
@@ -36,12 +39,9 @@ class Duration(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         try:
-            found = parse_duration(str(value))
+            return parse_duration(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if found < timedelta(0):
-            self.fail(f"{value!r} is negative", param, ctx)
-        return found
 
 
 class When(click.ParamType[datetime]):

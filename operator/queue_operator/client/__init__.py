@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from queue_operator.client.asynchronous import AsyncQueueClient
     from queue_operator.client.credentials import file_token
+    from queue_operator.client.flows import QuotaWait
     from queue_operator.client.models import (
         BatchCancellationResult,
         BatchDeletionResult,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         FailureDetails,
         FailureSearchResult,
         JobExplanation,
+        JobLog,
         JobSearchResult,
         JobStatus,
         Pause,
@@ -59,6 +61,7 @@ _HOMES: Final = {
     "FailureSearchResult": "models",
     "JobExplanation": "models",
     "JobFilter": "requests",
+    "JobLog": "models",
     "JobSearch": "requests",
     "JobSearchResult": "models",
     "JobStatus": "models",
@@ -66,6 +69,7 @@ _HOMES: Final = {
     "Pause": "models",
     "QueueClient": "synchronous",
     "QueueStats": "models",
+    "QuotaWait": "flows",
     "RetryPolicy": "retrying",
     "RetryResult": "models",
     "ServerError": "protocol",
@@ -96,6 +100,7 @@ __all__ = [
     "FailureSearchResult",
     "JobExplanation",
     "JobFilter",
+    "JobLog",
     "JobSearch",
     "JobSearchResult",
     "JobStatus",
@@ -103,6 +108,7 @@ __all__ = [
     "Pause",
     "QueueClient",
     "QueueStats",
+    "QuotaWait",
     "RetryPolicy",
     "RetryResult",
     "ServerError",

@@ -22,6 +22,7 @@ from queue_operator.client.models import (
     FailureDetails,
     FailureSearchResult,
     JobExplanation,
+    JobLog,
     JobSearchResult,
     JobStatus,
     Pause,
@@ -96,14 +97,15 @@ class AsyncQueueClient:
         submissions: Iterable[Submission],
         *,
         batch_jobs: int = flows.BATCH_JOBS,
+        on_wait: Callable[[flows.QuotaWait], None] | None = None,
         namespace: str | None = None,
     ) -> AsyncIterator[BatchResult]:
         """Any number of jobs, in batches; what became of each batch, as it is known. A batch is
         sent when its result is asked for. Jobs for which a quota has no room are sent again, as
-        `retry` says, and then REJECTED.
+        `retry` says, and then REJECTED; `on_wait` is told before each pause.
         """
         for batch in flows.batches(submissions, batch_jobs):
-            yield await self._run(flows.submit_some(batch, namespace, self._retry))
+            yield await self._run(flows.submit_some(batch, namespace, self._retry, on_wait))
 
     async def get(
         self,
@@ -154,6 +156,19 @@ class AsyncQueueClient:
     ) -> FailureDetails:
         """How the job failed. Raises JobNotFound, also for a job that never failed."""
         return await self._ask(operations.failure(job_id, include_all_attempts, namespace))
+
+    async def log(
+        self,
+        job_id: str,
+        *,
+        attempt: int | None = None,
+        lines: int | None = None,
+        namespace: str | None = None,
+    ) -> JobLog:
+        """What the handler logged: the newest `lines` of each attempt (200, at most 1000), or of
+        the one asked for. Raises JobNotFound.
+        """
+        return await self._ask(operations.log(job_id, attempt, lines, namespace))
 
     async def cancel(
         self,

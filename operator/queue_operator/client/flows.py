@@ -10,11 +10,24 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from queue_operator.client import operations
-from queue_operator.client.models import BatchResult, BulkResult, JobStatus, SubmissionResult
+from queue_operator.client.models import (
+    BatchResult,
+    BulkResult,
+    JobStatus,
+    QuotaError,
+    SubmissionResult,
+)
 from queue_operator.client.operations import BulkCall, Which
-from queue_operator.client.protocol import Call, Operation, Reply, encode, unreachable
+from queue_operator.client.protocol import (
+    Call,
+    Operation,
+    Reply,
+    encode,
+    error_of,
+    unreachable,
+)
 from queue_operator.client.requests import FailureFilter, JobFilter, Submission
-from queue_operator.client.retrying import RetryPolicy
+from queue_operator.client.retrying import REFUSED, RetryPolicy
 from queue_operator.domain.errors import InvalidArgument, QuotaExceeded, Unavailable
 
 T = TypeVar("T")
@@ -28,6 +41,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 """How much payload one batch of `submit_all` holds at most; a server takes 64 MiB by default."""
 
 REJECTED: Final = "REJECTED"
+_PENDING_JOBS: Final = "pending_jobs"
 
 _FIRST_LOOK_S: Final = 0.1
 _LOOK_GROWTH: Final = 1.5
@@ -38,6 +52,19 @@ class Pause:
     """To do nothing for so many seconds."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWait:
+    """A pause before jobs are sent again for which a quota had no room; `quota` is None where the
+    server does not tell. `waited_s` is for how long nothing more got in, `tries` how often.
+    """
+
+    jobs: int
+    seconds: float
+    quota: QuotaError | None
+    waited_s: float
+    tries: int
 
 
 Flow = Generator[Call | Pause, Reply, T]
@@ -52,7 +79,8 @@ def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:
     while True:
         tries += 1
         reply = yield call
-        if not policy.again(tries, reply, is_repeatable=call.is_repeatable):
+        again = policy.again(tries, reply, is_repeatable=call.is_repeatable)
+        if not again or _is_hopeless(call, reply):
             break
         yield Pause(policy.pause_s(tries, reply.response))
     if reply.response is None:
@@ -60,25 +88,49 @@ def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:
     return operation.parse(reply.response, tries > 1)
 
 
+def _is_hopeless(call: Call, reply: Reply) -> bool:
+    """More jobs at once than may ever wait are refused however often they are sent."""
+    if reply.response is None or reply.response.status_code != REFUSED:
+        return False
+    error = error_of(call, reply.response)
+    if not isinstance(error, QuotaExceeded):
+        return False
+    return error.limit == _PENDING_JOBS and len(call.job_ids) > error.maximum
+
+
 def submit_some(
-    submissions: Sequence[Submission], namespace: str | None, policy: RetryPolicy
+    submissions: Sequence[Submission],
+    namespace: str | None,
+    policy: RetryPolicy,
+    told: Callable[[QuotaWait], None] | None = None,
 ) -> Flow[BatchResult]:
     """A batch that is not atomic. Jobs for which a quota has no room now are sent again as the
-    policy says, counted anew whenever some of them got in.
+    policy says, counted anew whenever some of them got in; `told` is given each pause.
     """
     result = yield from exchange(operations.submit_batch(submissions, False, namespace), policy)
     results = list(result.results)
-    tries = 1
-    while (left := _over_quota(results)) and tries < policy.attempts:
-        yield Pause(policy.pause_s(tries, None))
+    tries, waited_s = 1, 0.0
+    while left := _over_quota(results):
+        quota = _quota(results[left[0]])
+        wanted_s = quota.retry_after.total_seconds() if quota else 0.0
+        if not policy.waits_for_quota(tries, wanted_s):
+            break
+        pause_s = max(policy.pause_s(tries, None), wanted_s)
+        if told is not None:
+            told(QuotaWait(len(left), pause_s, quota, waited_s, tries))
+        yield Pause(pause_s)
         some = operations.submit_batch([submissions[at] for at in left], False, namespace)
         again = yield from exchange(some, policy)
         for at, item in zip(left, again.results, strict=True):
             results[at] = item
-        tries = 1 if again.accepted else tries + 1
+        tries, waited_s = (1, 0.0) if again.accepted else (tries + 1, waited_s + pause_s)
     rejected = sum(item.status == REJECTED for item in results)
     numbers = {"accepted": len(results) - rejected, "rejected": rejected}
     return result.model_copy(update={"results": tuple(results), **numbers})
+
+
+def _quota(item: SubmissionResult) -> QuotaError | None:
+    return None if item.error is None else item.error.quota
 
 
 def _over_quota(results: Sequence[SubmissionResult]) -> list[int]:

@@ -49,11 +49,12 @@ class APIError(_Received):
 
 
 class ItemError(_Received):
-    """Why one job of a batch was rejected."""
+    """Why one job of a batch was rejected; `quota` with QUOTA_EXCEEDED."""
 
     code: str
     message: str
     details: tuple[ErrorDetail, ...] = ()
+    quota: QuotaError | None = None
 
 
 class SubmissionResult(_Received):
@@ -222,7 +223,33 @@ class AttemptInfo(_Received):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     result: str | None = None
+    worker_id: str = ""
+    host: str | None = None
     failure: FailureInfo | None = None
+
+
+class LogLine(_Received):
+    """One line of a handler, with what it gave beside the message."""
+
+    at: datetime
+    level: str
+    message: str
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class AttemptLog(_Received):
+    """The newest lines of one attempt; `dropped` are not among them."""
+
+    attempt: int
+    dropped: int = 0
+    lines: tuple[LogLine, ...] = ()
+
+
+class JobLog(_Received):
+    """What a job logged, by attempt, the oldest first."""
+
+    job_id: str
+    attempts: tuple[AttemptLog, ...] = ()
 
 
 class FailureDetails(_Received):
@@ -257,12 +284,13 @@ class CancellationResult(_Received):
 
 
 class RetryResult(_Received):
-    """`status`: QUEUED or NOT_RETRIABLE."""
+    """`status`: QUEUED, or NOT_RETRIABLE with a `message` that says why and what to do."""
 
     job_id: str
     status: str
     new_state: Phase
     scheduled_for: datetime | None = None
+    message: str | None = None
 
 
 class JobError(_Received):
@@ -300,7 +328,10 @@ class BatchCancellationResult(BulkResult):
 
 
 class BatchRetryResult(BulkResult):
+    """`not_retriable` says of those that were skipped why, and what to do."""
+
     queued: int
+    not_retriable: tuple[JobError, ...] = ()
 
     @property
     def changed(self) -> int:
@@ -325,12 +356,14 @@ class LatencyStats(_Received):
 
 
 class Counts(_Received):
-    """`pending` and `running` now, `completed` and `failed` in the window."""
+    """`pending` and `running` now; the others, each a way to end, in the window."""
 
     pending: int = 0
     running: int = 0
     completed: int = 0
     failed: int = 0
+    dead_letter: int = 0
+    cancelled: int = 0
 
 
 class QueueStats(_Received):

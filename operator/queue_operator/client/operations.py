@@ -21,6 +21,7 @@ from queue_operator.client.models import (
     FailureDetails,
     FailureSearchResult,
     JobExplanation,
+    JobLog,
     JobSearchResult,
     JobStatus,
     Pause,
@@ -106,6 +107,13 @@ def failure(
     params = params_of(namespace, include_all_attempts=_flag(include_all_attempts))
     call = Call("GET", job_path(job_id, "/failure"), params, job_ids=(job_id,))
     return parsed(call, FailureDetails)
+
+
+def log(
+    job_id: str, attempt: int | None, lines: int | None, namespace: str | None
+) -> Operation[JobLog]:
+    params = params_of(namespace, attempt=attempt, lines=lines)
+    return parsed(Call("GET", job_path(job_id, "/logs"), params, job_ids=(job_id,)), JobLog)
 
 
 def cancel(

@@ -20,24 +20,33 @@ RETRIED_STATUSES: Final = frozenset({REFUSED, 502, 503, 504})
 class RetryPolicy:
     """Up to `attempts` tries. The pause doubles from `initial_delay_s`, with full jitter,
     and is never shorter than the server's Retry-After. A server that wants a longer one than
-    `max_delay_s` is not asked again.
+    `max_delay_s` is not asked again; for a quota, which tells exactly, `max_quota_delay_s` may
+    be another bound.
     """
 
     attempts: int = 4
     initial_delay_s: float = 0.2
     max_delay_s: float = 10.0
+    max_quota_delay_s: float | None = None
     rng: Callable[[], float] = random.random
 
     def again(self, failures: int, reply: Reply, *, is_repeatable: bool = True) -> bool:
         """Whether to try again after `failures` tries. What must not be done twice is tried
         again only if it cannot have been done.
         """
-        if failures >= self.attempts or retry_after_s(reply.response) > self.max_delay_s:
-            return False
         if reply.response is None:
-            return is_repeatable or isinstance(reply.failure, NOT_SENT)
-        status = reply.response.status_code
-        return status == REFUSED or (is_repeatable and status in RETRIED_STATUSES)
+            again = is_repeatable or isinstance(reply.failure, NOT_SENT)
+            return again and failures < self.attempts
+        status, wanted_s = reply.response.status_code, retry_after_s(reply.response)
+        if status == REFUSED:
+            return self.waits_for_quota(failures, wanted_s)
+        again = is_repeatable and status in RETRIED_STATUSES
+        return again and failures < self.attempts and wanted_s <= self.max_delay_s
+
+    def waits_for_quota(self, failures: int, wanted_s: float) -> bool:
+        """Whether to try again after so many tries, if a quota has room no sooner than that."""
+        most_s = self.max_delay_s if self.max_quota_delay_s is None else self.max_quota_delay_s
+        return failures < self.attempts and wanted_s <= most_s
 
     def pause_s(self, failures: int, response: httpx.Response | None) -> float:
         """Seconds before the next try."""

@@ -45,7 +45,9 @@ class Write:
 
     @property
     def final(self) -> bool:
-        return self.job is None or is_terminal(self.job.state)
+        if self.job is None:
+            return self.status is not None and bool(self.status.finished)
+        return is_terminal(self.job.state)
 
 
 class Backlog:
@@ -99,7 +101,8 @@ class Backlog:
         if known is not None:
             older = known[1]
             older.sequences |= write.sequences
-            if older.transition >= write.transition:
+            # Without a job there is nothing to tell the newer by but its coming later.
+            if older.job is not None and older.transition >= write.transition:
                 return False
             write.sequences = older.sequences
             write.failures = older.failures

@@ -11,19 +11,22 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from queue_operator.controller.backlog import Write
+from queue_operator.controller.deferred import Deferred, DeferredJob
 from queue_operator.controller.kube import METADATA_ONLY, ApiError, KubeClient, object_path
 from queue_operator.controller.pacing import backoff_s
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.sightings import Sightings
-from queue_operator.crd.conditions import refused
+from queue_operator.crd.conditions import over_quota, refused, tells_over_quota
 from queue_operator.crd.names import QUEUE_JOB
 from queue_operator.crd.submission import cancel_requested, to_job
+from queue_operator.crd.v1alpha1 import QueueJobStatus
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import InvalidArgument, JobNotFound, Unavailable
+from queue_operator.domain.errors import InvalidArgument, JobNotFound, QuotaExceeded, Unavailable
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import is_terminal
 from queue_operator.domain.validation import Limits
+from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings
 
 logger = logging.getLogger(__name__)
@@ -80,6 +83,8 @@ class Intake:
         writer: StatusWriter,
         sightings: Sightings,
         rules: IntakeRules,
+        quotas: Quotas,
+        deferred: Deferred,
         settings: ControllerSettings,
         clock: Clock,
         stats: ControllerStats,
@@ -89,11 +94,14 @@ class Intake:
         self._writer = writer
         self._sightings = sightings
         self._rules = rules
+        self._quotas = quotas
+        self._deferred = deferred
         self._settings = settings
         self._clock = clock
         self._stats = stats
         self._queue: asyncio.Queue[Sighting] = asyncio.Queue(QUEUE_LIMIT)
         self._lookups = asyncio.Semaphore(CONCURRENT_LOOKUPS)
+        self._storing = asyncio.Lock()
 
     async def see(self, body: Mapping[str, Any], *, gone: bool) -> None:
         """Takes an event, waiting while the sink is behind."""
@@ -119,6 +127,12 @@ class Intake:
             batch = await self._batch()
             self._stats.intake_backlog = self._queue.qsize()
             await self._until_stored(partial(self._store, batch))
+            for _ in batch:
+                self._queue.task_done()
+
+    async def caught_up(self) -> None:
+        """Once all that was seen has been dealt with."""
+        await self._queue.join()
 
     async def _batch(self) -> list[Sighting]:
         """The first event, and those that come within the window."""
@@ -150,14 +164,31 @@ class Intake:
     async def _store(self, batch: Sequence[Sighting]) -> None:
         newest = {sighting.uid: sighting for sighting in batch}
         present = [s for s in newest.values() if not (s.gone or s.leaving)]
-        await self._take_in(present)
-        await self._cancel([s for s in present if cancel_requested(s.body)])
-        await self._remove([s for s in newest.values() if s.gone or s.leaving])
+        async with self._storing:
+            await self._take_in(present)
+            await self._cancel([s for s in present if cancel_requested(s.body)])
+            await self._remove([s for s in newest.values() if s.gone or s.leaving])
+
+    async def try_again(self, bodies: Iterable[Mapping[str, Any]]) -> dict[str, QuotaExceeded]:
+        """Takes in objects that were deferred, as they are now. Gives by uid those for which there
+        is still no room.
+        """
+        seen = [Sighting.of(body, gone=False) for body in bodies]
+        async with self._storing:
+            # The others have gone since they were read.
+            waiting = [s for s in seen if s.uid in self._deferred]
+            refused = await self._take_in(waiting, again=True)
+            await self._cancel([s for s in waiting if cancel_requested(s.body)])
+        return refused
 
     # Objects that are there
 
-    async def _take_in(self, present: Iterable[Sighting]) -> None:
+    async def _take_in(
+        self, present: Iterable[Sighting], *, again: bool = False
+    ) -> dict[str, QuotaExceeded]:
+        """Gives by uid those that the quotas of their namespaces have no room for."""
         jobs: dict[str, Job] = {}
+        refused: dict[str, QuotaExceeded] = {}
         seen: dict[str, Sighting] = {}
         for sighting in present:
             seen[sighting.uid] = sighting
@@ -166,9 +197,52 @@ class Intake:
             except InvalidArgument as error:
                 self._refuse(sighting, error)
         if jobs:
-            await self._take_in_jobs(jobs, seen)
-        for sighting in seen.values():
-            self._sightings.remember(sighting.uid, sighting.generation)
+            refused = await self._take_in_within_quotas(jobs, seen, again)
+        for uid, sighting in seen.items():
+            self._sightings.remember(uid, sighting.generation)
+            if uid not in refused:
+                self._deferred.drop(uid)
+        for uid, lacking in refused.items():
+            self._defer(seen[uid], lacking)
+        self._stats.over_quota = len(self._deferred)
+        return refused
+
+    async def _take_in_within_quotas(
+        self, jobs: Mapping[str, Job], seen: Mapping[str, Sighting], again: bool
+    ) -> dict[str, QuotaExceeded]:
+        new = await self._new_to_quotas(jobs, seen)
+        refused: dict[str, QuotaExceeded] = {}
+        if not again:
+            # Who came first goes first.
+            lines = {job.namespace: self._deferred.reason(job.namespace) for job in new}
+            refused = {job.id: why for job in new if (why := lines[job.namespace])}
+        asking = [job for job in new if job.id not in refused]
+        async with self._quotas.admitting(asking, whole=False, on_credit=False) as admission:
+            refused |= {asking[n].id: error for n, error in admission.refused.items()}
+            admitted = {uid: job for uid, job in jobs.items() if uid not in refused}
+            if admitted:
+                await self._take_in_jobs(admitted, seen)
+        return refused
+
+    async def _new_to_quotas(
+        self, jobs: Mapping[str, Job], seen: Mapping[str, Sighting]
+    ) -> list[Job]:
+        """The jobs that quotas have a say in: who asks for an end gets it at once."""
+        limited = [
+            job
+            for uid, job in jobs.items()
+            if self._quotas.limits(job.namespace) and not cancel_requested(seen[uid].body)
+        ]
+        stored = await self._backend.taken_in([job.id for job in limited]) if limited else ()
+        return [job for job in limited if job.id not in stored]
+
+    def _defer(self, sighting: Sighting, error: QuotaExceeded) -> None:
+        uid, generation = sighting.uid, sighting.generation
+        waiting = DeferredJob(uid, sighting.namespace, sighting.name, generation)
+        is_new = self._deferred.put(waiting, error, self._clock.monotonic())
+        # Nothing changes from one try to the next, nor with a restart.
+        if is_new and not tells_over_quota(sighting.body, generation):
+            self._tell(sighting, over_quota(error, datetime.now(UTC), generation))
 
     def _job(self, sighting: Sighting) -> Job:
         rules = self._rules
@@ -187,11 +261,12 @@ class Intake:
 
     def _refuse(self, sighting: Sighting, error: InvalidArgument) -> None:
         self._stats.refused += 1
-        now = datetime.now(UTC)
+        self._tell(sighting, refused(error, datetime.now(UTC), sighting.generation))
+
+    def _tell(self, sighting: Sighting, status: QueueJobStatus) -> None:
         reference = ResourceRef(
             self._rules.cluster_uid, sighting.uid, sighting.name, sighting.generation
         )
-        status = refused(error, now, sighting.generation)
         self._writer.put(Write(sighting.namespace, reference, status=status))
 
     async def _cancel(self, asked: Iterable[Sighting]) -> None:
@@ -207,12 +282,21 @@ class Intake:
     # Objects that are not, or not for long
 
     async def _remove(self, left: Iterable[Sighting]) -> None:
-        left = [s for s in left if not (self._sightings.forget(s.uid) and s.gone)]
+        left = [s for s in left if not (self.forget(s.uid) and s.gone)]
         gone = await asyncio.gather(*(self._is_over(sighting) for sighting in left))
         uids = [sighting.uid for sighting, over in zip(left, gone, strict=True) if over]
         if uids:
             await self._backend.detach(uids)
             self._stats.detached += len(uids)
+
+    def forget(self, uid: str) -> bool:
+        """An object that is not there any more. True when there is nothing else to do, because it
+        had finished, or nothing was stored for it.
+        """
+        was_finished = self._sightings.forget(uid)
+        was_deferred = self._deferred.drop(uid)
+        self._stats.over_quota = len(self._deferred)
+        return was_deferred or was_finished
 
     async def _is_over(self, sighting: Sighting) -> bool:
         """True when the job has not finished and its object is going or gone."""

@@ -16,8 +16,8 @@ BackendFactory = Callable[[], Awaitable[ControllerBackend]]
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Counters since the start, but for `status_backlog` and `intake_backlog`, which are
-    current. Read by whoever exports metrics.
+    """Counters since the start, but for `status_backlog`, `intake_backlog` and `over_quota`,
+    which are current. Read by whoever exports metrics.
     """
 
     events: int = 0
@@ -25,6 +25,7 @@ class ControllerStats:
     intake_backlog: int = 0
     taken_in: int = 0
     refused: int = 0
+    over_quota: int = 0
     cancelled: int = 0
     detached: int = 0
     store_retries: int = 0

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from queue_operator.controller.backlog import Write
+from queue_operator.controller.deferred import Deferred
 from queue_operator.controller.intake import Intake, is_absent
 from queue_operator.controller.kube import ApiError, KubeClient, collection_path, object_path
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
@@ -65,6 +66,7 @@ class Resync:
         intake: Intake,
         writer: StatusWriter,
         sightings: Sightings,
+        deferred: Deferred,
         *,
         cluster_uid: str,
         namespaces: Collection[str],
@@ -76,6 +78,7 @@ class Resync:
         self._intake = intake
         self._writer = writer
         self._sightings = sightings
+        self._deferred = deferred
         self._cluster_uid = cluster_uid
         self._namespaces = tuple(namespaces)
         self._clock = clock
@@ -98,7 +101,7 @@ class Resync:
         attached = await self._backend.attached(self._cluster_uid)
         difference = compare(listed, attached, self._namespaces)
         for uid in before - listed.keys():
-            self._sightings.forget(uid)
+            self._intake.forget(uid)
         await self._detach(difference.missing)
         await self._repair(difference.unknown)
         self._stats.resyncs += 1
@@ -137,8 +140,9 @@ class Resync:
 
     async def _repair(self, unknown: Collection[Listed]) -> None:
         """Never seen: taken in now. Seen, but unfinished here and finished there for a whole
-        pass: its last status has not arrived.
+        pass: its last status has not arrived. Deferred: tried again without this.
         """
+        unknown = [item for item in unknown if item.uid not in self._deferred]
         unseen = [item for item in unknown if item.uid not in self._sightings]
         overdue = [item for item in unknown if item.uid in self._suspected]
         self._suspected = frozenset(item.uid for item in unknown) - {i.uid for i in unseen}

@@ -14,6 +14,7 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Topic
 from queue_operator.controller import handlers
 from queue_operator.controller.credentials import Credentials
+from queue_operator.controller.deferred import Deferred
 from queue_operator.controller.intake import Intake, IntakeRules
 from queue_operator.controller.kube import ApiError, KubeClient
 from queue_operator.controller.pacing import MonotonicClock, backoff_s
@@ -21,9 +22,11 @@ from queue_operator.controller.ports import BackendFactory, ControllerBackend, C
 from queue_operator.controller.preflight import check_cluster
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.queueworker import WorkerMirror
+from queue_operator.controller.readmission import Readmission
 from queue_operator.controller.resync import Resync
 from queue_operator.controller.sightings import Sightings
 from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -199,7 +202,8 @@ class Controller:
         stats: ControllerStats,
     ) -> None:
         clock = MonotonicClock()
-        sightings = Sightings()
+        sightings, deferred = Sightings(), Deferred()
+        quotas = Quotas(backend, settings.quotas, clock)
         served = settings.controller.namespaces
         self._backend = backend
         self._settings = settings
@@ -219,16 +223,20 @@ class Controller:
             self.writer,
             sightings,
             _rules(settings, cluster_uid),
+            quotas,
+            deferred,
             settings.controller,
             clock,
             stats,
         )
+        self.readmission = Readmission(deferred, quotas, self.intake, kube, clock)
         self.resync = Resync(
             backend,
             kube,
             self.intake,
             self.writer,
             sightings,
+            deferred,
             cluster_uid=cluster_uid,
             namespaces=served,
             clock=clock,
@@ -246,6 +254,7 @@ class Controller:
         # kopf, when it ends, also ends every task that was started after it: ours come first.
         loops = [
             asyncio.create_task(self.intake.run(), name="intake"),
+            asyncio.create_task(self.readmission.run(), name="readmission"),
             asyncio.create_task(self.writer.run(), name="status writer"),
             asyncio.create_task(self.workers.run(), name="worker mirror"),
             asyncio.create_task(self._listen(), name="listener"),

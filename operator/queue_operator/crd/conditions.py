@@ -1,8 +1,9 @@
 """How a job looks in the status of its QueueJob. Pure: a job and a time in, a status out."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from queue_operator.crd.v1alpha1 import (
     MAX_MESSAGE,
@@ -13,7 +14,7 @@ from queue_operator.crd.v1alpha1 import (
     ConditionType,
     QueueJobStatus,
 )
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import TERMINAL, JobState, is_terminal
@@ -44,6 +45,7 @@ _REASONS: Final[dict[JobState, str]] = {
 }
 _ACCEPTED: Final = "Accepted"
 _REFUSED: Final = "Refused"
+_OVER_QUOTA: Final = QuotaExceeded.__name__
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -78,17 +80,6 @@ def refused(error: InvalidArgument, now: datetime, generation: int) -> QueueJobS
     """The status of a resource whose spec no retry will make acceptable."""
     reason = _as_word(error.code) or _REFUSED
     message = _cut(error.message)
-
-    def condition(kind: ConditionType, status: ConditionStatus) -> Condition:
-        return Condition(
-            type=kind,
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=now,
-            observed_generation=generation,
-        )
-
     return QueueJobStatus(
         finished=True,
         observed_generation=generation,
@@ -96,9 +87,53 @@ def refused(error: InvalidArgument, now: datetime, generation: int) -> QueueJobS
         message=message,
         gc_bucket=gc_bucket(now),
         conditions=[
-            condition(ConditionType.ACCEPTED, ConditionStatus.FALSE),
-            condition(ConditionType.STALLED, ConditionStatus.TRUE),
+            Condition(
+                type=kind,
+                status=status,
+                reason=reason,
+                message=message,
+                last_transition_time=now,
+                observed_generation=generation,
+            )
+            for kind, status in (
+                (ConditionType.ACCEPTED, ConditionStatus.FALSE),
+                (ConditionType.STALLED, ConditionStatus.TRUE),
+            )
         ],
+    )
+
+
+def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJobStatus:
+    """The status of a resource that is taken in once its namespace has room."""
+    message = _cut(
+        f"the namespace is over its quota {error.limit}: {error.current} of {error.maximum} used; "
+        "nothing is stored yet, and it is tried again until there is room"
+    )
+    accepted = Condition(
+        type=ConditionType.ACCEPTED,
+        status=ConditionStatus.FALSE,
+        reason=_OVER_QUOTA,
+        message=message,
+        last_transition_time=now,
+        observed_generation=generation,
+    )
+    return QueueJobStatus(
+        finished=False,
+        observed_generation=generation,
+        reason=_OVER_QUOTA,
+        message=message,
+        conditions=[accepted],
+    )
+
+
+def tells_over_quota(body: Mapping[str, Any], generation: int) -> bool:
+    """Whether the status of a resource says so already."""
+    return any(
+        condition.get("type") == ConditionType.ACCEPTED
+        and condition.get("status") == ConditionStatus.FALSE
+        and condition.get("reason") == _OVER_QUOTA
+        and condition.get("observedGeneration") == generation
+        for condition in (body.get("status") or {}).get("conditions") or ()
     )
 
 

@@ -76,6 +76,7 @@ class Job:
     finalized_at: datetime | None = None
     updated_at: datetime | None = None
     error: ErrorInfo | None = None
+    failed_at: datetime | None = None
     result: bytes | None = None
     result_content_type: str = "application/octet-stream"
     retry_count: int = 0
@@ -86,6 +87,7 @@ class Job:
     transition: int = 0
     assignee_id: str = ""
     worker_name: str = ""
+    host: str = ""
     assigned_at: datetime | None = None
     reason: str = ""
     cancel_reason: str = ""

@@ -83,6 +83,7 @@ def claimed(job: Job, demand: Demand, defaults: TypeDefaults, now: datetime) -> 
         transition=job.transition + 1,
         assignee_id=demand.assignee_id,
         worker_name=demand.worker_name,
+        host=demand.host,
         assigned_at=now,
         started_at=job.started_at or now,
         updated_at=now,
@@ -122,9 +123,10 @@ def assignment(
     )
 
 
-def given(job: Job, move: Move) -> Job:
+def given(job: Job, move: Move, now: datetime) -> Job:
     """The record with the error and the result that came with a move."""
-    job = replace(job, error=move.error or job.error)
+    if move.error is not None:
+        job = replace(job, error=move.error, failed_at=now)
     if move.result is not None:
         return replace(job, result=move.result, result_content_type=move.result_content_type)
     if move.event is Event.RETRY_NOW:
@@ -135,7 +137,7 @@ def given(job: Job, move: Move) -> Job:
 def moved(job: Job, move: Move, now: datetime) -> Job:
     """The record after any move but one to CANCELLING."""
     job = replace(
-        given(job, move),
+        given(job, move, now),
         state=move.after,
         updated_at=now,
         transition=job.transition + 1,

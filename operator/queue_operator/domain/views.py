@@ -75,6 +75,11 @@ def states_of(phases: Collection[Phase]) -> frozenset[JobState]:
     return frozenset(plain | {state for phase, state in _REFINED.items() if phase in phases})
 
 
+def may_show(state: JobState) -> tuple[Phase, ...]:
+    """The phases in which jobs of this state may be seen."""
+    return tuple(phase for phase in Phase if state in states_of({phase}))
+
+
 def refining(phases: Collection[Phase], states: Collection[JobState]) -> frozenset[Phase]:
     """Those of `phases` between which a job's state alone does not decide, if it is in one of
     `states`; none where that makes no difference.

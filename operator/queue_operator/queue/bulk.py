@@ -59,7 +59,7 @@ class BulkAnswer:
     """`requested` jobs were meant: `changed`, `skipped` because there was nothing to do or it is
     not possible in their state, or failed with one of the `errors`. `has_more`: others match the
     filter. The same request finds those it changed again where they still match it, such as jobs
-    that fail again.
+    that fail again. `refused` says of those of the skipped whose change tells it why.
     """
 
     requested: int = 0
@@ -67,6 +67,7 @@ class BulkAnswer:
     skipped: int = 0
     errors: dict[str, QueueError] = field(default_factory=dict)
     has_more: bool = False
+    refused: dict[str, InvalidTransition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class Step:
     changed: int = 0
     missing: frozenset[str] | None = None
     errors: Mapping[str, QueueError] = field(default_factory=dict)
+    refused: Mapping[str, InvalidTransition] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -140,7 +142,12 @@ class Retry:
             if answer.error is not None and not isinstance(answer.error, InvalidTransition)
         }
         changed = sum(answer.error is None for answer in answers)
-        return Step(changed=changed, missing=frozenset(), errors=errors)
+        refused = {
+            answer.job_id: answer.error
+            for answer in answers
+            if isinstance(answer.error, InvalidTransition)
+        }
+        return Step(changed=changed, missing=frozenset(), errors=errors, refused=refused)
 
     def is_possible(self, job: Job) -> bool:
         return is_retriable(job)
@@ -248,8 +255,21 @@ async def _by_id(
                 missing = frozenset(ids).difference(found, errors)
                 if dry_run:
                     changed = sum(change.is_possible(job) for job in found.values())
+                    answer.refused |= _foreseen(change, found)
             errors |= {one: JobNotFound(one, chosen.namespace) for one in ids if one in missing}
+        answer.refused |= step.refused
         _add(answer, len(ids), changed, errors)
+
+
+def _foreseen(change: Change[S], found: Mapping[str, Job]) -> Mapping[str, InvalidTransition]:
+    """What `apply` would refuse, of a change that tells it."""
+    if not isinstance(change, Retry):
+        return {}
+    return {
+        job.id: InvalidTransition(job.id, job.state, Event.RETRY_NOW)
+        for job in found.values()
+        if not change.is_possible(job)
+    }
 
 
 async def _by_filter(
@@ -265,12 +285,13 @@ async def _by_filter(
     for one in passes:
         cursor = None
         while cursor != "" and not answer.has_more and not await gone():
-            page = await _page(store, replace(one, cursor=cursor or ""))
+            page = await _page(store, replace(one, cursor=cursor or "", count=False))
             cursor = page.next_cursor
             found = [job.id for job in page.jobs if job.id not in given]
             room = MOST_JOBS - answer.requested
             if room and found:
                 step = await change.apply(found[:room], namespace)
+                answer.refused |= step.refused
                 _add(answer, len(found[:room]), step.changed, step.errors)
                 given.update(found[:room])
             answer.has_more = len(found) > room
@@ -280,7 +301,7 @@ async def _foresee(store: Store, passes: Sequence[S], answer: BulkAnswer) -> Non
     count = 0
     for one in passes:
         page = await _page(store, replace(one, limit=1))
-        count += page.total_count
+        count += page.total_count or 0
         exact = not isinstance(page, JobPage) or page.total_is_exact
         answer.has_more |= not exact or count > MOST_JOBS
     answer.requested = answer.changed = min(count, MOST_JOBS)

@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
 from queue_operator.backends.protocol import (
+    AttemptLog,
     FailurePage,
     Failures,
     FailureSearch,
     History,
     JobHistory,
+    JobLogs,
     JobPage,
     JobSearch,
     Search,
@@ -59,6 +61,8 @@ class JobOperations(Protocol):
         ...
 
     async def get_history(self, job_id: str, namespace: str) -> JobHistory: ...
+
+    async def get_log(self, job_id: str, namespace: str) -> list[AttemptLog]: ...
 
     async def explain(self, job_id: str, namespace: str) -> Explanation: ...
 
@@ -129,6 +133,7 @@ class Operations:
         self._bulk = store if isinstance(store, Store) else None
         self._failures = store if isinstance(store, Failures) else None
         self._history = store if isinstance(store, History) else None
+        self._logs = store if isinstance(store, JobLogs) else None
         self._pauses = store if isinstance(store, Pauses) else None
         self._search = store if isinstance(store, Search) else None
         self._statistics = store if isinstance(store, Statistics) else None
@@ -156,6 +161,9 @@ class Operations:
 
     async def get_history(self, job_id: str, namespace: str) -> JobHistory:
         return await _able(self._history, "history").get_history(job_id, namespace=namespace)
+
+    async def get_log(self, job_id: str, namespace: str) -> list[AttemptLog]:
+        return await _able(self._logs, "logs").job_log(job_id, namespace=namespace)
 
     async def explain(self, job_id: str, namespace: str) -> Explanation:
         return await self._explainer.explain(job_id, namespace)
@@ -261,7 +269,10 @@ class Operations:
         return await store.pause(pause)
 
     async def resume(self, namespace: str, type: str) -> bool:
-        return await _able(self._pauses, "pauses").resume(namespace, type)
+        ended = await _able(self._pauses, "pauses").resume(namespace, type)
+        if ended:
+            self._queue.look()
+        return ended
 
 
 def _able(store: C | None, what: str) -> C:

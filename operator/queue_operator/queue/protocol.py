@@ -344,3 +344,7 @@ class HostedQueue(Queue, StreamHost, Protocol):
     async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:
         """Settles outcomes of RETRY_NOW in one transaction; answers in order."""
         ...
+
+    def look(self) -> None:
+        """The store was told something by which jobs may be claimed: streams look at once."""
+        ...

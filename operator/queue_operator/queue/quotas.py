@@ -2,16 +2,16 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
 from queue_operator.backends.protocol import Backend, Usages
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import QuotaExceeded
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.errors import QuotaExceeded, Unavailable
+from queue_operator.domain.job import Demand, Job, Submitted
 from queue_operator.settings import Quota, QuotaSettings
 
 FRESH_S: Final = 0.25
@@ -50,6 +50,24 @@ class _Purse:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(slots=True)
+class Admission:
+    """What may be stored. `refused` are by place those that may not; whoever stores the others
+    names those that turned out to be `repeats`, which cost nothing.
+    """
+
+    refused: dict[int, QuotaExceeded] = field(default_factory=dict)
+    repeats: set[int] = field(default_factory=set)
+    charged: dict[str, list[int]] = field(default_factory=dict)
+    """Places by namespace."""
+    reserved: Counter[str] = field(default_factory=Counter)
+
+    def answered(self, answers: Sequence[Submitted]) -> None:
+        """The store's answer for each."""
+        if self.charged:
+            self.repeats = {n for n, answer in enumerate(answers) if answer.duplicate}
+
+
 class Quotas:
     """The quotas of all namespaces. Where there are none nothing is asked of the store."""
 
@@ -61,137 +79,215 @@ class Quotas:
         self._waiting: defaultdict[str, _Waiting] = defaultdict(_Waiting)
         self._purses: defaultdict[str, _Purse] = defaultdict(_Purse)
 
+    def limits(self, namespace: str) -> bool:
+        """Whether anything may be refused there."""
+        quota = self._settings.of(namespace)
+        return self._are_set and any(
+            limit is not None
+            for limit in (quota.pending_jobs, quota.submissions_per_s, quota.payload_bytes_per_s)
+        )
+
+    async def room(self, namespaces: Collection[str]) -> dict[str, int]:
+        """How many more jobs may wait, for those namespaces of which there is a limit."""
+        await self._look(dict.fromkeys(namespaces, 1))
+        return {
+            name: max(most - self._waiting[name].jobs, 0)
+            for name in namespaces
+            if (most := self._settings.of(name).pending_jobs) is not None
+        }
+
     @asynccontextmanager
     async def admitting(
-        self, jobs: Sequence[Job], *, whole: bool = True
-    ) -> AsyncIterator[Mapping[int, QuotaExceeded]]:
+        self, jobs: Sequence[Job], *, whole: bool = True, on_credit: bool = True
+    ) -> AsyncIterator[Admission]:
         """Inside, the jobs are stored. Raises QuotaExceeded where they do not fit as a `whole`;
         else gives by place those that are not to be stored: of a namespace the first go before
-        the others.
+        the others. Unless `on_credit`, a crowd gets no more than a full bucket holds.
         """
-        reserved = Counter[str]()
+        admission = Admission()
         stored = False
         try:
-            refused = await self._refusals(jobs, whole, reserved) if self._are_set else {}
-            for error in refused.values() if whole else ():
+            if self._are_set:
+                await self._admit(jobs, whole, on_credit, admission)
+            for error in admission.refused.values() if whole else ():
                 raise error
-            yield refused
+            yield admission
             stored = True
         finally:
-            for namespace, count in reserved.items():
-                known = self._waiting[namespace]
-                known.storing -= count
-                known.stored += count * stored
+            self._settle(admission, stored)
+        if admission.repeats:
+            await self._give_back(jobs, admission)
 
-    async def _refusals(
-        self, jobs: Sequence[Job], whole: bool, reserved: Counter[str]
-    ) -> dict[int, QuotaExceeded]:
-        places: defaultdict[str, list[int]] = defaultdict(list)
+    def _settle(self, admission: Admission, stored: bool) -> None:
+        for namespace, count in admission.reserved.items():
+            known = self._waiting[namespace]
+            known.storing -= count
+            if stored:
+                charged = admission.charged.get(namespace, ())
+                known.stored += count - sum(n in admission.repeats for n in charged)
+
+    async def _give_back(self, jobs: Sequence[Job], admission: Admission) -> None:
+        """The tokens of jobs that were stored before."""
+        for namespace, charged in admission.charged.items():
+            mine = [jobs[n] for n in charged if n in admission.repeats]
+            for cost in _costs(namespace, self._settings.of(namespace), mine):
+                # The jobs are stored, whatever becomes of the tokens.
+                with suppress(Unavailable):
+                    await self._return(cost)
+
+    async def _admit(
+        self, jobs: Sequence[Job], whole: bool, on_credit: bool, admission: Admission
+    ) -> None:
+        by_namespace: defaultdict[str, list[int]] = defaultdict(list)
         for n, job in enumerate(jobs):
             # What is no job the store refuses.
             if isinstance(job, Job):
-                places[job.namespace].append(n)
-        refused: dict[int, QuotaExceeded] = {}
+                by_namespace[job.namespace].append(n)
+        places = {name: mine for name, mine in by_namespace.items() if self.limits(name)}
+        if len(places) > 1:
+            await self._look({name: len(mine) for name, mine in places.items()})
+        batch = _Batch(jobs, self._usages)
         for namespace, mine in places.items():
-            quota = self._settings.of(namespace)
-            room, error = await self._fit(namespace, quota, len(mine), whole, reserved)
-            if room:
-                wanted = [jobs[n] for n in mine[:room]]
-                paid, slow = await self._pay(namespace, quota, wanted, whole)
-                if slow is not None:
-                    given_up = min(room - paid, reserved[namespace])
-                    self._waiting[namespace].storing -= given_up
-                    reserved[namespace] -= given_up
-                    room, error = paid, slow
+            wanted = _Wanted(namespace, self._settings.of(namespace), whole, on_credit)
+            new, strict = mine, wanted
+            if batch.is_keyed(mine):
+                # What fits not as a whole may do so but for its repeats.
+                new, strict = batch.first_of(mine), replace(wanted, whole=True)
+            room, error = await self._take_up(strict, [jobs[n] for n in new], admission)
+            if error is not None and strict is not wanted:
+                left = await batch.not_stored(new)
+                if not whole or len(left) < len(new):
+                    new = left
+                    room, error = await self._take_up(wanted, [jobs[n] for n in new], admission)
+            admission.charged[namespace] = new[:room]
             if error is not None:
-                refused |= dict.fromkeys(mine[room:], error)
-        return refused
+                lacking = batch.with_followers(new[room:], mine)
+                admission.refused |= dict.fromkeys(lacking, error)
+
+    async def _take_up(
+        self, wanted: "_Wanted", jobs: Sequence[Job], admission: Admission
+    ) -> tuple[int, QuotaExceeded | None]:
+        """Room and tokens for how many of the jobs, from the first on, and what is lacking."""
+        namespace, reserved = wanted.namespace, admission.reserved
+        room, error = await self._fit(wanted, len(jobs), reserved)
+        if not room:
+            return room, error
+        paid, slow = await self._pay(wanted, jobs[:room])
+        if slow is None:
+            return room, error
+        given_up = min(room - paid, reserved[namespace])
+        self._waiting[namespace].storing -= given_up
+        reserved[namespace] -= given_up
+        return paid, slow
 
     async def _fit(
-        self, namespace: str, quota: Quota, jobs: int, whole: bool, reserved: Counter[str]
+        self, wanted: "_Wanted", jobs: int, reserved: Counter[str]
     ) -> tuple[int, QuotaExceeded | None]:
         """Room for how many of so many jobs there is, and why for no more. It is taken."""
-        most = quota.pending_jobs
+        most = wanted.quota.pending_jobs
         if most is None or self._usages is None:
             return jobs, None
-        known = self._waiting[namespace]
-        async with known.lock:
-            age_s = self._clock.monotonic() - known.counted_at_s
-            full = known.jobs + jobs > most
-            if age_s >= FRESH_S or (full and age_s >= _AGAIN_S):
-                known.stored = 0
-                known.counted = (await self._usages.usage_of([namespace]))[namespace].pending
-                known.counted_at_s = self._clock.monotonic()
-            held = known.jobs
-            room = min(max(most - held, 0), jobs)
-            if room < jobs and whole:
-                room = 0
-            known.storing += room
-            reserved[namespace] += room
-        short = QuotaExceeded("pending_jobs", held, most, _PENDING_RETRY_S)
+        await self._look({wanted.namespace: jobs})
+        known = self._waiting[wanted.namespace]
+        held = known.jobs
+        room = min(max(most - held, 0), jobs)
+        if room < jobs and wanted.whole:
+            room = 0
+        known.storing += room
+        reserved[wanted.namespace] += room
+        # Those that are let in are there before the others.
+        short = QuotaExceeded("pending_jobs", held + room, most, _PENDING_RETRY_S)
         return room, short if room < jobs else None
 
+    async def _look(self, asked: Mapping[str, int]) -> None:
+        """Counts anew, in one statement, where it is long ago or so many jobs would not fit."""
+        if self._usages is None:
+            return
+        async with AsyncExitStack() as locks:
+            old: dict[str, _Waiting] = {}
+            # In one order, so that two never wait for each other.
+            for name in sorted(asked):
+                if self._is_old(name, asked[name]):
+                    await locks.enter_async_context(self._waiting[name].lock)
+                    if self._is_old(name, asked[name]):
+                        old[name] = self._waiting[name]
+            if not old:
+                return
+            stored = {name: known.stored for name, known in old.items()}
+            counted = await self._usages.usage_of(list(old))
+            for name, known in old.items():
+                known.stored -= stored[name]
+                known.counted = counted[name].pending
+                known.counted_at_s = self._clock.monotonic()
+
+    def _is_old(self, namespace: str, jobs: int) -> bool:
+        most = self._settings.of(namespace).pending_jobs
+        if most is None:
+            return False
+        known = self._waiting[namespace]
+        age_s = self._clock.monotonic() - known.counted_at_s
+        return age_s >= FRESH_S or (known.jobs + jobs > most and age_s >= _AGAIN_S)
+
     async def _pay(
-        self, namespace: str, quota: Quota, jobs: Sequence[Job], whole: bool
+        self, wanted: "_Wanted", jobs: Sequence[Job]
     ) -> tuple[int, QuotaExceeded | None]:
         """For how many of the jobs, from the first on, there are tokens, and what is lacking."""
         paid, step = 0, len(jobs)
         lacking: QuotaExceeded | None = None
+        if not wanted.on_credit:
+            step = _held_by_full_buckets(wanted, jobs)
         while step:
-            short = await self._afford(namespace, quota, jobs[paid : paid + step])
+            short = await self._afford(wanted, jobs[paid : paid + step])
             if short is None:
                 paid += step
                 if lacking is None:
-                    break
+                    step = min(step, len(jobs) - paid)
+                    continue
             lacking = lacking or short
             # Steps of which none fits are halved, so that a crowd takes what one of it could.
-            step = 0 if whole else min(step // 2, len(jobs) - paid)
+            step = 0 if wanted.whole else min(step // 2, len(jobs) - paid)
         return paid, lacking
 
-    async def _afford(
-        self, namespace: str, quota: Quota, jobs: Sequence[Job]
-    ) -> QuotaExceeded | None:
+    async def _afford(self, wanted: "_Wanted", jobs: Sequence[Job]) -> QuotaExceeded | None:
         """Takes what the jobs cost, or says what is lacking."""
-        size = sum(len(job.payload) for job in jobs if isinstance(job.payload, bytes))
-        costs = (
-            ("submissions_per_s", len(jobs), quota.submissions_per_s, quota.submissions_burst),
-            ("payload_bytes_per_s", size, quota.payload_bytes_per_s, quota.payload_bytes_burst),
-        )
-        paid: list[tuple[str, int]] = []
-        for limit, amount, rate_per_s, burst in costs:
-            if rate_per_s is None or not amount:
-                continue
-            most, bucket = burst or max(rate_per_s, 1.0), f"{limit} {namespace}"
-            wait_s = await self._take(bucket, amount, rate_per_s, most)
+        paid: list[_Cost] = []
+        for cost in _costs(wanted.namespace, wanted.quota, jobs):
+            wait_s = await self._take(cost)
             if wait_s:
-                for earlier, tokens in paid:
-                    self._purses[earlier].left += tokens
-                maximum = max(ceil(rate_per_s), 1)
-                return QuotaExceeded(limit, max(amount, maximum), maximum, wait_s)
-            paid.append((bucket, amount))
+                for earlier in paid:
+                    self._purses[earlier.bucket].left += earlier.amount
+                maximum = max(ceil(cost.rate_per_s), 1)
+                return QuotaExceeded(cost.limit, max(cost.amount, maximum), maximum, wait_s)
+            paid.append(cost)
         return None
 
-    async def _take(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:
-        usages, purse = self._usages, self._purses[bucket]
+    async def _take(self, cost: "_Cost") -> float:
+        usages, purse = self._usages, self._purses[cost.bucket]
         if usages is None:
             return 0.0
         async with purse.lock:
             if self._clock.monotonic() >= purse.until_s:
                 purse.left = 0.0
-            if purse.left < amount:
-                lacking = amount - purse.left
-                ahead = min(rate_per_s * _AHEAD_S, burst * _AHEAD_S)
-                terms = {"rate_per_s": rate_per_s, "burst": burst}
-                wait_s = await usages.take_tokens(bucket, max(lacking, ahead), **terms)
+            if purse.left < cost.amount:
+                lacking = cost.amount - purse.left
+                ahead = min(cost.rate_per_s * _AHEAD_S, cost.burst * _AHEAD_S)
+                terms = {"rate_per_s": cost.rate_per_s, "burst": cost.burst}
                 fetched = max(lacking, ahead)
+                wait_s = await usages.take_tokens(cost.bucket, fetched, **terms)
                 if wait_s and ahead > lacking:
-                    wait_s, fetched = await usages.take_tokens(bucket, lacking, **terms), lacking
+                    fetched = lacking
+                    wait_s = await usages.take_tokens(cost.bucket, lacking, **terms)
                 if wait_s:
                     return wait_s
                 purse.left += fetched
                 purse.until_s = self._clock.monotonic() + _KEPT_S
-            purse.left -= amount
+            purse.left -= cost.amount
         return 0.0
+
+    async def _return(self, cost: "_Cost") -> None:
+        if self._usages is not None:
+            terms = {"rate_per_s": cost.rate_per_s, "burst": cost.burst}
+            await self._usages.return_tokens(cost.bucket, cost.amount, **terms)
 
     async def within(self, demands: Sequence[Demand]) -> list[Demand]:
         """The demands, cut where a namespace may not run as many jobs."""
@@ -205,6 +301,91 @@ class Quotas:
         used = await self._usages.usage_of(list(limits))
         room = {name: max(most - used[name].running, 0) for name, most in limits.items()}
         return _cut(demands, room)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Of which quota something is wanted, and how."""
+
+    namespace: str
+    quota: Quota
+    whole: bool
+    on_credit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Tokens of one bucket."""
+
+    limit: str
+    bucket: str
+    amount: int
+    rate_per_s: float
+    burst: float
+
+
+def _costs(namespace: str, quota: Quota, jobs: Sequence[Job]) -> Iterator[_Cost]:
+    size = sum(len(job.payload) for job in jobs if isinstance(job.payload, bytes))
+    for limit, amount, rate_per_s, burst in (
+        ("submissions_per_s", len(jobs), quota.submissions_per_s, quota.submissions_burst),
+        ("payload_bytes_per_s", size, quota.payload_bytes_per_s, quota.payload_bytes_burst),
+    ):
+        if rate_per_s is not None and amount:
+            most = burst or max(rate_per_s, 1.0)
+            yield _Cost(limit, f"{limit} {namespace}", amount, rate_per_s, most)
+
+
+def _held_by_full_buckets(wanted: _Wanted, jobs: Sequence[Job]) -> int:
+    """How many of the jobs, but at least one, cost no more than full buckets hold."""
+    few, many = 1, len(jobs)
+    while few < many:
+        middle = (few + many + 1) // 2
+        costs = _costs(wanted.namespace, wanted.quota, jobs[:middle])
+        if all(cost.amount <= cost.burst for cost in costs):
+            few = middle
+        else:
+            many = middle - 1
+    return many
+
+
+class _Batch:
+    """Which jobs of a batch store nothing, because their idempotency key is taken."""
+
+    def __init__(self, jobs: Sequence[Job], usages: Usages | None) -> None:
+        self._jobs = jobs
+        self._usages = usages
+        self._taken: Collection[tuple[str, str]] | None = None
+
+    def _key(self, place: int) -> tuple[str, str] | None:
+        job = self._jobs[place]
+        return (job.namespace, job.idempotency_key) if job.idempotency_key else None
+
+    def is_keyed(self, places: Sequence[int]) -> bool:
+        return self._usages is not None and any(self._jobs[n].idempotency_key for n in places)
+
+    def first_of(self, places: Sequence[int]) -> list[int]:
+        """Those but for the ones whose key an earlier one has."""
+        seen = set[tuple[str, str]]()
+        first = []
+        for n in places:
+            key = self._key(n)
+            if key is None or key not in seen:
+                first.append(n)
+            if key is not None:
+                seen.add(key)
+        return first
+
+    def with_followers(self, refused: Sequence[int], places: Sequence[int]) -> list[int]:
+        """The refused ones, and those that would take their keys."""
+        keys = {key for n in refused if (key := self._key(n)) is not None}
+        return sorted({*refused, *(n for n in places if keys and self._key(n) in keys)})
+
+    async def not_stored(self, places: Sequence[int]) -> list[int]:
+        """Those whose key nobody has. One question for the whole batch."""
+        if self._taken is None and self._usages is not None:
+            keys = {self._key(n) for n, job in enumerate(self._jobs) if isinstance(job, Job)}
+            self._taken = await self._usages.taken_keys([key for key in keys if key is not None])
+        return [n for n in places if self._key(n) not in (self._taken or ())]
 
 
 def _cut(demands: Sequence[Demand], room: Mapping[str, int]) -> list[Demand]:

@@ -22,7 +22,13 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_limit, check_tags
+from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    Limits,
+    check_limit,
+    check_tags,
+    unplaced,
+)
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.bookkeeper import Bookkeeper
 from queue_operator.queue.clock import SystemClock
@@ -35,7 +41,7 @@ from queue_operator.queue.keeper import Keeper
 from queue_operator.queue.library import LibraryStream
 from queue_operator.queue.notifier import Notifier
 from queue_operator.queue.protocol import EndReason, StreamSpec, StreamUsage
-from queue_operator.queue.quotas import Quotas
+from queue_operator.queue.quotas import Admission, Quotas
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
@@ -192,24 +198,36 @@ class QueueService:
     # Submission
 
     async def enqueue_job(self, job: Job) -> str:
-        async with self._quotas.admitting([job]):
-            job_id = await self._store.enqueue_job(job)
+        async with self._quotas.admitting([job]) as admission:
+            if not _is_repeatable(job, admission):
+                job_id = await self._store.enqueue_job(job)
+            else:
+                [answer] = await self._store.submit([job], atomic=False)
+                admission.answered([answer])
+                if answer.error is not None:
+                    raise unplaced(answer.error)
+                job_id = answer.job_id
         self.dispatcher.submitted([job])
         return job_id
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        async with self._quotas.admitting(jobs):
-            job_ids = await self._store.enqueue_jobs(jobs)
+        async with self._quotas.admitting(jobs) as admission:
+            if not any(_is_repeatable(job, admission) for job in jobs):
+                job_ids = await self._store.enqueue_jobs(jobs)
+            else:
+                answers = await self._store.submit(jobs)
+                admission.answered(answers)
+                job_ids = [answer.job_id for answer in answers]
         self.dispatcher.submitted(jobs)
         return job_ids
 
     async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
-        if atomic:
-            async with self._quotas.admitting(jobs):
+        async with self._quotas.admitting(jobs, whole=atomic) as admission:
+            if atomic:
                 answers = await self._store.submit(jobs)
-        else:
-            async with self._quotas.admitting(jobs, whole=False) as refused:
-                answers = await self._submit_but(jobs, refused)
+            else:
+                answers = await self._submit_but(jobs, admission.refused)
+            admission.answered(answers)
         self.dispatcher.submitted(
             [
                 job
@@ -500,9 +518,17 @@ class QueueService:
             self._may_be_ready()
         self.dispatcher.freed()
 
+    def look(self) -> None:
+        self._may_be_ready()
+
     def _may_be_ready(self) -> None:
         self.dispatcher.may_be_ready()
         self.dispatcher.freed()
+
+
+def _is_repeatable(job: Job, admission: Admission) -> bool:
+    """Whether only the store's whole answer tells that nothing was used of a quota."""
+    return bool(admission.charged and isinstance(job, Job) and job.idempotency_key)
 
 
 def _renewals(

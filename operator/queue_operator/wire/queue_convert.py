@@ -44,6 +44,7 @@ _PLAIN: Final = (
     "transition",
     "assignee_id",
     "worker_name",
+    "host",
     "reason",
     "cancel_reason",
     "spawned_by",
@@ -58,6 +59,7 @@ _TIMES: Final = (
     "started_at",
     "finalized_at",
     "updated_at",
+    "failed_at",
     "last_retry_at",
     "assigned_at",
 )

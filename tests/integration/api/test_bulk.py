@@ -140,6 +140,19 @@ async def test_retry_by_ids_counts_every_fate(door: Door) -> None:
     assert await states(door, jobs["failed"]) == ["RETRYING"]
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_retry_says_why_others_were_skipped(door: Door, dry_run: bool) -> None:
+    jobs = await fates(door)
+    ids = [job_id for fate, job_id in jobs.items() if fate != "failed"]
+    body = {"job_ids": [*jobs.values(), "missing"], "dry_run": dry_run}
+    result = await door.told("POST", "/v1/jobs/retry", body)
+    told = {one["job_id"]: one for one in result["not_retriable"]}
+    assert set(told) == set(ids)
+    assert {one["code"] for one in told.values()} == {"NOT_RETRIABLE"}
+    for job_id, state in zip(ids, await states(door, *ids), strict=True):
+        assert state in told[job_id]["message"]
+
+
 @proves("external-api.Bulk.expect.2")
 async def test_delete_touches_jobs_that_have_ended_alone(door: Door) -> None:
     jobs = await fates(door)

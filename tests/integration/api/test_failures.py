@@ -164,6 +164,20 @@ async def test_failures_are_told_newest_first_and_counted(door: Door) -> None:
     assert failure["duration_ms"] >= 0
 
 
+@proves("external-api.FailureSearch.rule.5")
+async def test_a_retry_does_not_change_when_a_job_failed(door: Door) -> None:
+    jobs = await spread(door)
+    before = await door.told("POST", "/v1/failures/search", {})
+    times = {one["job_id"]: one["failure"]["timestamp"] for one in before["failures"]}
+    await door.told("POST", f"/v1/jobs/{jobs['permanent']}/retry", {"delay": 3600})
+    after = await door.told("POST", "/v1/failures/search", {})
+    assert [one["job_id"] for one in after["failures"]] == list(times)
+    assert {one["job_id"]: one["failure"]["timestamp"] for one in after["failures"]} == times
+    late = {"time_range": {"after": times[jobs["permanent"]]}}
+    found = await door.told("POST", "/v1/failures/search", late)
+    assert {one["job_id"] for one in found["failures"]} == {jobs["used up"], jobs["retrying"]}
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -31,7 +31,8 @@ async def test_a_namespace_that_is_full_takes_no_more(door: Door) -> None:
         assert (answer.status_code, answer.json()["code"]) == (429, "QUOTA_EXCEEDED")
     mixed = await full.told("POST", "/v1/jobs/batch", {"jobs": [JOB, JOB], "atomic": False})
     assert [one["status"] for one in mixed["results"]] == ["REJECTED", "REJECTED"]
-    assert mixed["results"][0]["error"]["code"] == "QUOTA_EXCEEDED"
+    error = mixed["results"][0]["error"]
+    assert (error["code"], error["quota"]["limit"]) == ("QUOTA_EXCEEDED", "pending_jobs")
     await door.submitted()
 
 
@@ -50,6 +51,27 @@ async def test_a_namespace_that_is_too_fast_is_told_when_to_go_on(
     assert (answer.status_code, error["quota"]["limit"]) == (429, limit)
     assert [one["field"] for one in error["details"]] == [limit]
     assert int(answer.headers["retry-after"]) > 1
+
+
+async def test_a_repeat_is_answered_with_its_job_though_the_namespace_is_full(door: Door) -> None:
+    full = replace(door, namespace="repeated")
+    jobs = [{**JOB, "idempotency_key": key} for key in "abc"]
+    stored = await full.told("POST", "/v1/jobs/batch", {"jobs": jobs})
+    ids = [one["job_id"] for one in stored["results"]]
+    # More often than a second submission for each would be paid for.
+    for n in range(3):
+        repeat = await full.call("POST", "/v1/jobs", jobs[n])
+        told = repeat.json()
+        assert (repeat.status_code, told["status"]) == (200, "DUPLICATE")
+        assert told["existing_job_id"] == ids[n]
+        for atomic in (True, False):
+            told = await full.told("POST", "/v1/jobs/batch", {"jobs": jobs, "atomic": atomic})
+            assert [one["existing_job_id"] for one in told["results"]] == ids
+    some = {"jobs": [jobs[1], JOB, jobs[0]], "atomic": False}
+    mixed = await full.told("POST", "/v1/jobs/batch", some)
+    assert [one["status"] for one in mixed["results"]] == ["DUPLICATE", "REJECTED", "DUPLICATE"]
+    whole = await full.call("POST", "/v1/jobs/batch", {"jobs": [*jobs, JOB]})
+    assert (whole.status_code, whole.json()["code"]) == (429, "QUOTA_EXCEEDED")
 
 
 @proves("external-api.QuotaError.expect.1")

@@ -67,6 +67,7 @@ async def test_what_cannot_be_retried_stays_as_it_is(door: Door, fate: str) -> N
     result = await door.told("POST", f"/v1/jobs/{job_id}/retry", {"reset_attempts": True})
     assert result["status"] == "NOT_RETRIABLE"
     assert result["new_state"] == (await door.status(job_id))["state"]
+    assert result["new_state"] in result["message"]
     assert await door.stored(job_id) == before
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from click.testing import CliRunner, Result
@@ -11,8 +12,9 @@ from click.testing import CliRunner, Result
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.cli.main import main
 from queue_operator.client import QueueClient
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
+from queue_operator.domain.running import LogLine, LogReport
 from queue_operator.domain.states import Event
 from queue_operator.queue.service import QueueService
 
@@ -51,6 +53,18 @@ class Stage:
         outcome = Outcome(job.id, event, self.namespace, **fields)
         (answer,) = self.run(self.backend.settle([outcome]))
         assert answer.error is None, answer.error
+
+    def log(self, message: str, **fields: Any) -> str:
+        """Runs the next job and logs a line."""
+        demand = Demand(assignee_id="w", limit=1, namespace=self.namespace)
+        [run] = self.run(self.backend.claim([demand], lease_ttl_s=600.0))
+        at, told = datetime(2026, 1, 1, 12, tzinfo=UTC), json.dumps(fields)
+        line = LogLine(number=1, at=at, level="INFO", message=message, fields=told)
+        report = LogReport(
+            job_id=run.job_id, token=run.token, namespace=self.namespace, lines=(line,)
+        )
+        self.run(self.backend.append_logs([report]))
+        return run.job_id
 
     def complete(self, output: Any = None) -> str:
         """Runs the next job to its end."""

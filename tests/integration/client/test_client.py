@@ -219,6 +219,25 @@ def test_a_failure_is_told_and_retried(stage: Stage) -> None:
         assert queue.retry(job_id, namespace=stage.namespace).status == "NOT_RETRIABLE"
 
 
+async def test_what_a_job_logged(stage: Stage) -> None:
+    def with_sync() -> str:
+        with stage.client() as queue:
+            submit(stage, queue)
+            job_id = stage.log("sending", to="ada")
+            [attempt] = queue.log(job_id, attempt=1, lines=1, namespace=stage.namespace).attempts
+            [line] = attempt.lines
+            assert (line.level, line.message, line.fields) == ("INFO", "sending", {"to": "ada"})
+            assert queue.log(job_id, attempt=2, namespace=stage.namespace).attempts == ()
+            with pytest.raises(JobNotFound):
+                queue.log("missing", namespace=stage.namespace)
+            return job_id
+
+    job_id = await asyncio.to_thread(with_sync)
+    async with AsyncQueueClient(stage.url, TOKEN) as queue:
+        told = await queue.log(job_id, namespace=stage.namespace)
+    assert (told.job_id, told.attempts[0].attempt, told.attempts[0].dropped) == (job_id, 1, 0)
+
+
 def test_jobs_are_found(stage: Stage) -> None:
     with stage.client() as queue:
         for n in range(7):

@@ -117,6 +117,21 @@ def test_failures_from_the_list_to_the_retry(stage: Stage) -> None:
     assert "has never failed" in never.stderr
 
 
+def test_what_a_job_logged(stage: Stage) -> None:
+    silent = submitted(stage, "silent")
+    assert (done := stage.type("logs", silent)).exit_code == 0
+    assert (done.stdout, done.stderr) == ("", "no lines\n")
+    stage.complete()
+    submitted(stage, "email")
+    job_id = stage.log("to \x1b[31mada", size=7)
+    told = stage.type("logs", job_id, "--attempt", "1", "--lines", "5").stdout
+    assert told == ("attempt 1\n2026-01-01 12:00:00.000000 INFO to \\x1b[31mada size=7\n")
+    [attempt] = stage.json("logs", job_id)["attempts"]
+    assert attempt["lines"][0]["fields"] == {"size": 7}
+    missing = stage.type("logs", "missing")
+    assert (missing.exit_code, "does not exist" in missing.stderr) == (1, True)
+
+
 def test_all_that_match_are_cancelled_and_deleted(stage: Stage) -> None:
     for n in range(4):
         submitted(stage, "resize", str(n), "--tag", f"size={n % 2}")

@@ -17,6 +17,7 @@ METHODS = {
     "getJob": "get",
     "explainJob": "explain",
     "getFailure": "failure",
+    "getLog": "log",
     "cancelJob": "cancel",
     "retryJob": "retry",
     "deleteJob": "delete",

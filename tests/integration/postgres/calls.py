@@ -146,6 +146,7 @@ async def mirror(backend: PostgresBackend) -> None:
         for n, job in enumerate(new_jobs(10))
     ]
     await backend.take_in(jobs)
+    await backend.taken_in([job.id for job in jobs])
     pending = await backend.pending_mirrors()
     await backend.acknowledge_mirrors([entry.sequence for entry in pending])
     await backend.attached("cluster")
@@ -285,6 +286,8 @@ async def quotas(backend: PostgresBackend) -> None:
     await backend.usage_of([million.BIG, million.SOLO, "nobody"])
     for _ in range(2):
         await backend.take_tokens("bucket", 1.0, rate_per_s=1.0, burst=1.0)
+    await backend.return_tokens("bucket", 1.0, rate_per_s=1.0, burst=1.0)
+    await backend.taken_keys([(million.BIG, f"nobody's {n}") for n in range(100)])
 
 
 CASES = {

@@ -104,7 +104,7 @@ async def _stop(backend: PostgresBackend) -> None:
 
 
 async def _read(backend: PostgresBackend, jobs: Mapping[JobState, Job]) -> None:
-    assert (await backend.search_jobs(JobSearch())).total_count > len(jobs)
+    assert ((await backend.search_jobs(JobSearch())).total_count or 0) > len(jobs)
     assert (await backend.search_failures(FailureSearch())).jobs
     for job in jobs.values():
         await backend.get_job(job.id)

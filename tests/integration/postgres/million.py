@@ -109,17 +109,18 @@ _MOVED: LiteralString = """
 _CLASSIFIED: LiteralString = """
     CASE WHEN state IN ({{DEAD_LETTER}}, {{FAILED_RETRY}}) THEN
         CASE WHEN job_no %% 4 = 0 THEN 'PERMANENT' ELSE 'TEMPORARY' END END,
-    CASE WHEN state IN ({{DEAD_LETTER}}, {{FAILED_RETRY}}) THEN 'E' || job_no %% 7 END"""
+    CASE WHEN state IN ({{DEAD_LETTER}}, {{FAILED_RETRY}}) THEN 'E' || job_no %% 7 END,
+    CASE WHEN state IN ({{DEAD_LETTER}}, {{FAILED_RETRY}}) THEN changed_at END"""
 _WHERE_THEY_ARE: LiteralString = f"""
-INSERT INTO ready ({_MOVING}, error_category, error_code, due, blocked)
+INSERT INTO ready ({_MOVING}, error_category, error_code, failed_at, due, blocked)
 SELECT {_MOVED}, {_CLASSIFIED}, NOT (delayed OR blocked), blocked
 FROM given WHERE state IN ({{{{eligible}}}}) ORDER BY job_no;
 INSERT INTO lease ({_MOVING}, expires_at, cancel_requested_at)
 SELECT {_MOVED}, now() + interval '1 hour',
     CASE WHEN state = {{{{CANCELLING}}}} THEN now() END
 FROM given WHERE state IN ({{{{slot_holding}}}}) ORDER BY job_no;
-INSERT INTO final ({_MOVING}, error_category, error_code, finalized_at, reason, result,
-    result_content_type)
+INSERT INTO final ({_MOVING}, error_category, error_code, failed_at, finalized_at, reason,
+    result, result_content_type)
 SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json'
 FROM given WHERE state IN ({{{{terminal}}}}) ORDER BY job_no;
 """

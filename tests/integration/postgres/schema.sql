@@ -15,7 +15,8 @@ CREATE TABLE attempt (
     assignee_id text NOT NULL,
     worker_name text NOT NULL,
     host text NOT NULL,
-    error jsonb
+    error jsonb,
+    eligible_at timestamp with time zone
 );
 ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
@@ -91,7 +92,8 @@ CREATE TABLE final (
     result_content_type text,
     finalized_at timestamp with time zone NOT NULL,
     reason text NOT NULL,
-    cancel_reason text NOT NULL DEFAULT ''::text
+    cancel_reason text NOT NULL DEFAULT ''::text,
+    failed_at timestamp with time zone
 );
 ALTER TABLE final ADD CONSTRAINT final_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
@@ -100,8 +102,9 @@ ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['C
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
 CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
 CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
-CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) INCLUDE (state, error_category, error_code) WHERE (state <> 'COMPLETED'::text);
+CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
+CREATE INDEX final_failed ON queue_operator.final USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE (state = 'DEAD_LETTER'::text);
 
 CREATE TABLE idempotency (
     namespace_id integer NOT NULL,
@@ -218,7 +221,8 @@ CREATE TABLE lease (
     cancel_reason text NOT NULL DEFAULT ''::text,
     progress_percent integer,
     progress_message text,
-    progress_at timestamp with time zone
+    progress_at timestamp with time zone,
+    failed_at timestamp with time zone
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
 ALTER TABLE lease ADD CONSTRAINT lease_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
@@ -309,16 +313,18 @@ CREATE TABLE ready (
     checkpointed boolean NOT NULL DEFAULT false,
     result bytea,
     result_content_type text,
-    blocked boolean NOT NULL DEFAULT false
+    blocked boolean NOT NULL DEFAULT false,
+    failed_at timestamp with time zone
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
 ALTER TABLE ready ADD CONSTRAINT ready_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE ready ADD CONSTRAINT ready_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE ready ADD CONSTRAINT ready_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
 ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
-CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) INCLUDE (state, error_category, error_code) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
+CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, created_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
+CREATE INDEX ready_failed ON queue_operator.ready USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE ((error_category IS NOT NULL) AND (state = 'FAILED_RETRY'::text));
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
 CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));
 CREATE INDEX ready_undue ON queue_operator.ready USING btree (lane_id, state, blocked) WHERE ((NOT due) AND (lane_id > 0));

@@ -61,6 +61,7 @@ SEARCHES: Final[Mapping[str, JobSearch]] = {
         states=frozenset({JobState.UNSCHEDULED}), order=SearchOrder.UPDATED_DESC
     ),
     "failed for good": _jobs(phases=frozenset({Phase.FAILED})),
+    "attempts used up": _jobs(phases=frozenset({Phase.DEAD_LETTER})),
     "delayed": _jobs(phases=frozenset({Phase.DELAYED})),
     "waiting for others": _jobs(phases=frozenset({Phase.PENDING})),
     "in one of many phases": _jobs(
@@ -100,18 +101,25 @@ MOST: Final[Mapping[str, tuple[int, int]]] = {
     # Of lanes whose newest jobs have not completed.
     "completed": (20_000, 50_000),
     "completed in the last days": (40_000, 50_000),
+    # Counted in an index, up to the bound.
+    "failed for good": (40_000, 25_000),
+    "attempts used up": (30_000, 25_000),
     # No index says which these are among those of their state; they are counted one by one.
-    "failed for good": (100_000, 100_000),
     "delayed": (50_000, 60_000),
     "waiting for others": (60_000, 80_000),
     # Those that may be in one of the phases are looked at up to the bound of the count.
     "in one of many phases": (40_000, 60_000),
 }
 """Rows and pages that a search may look at, where it is more than for most."""
+MOST_UNCOUNTED: Final[Mapping[str, tuple[int, int]]] = {
+    "completed": MOST["completed"],
+    # Looked for in three ways, of which the last one finds them.
+    "completed in the last days": (40_000, 60_000),
+}
 
 
-def bounds(name: str) -> dict[str, Any]:
-    rows, pages = MOST.get(name, _FEW)
+def bounds(name: str, *, counted: bool = True) -> dict[str, Any]:
+    rows, pages = (MOST if counted else MOST_UNCOUNTED).get(name, _FEW)
     return {
         "rows": rows,
         "pages": pages,

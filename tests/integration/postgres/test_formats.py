@@ -39,6 +39,7 @@ _MASKS = {
     "token": "uuid",
     "assigned_at": "time",
     "ended_at": "time",
+    "eligible_at": "time",
 }
 
 

@@ -80,6 +80,7 @@ async def test_a_job_that_succeeds_at_once_has_a_history_without_rows(
             ended_at=times[2],
             event="COMPLETE",
             state=S.COMPLETED,
+            eligible_at=job.eligible_at,
         ),
     )
 

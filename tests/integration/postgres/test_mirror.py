@@ -149,6 +149,19 @@ async def test_jobs_whose_resource_is_gone_leave_the_feed(
     assert len(await ask("SELECT job_no FROM mirror_outbox")) == 1
 
 
+async def test_taken_in_are_those_that_are_stored_finished_or_not(
+    mirror: MirrorStore, submit: Submit, backend: PostgresBackend, namespace: str
+) -> None:
+    ended, waiting = await submit(), await submit()
+    await backend.dequeue_jobs("worker", [], 1, namespace=namespace)
+    await backend.complete_job(ended, b"", namespace=namespace)
+    # An id of the kind that no resource has.
+    await backend.enqueue_job(Job(id="plain", type="mail", namespace=namespace))
+    found = await mirror.taken_in([ended, waiting, "plain", str(uuid.uuid4())])
+    assert found == {ended, waiting}
+    assert await mirror.taken_in([]) == set()
+
+
 async def test_attached_are_the_unfinished_jobs_of_the_cluster(
     mirror: MirrorStore, submit: Submit, backend: PostgresBackend, namespace: str
 ) -> None:

@@ -1,9 +1,11 @@
 """Pauses between replicas, by the pulse of the one that has not made them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
@@ -78,3 +80,21 @@ async def test_a_pause_costs_a_claim_no_statement(dsn: str, namespace: str) -> N
             await backend.pause(Pause(namespace=namespace))
             assert [t for t in await statements(backend, seen) if "Takes" in t] == []
     assert len(open_to_all) == 1
+
+
+async def test_whoever_reads_first_that_a_pause_is_over_tells_the_streams(
+    backend: PostgresBackend, dsn: str, namespace: str
+) -> None:
+    """Whoever ended it died before it could tell, and a claim looks before the pulse does."""
+
+    async def never(delay_s: float) -> None:
+        await asyncio.Event().wait()
+
+    await backend.pause(Pause(namespace=namespace))
+    other = await PostgresBackend.open(dsn, pooler=True, sleep=never)
+    async with listening(other) as topics, asyncio.timeout(20):
+        async with await psycopg.AsyncConnection.connect(dsn) as connection:
+            await connection.execute("DELETE FROM queue_operator.pause")
+        await other._lanes.refresh()
+        assert (await anext(topics))[Topic.READY] is None
+    await other.close()

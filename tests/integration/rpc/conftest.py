@@ -21,13 +21,21 @@ from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import GrpcSettings, LimitSettings, Settings
+from queue_operator.settings import (
+    GrpcSettings,
+    LimitSettings,
+    Quota,
+    QuotaSettings,
+    Settings,
+)
 from queue_operator.wire.v1 import worker_pb2 as pb
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
 
 DEADLINE_S = 20.0
 TOKEN = "a test token"
 MESSAGE_BYTES = 64 * 1024
+SMALL = "two-may-wait"
+"""A namespace with a quota."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +80,10 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
                 grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
                 limits=LimitSettings(result_bytes=1024),
             )
-            queue = QueueService(await PostgresBackend.open(dsn), settings.queue, replica="r1")
+            quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
+            queue = QueueService(
+                await PostgresBackend.open(dsn), settings.queue, quotas=quotas, replica="r1"
+            )
             await queue.start()
             stack.push_async_callback(queue.close)
             authenticator = authenticator or StaticAuthenticator({"test": SecretStr(TOKEN)})

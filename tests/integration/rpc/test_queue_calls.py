@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.integration.rpc.conftest import SMALL, TOKEN, Plane
 
 from queue_operator.auth.audit import AUDIT_LOGGER
-from queue_operator.client.grpc import GrpcQueue
+from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain import errors
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job, ResourceRef
@@ -75,6 +76,21 @@ async def test_dependencies_and_idempotency_hold(
     [repeat] = new_jobs(idempotency_key="once")
     assert await client.enqueue_job(repeat) == parent.id
     assert (await client.get_job(child.id, namespace=namespace)).waiting_for_dependencies
+
+
+async def test_a_repeat_is_answered_though_the_namespace_is_full(plane: Plane) -> None:
+    def job(key: str) -> Job:
+        return Job(id=uuid.uuid4().hex, type="mail", namespace=SMALL, idempotency_key=key)
+
+    once = Repeats(attempts=1)
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", TOKEN, repeats=once) as client:
+        first = await client.enqueue_jobs([job("a"), job("b")])
+        assert await client.enqueue_job(job("b")) == first[1]
+        assert await client.enqueue_jobs([job("b"), job("a")]) == first[::-1]
+        with pytest.raises(errors.QuotaExceeded):
+            await client.enqueue_jobs([job("a"), job("c")])
+        with pytest.raises(errors.QuotaExceeded):
+            await client.enqueue_job(job("c"))
 
 
 async def test_what_became_of_a_job_is_read_as_it_is_stored(

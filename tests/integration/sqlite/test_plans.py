@@ -37,11 +37,11 @@ PLANS = {
     "depth_jobs": ["SCAN job USING COVERING INDEX job_count"],
     "depth_oldest": ["SEARCH job USING INDEX job_due (eligible_at<?)"],
     "failure_totals": [
-        "SEARCH job USING INDEX job_failed (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job USING INDEX job_failed (namespace=? AND failed_at>? AND failed_at<?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
     "failures": [
-        "SEARCH job USING INDEX job_failed (namespace=? AND updated_at>? AND updated_at<?)",
+        "SEARCH job USING INDEX job_failed (namespace=? AND failed_at>? AND failed_at<?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
     "get": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],

@@ -2,9 +2,17 @@
 
 import pytest
 
-from queue_operator.api.errors import DuplicateInBatch, details_of, item_error, status_of
+from queue_operator.api.errors import (
+    DuplicateInBatch,
+    details_of,
+    item_error,
+    message_of,
+    status_of,
+)
 from queue_operator.domain import errors
 from queue_operator.domain.errors import QueueError
+from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.views import Phase, may_show
 from queue_operator.testing.clauses import proves
 
 
@@ -59,3 +67,26 @@ def test_a_field_that_merely_ends_in_id_keeps_its_name() -> None:
 def test_duplicates_of_a_batch_are_told_by_position() -> None:
     details = details_of(DuplicateInBatch(("a", "b"), (4, 7)))
     assert [detail.field for detail in details] == ["jobs[4].job_id", "jobs[7].job_id"]
+
+
+INTERNAL = {state.value for state in JobState} - {phase.value for phase in Phase}
+
+
+@pytest.mark.parametrize("event", ["DELETE", Event.RETRY_NOW.value, "SPAWN"])
+@pytest.mark.parametrize("state", list(JobState))
+def test_states_are_told_as_the_caller_sees_them(state: JobState, event: str) -> None:
+    error = errors.InvalidTransition("a", state, event)
+    told = message_of(error)
+    assert told.startswith(f"job 'a' is {' or '.join(may_show(state))}: ")
+    assert not INTERNAL & set(told.replace(":", "").split())
+    [detail] = details_of(error)
+    assert detail.message == told
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    def told(state: JobState, event: str) -> str:
+        return message_of(errors.InvalidTransition("a", state, event))
+
+    assert told(JobState.RUNNING, "DELETE").endswith("can be deleted; cancel it first")
+    assert told(JobState.COMPLETED, Event.RETRY_NOW).endswith("submit it anew to run it again")
+    assert "PENDING or DELAYED or SCHEDULED" in told(JobState.INITIAL_PENDING, Event.RETRY_NOW)

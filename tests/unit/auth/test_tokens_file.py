@@ -38,6 +38,15 @@ def settings(path: Path) -> AuthSettings:
     return AuthSettings(mode=AuthMode.STATIC, tokens_file=path)
 
 
+NEEDED = {
+    "get": "read",
+    "list": "read",
+    "create": "submit",
+    "update": "manage",
+    "delete": "manage",
+}
+
+
 @pytest.mark.parametrize(
     ("token", "namespace", "verbs"),
     [
@@ -61,7 +70,9 @@ async def test_a_token_may_do_what_its_scopes_say(
         if verb in verbs:
             await authorizer.authorize(identity, verb, QUEUE_JOBS, namespace)
         else:
-            with pytest.raises(Forbidden, match=f"may not {verb} queuejobs in namespace"):
+            wanted = f"may not {verb} queuejobs in namespace '{namespace}': that needs the scope "
+            wanted += f"'{NEEDED[verb]}'"
+            with pytest.raises(Forbidden, match=wanted):
                 await authorizer.authorize(identity, verb, QUEUE_JOBS, namespace)
 
 

@@ -121,6 +121,22 @@ def test_static_tokens_survive_as_json() -> None:
     }
 
 
+@pytest.mark.parametrize("others", [{}, {"tokens": {"ci": NASTY}}])
+def test_a_file_of_tokens_is_mounted(others: Manifest) -> None:
+    auth = {"mode": "static", "tokensFileSecret": "callers", "tokensFileKey": "all.yaml", **others}
+    manifests = rendered(CHART, {"database": {"existingSecret": "given"}, "auth": auth})
+    assert len(of_kind(manifests, "Secret")) == len(others)
+    spec = pod_spec(manifests)
+    [server] = spec["containers"]
+    given = environment(server)
+    assert ("QUEUE_OPERATOR_AUTH__TOKENS" in given) == bool(others)
+    folder, name = "/var/run/secrets/queue-operator-tokens", "tokens-file"
+    assert given["QUEUE_OPERATOR_AUTH__TOKENS_FILE"] == f"{folder}/all.yaml"
+    # A whole directory: the kubelet does not renew single files.
+    assert {"name": name, "mountPath": folder, "readOnly": True} in server["volumeMounts"]
+    assert {"name": name, "secret": {"secretName": "callers"}} in spec["volumes"]
+
+
 @pytest.mark.parametrize("values", [DATABASE, STATIC])
 def test_secrets_are_nowhere_outside_the_secret(values: Manifest) -> None:
     secret = only(rendered(CHART, values), "Secret")

@@ -33,6 +33,9 @@ SERVER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"tls": {"existingSecret": "Not_A_Name"}}, "/tls/existingSecret"),
     ({"tls": {"clientCaKey": "a/b"}}, "/tls/clientCaKey"),
     ({"settings": {"grpc": {"key_file": "/k"}}}, "key_file"),
+    ({"auth": {"tokensFileSecret": "Not_A_Name"}}, "/auth/tokensFileSecret"),
+    ({"auth": {"tokensFileKey": "a/b"}}, "/auth/tokensFileKey"),
+    ({"extraVolumes": [{"name": "tokens-file", "emptyDir": {}}]}, "/extraVolumes/0/name"),
     ({"extraVolumes": [{"name": "tls", "emptyDir": {}}]}, "/extraVolumes/0/name"),
 ]
 
@@ -67,6 +70,7 @@ CONTRADICTIONS: list[tuple[Manifest, str]] = [
     ({"database": {"existingSecret": "a", "listenDsn": "host=b"}}, "would need a second Secret"),
     ({"database": {**DATABASE, "existingSecretListenKey": "b"}}, "which is not set"),
     ({"database": DATABASE, "auth": {"mode": "static"}}, "there are no tokens"),
+    ({"database": DATABASE, "auth": {"tokensFileSecret": "a"}}, "does not ask for"),
     ({"database": DATABASE, "replicas": 2}, "Each of the replicas would serve"),
     ({"database": DATABASE, "tls": {"clientCaSecret": "ca"}}, "the server has none"),
     (

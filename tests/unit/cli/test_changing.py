@@ -155,3 +155,30 @@ def test_one_job(command: str, answer: dict[str, str], exit_code: int) -> None:
     assert done.stdout.startswith(f"a {answer['status']}: ")
     assert json.loads(as_json.stdout)["status"] == answer["status"]
     assert script.asked[0].path == f"/v1/jobs/a/{command}"
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        (["--all"], ["FAILED", "DEAD_LETTER"]),
+        (["--code", "E1"], ["FAILED", "DEAD_LETTER"]),
+        (["--state", "RETRYING"], ["RETRYING"]),
+    ],
+)
+def test_what_a_dry_run_of_a_retry_shows_is_what_would_be_queued(
+    options: list[str], states: list[str]
+) -> None:
+    nothing = Answer(200, {"failures": [], "total_count": 0})
+    with serving(told(3, "queued", dry_run=True), nothing) as script:
+        done = typed("retry", *options, "--dry-run", server=script)
+    assert done.exit_code == 0, done.output
+    assert script.asked[1].body["states"] == states
+
+
+def test_a_retry_says_why_jobs_were_skipped() -> None:
+    why = "job 'b' is COMPLETED: it has succeeded; submit it anew to run it again"
+    skips = [{"job_id": "b", "code": "NOT_RETRIABLE", "message": why}]
+    with serving(told(1, "queued", requested=2, skipped=1, not_retriable=skips)) as script:
+        done = typed("retry", "a", "b", server=script)
+    assert (done.exit_code, done.stdout) == (0, "1 job queued, 1 skipped\n")
+    assert done.stderr == f"b: {why}\n"

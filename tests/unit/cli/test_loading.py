@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cli.typed import document, typed
 from tests.unit.client.scripted import Answer, Script, serving
 
-from queue_operator.cli.connection import Remote
+from queue_operator.cli.connection import Refused, Remote
 from queue_operator.cli.loading import Plan, load
 
 
@@ -150,6 +150,87 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     )
 
 
+def no_room(*accepted: str, jobs: int = 1, retry_after: str = "PT1S", **quota: Any) -> Answer:
+    told = {"limit": "pending_jobs", "current": 5, "maximum": 5, "retry_after": retry_after}
+    message = "pending_jobs: 5 of 5 used; retry in 1 s"
+    error = {"code": "QUOTA_EXCEEDED", "message": message, "quota": {**told, **quota}}
+    results: list[dict[str, Any]] = [{"job_id": one, "status": "ACCEPTED"} for one in accepted]
+    results += [{"status": "REJECTED", "error": error}] * jobs
+    body = {"total": len(results), "accepted": len(accepted), "rejected": jobs}
+    return Answer(200, {**body, "results": results})
+
+
+def test_waiting_for_a_quota_is_told_with_its_name_and_for_how_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    file = Path(lines(tmp_path, *[{"type": "a", "payload": n} for n in range(3)]))
+    answers = [
+        no_room("a", jobs=2),
+        no_room(jobs=2),
+        *[no_room(jobs=2, retry_after="PT1M")] * 2,
+        no_room("b", retry_after="PT1M"),
+        stored("ACCEPTED"),
+    ]
+    with serving(*answers) as script:
+        remote = Remote(script.url, None, None, "table")
+        load(Plan(remote, {}, None, 1000, pauses.append), file, dry_run=False)
+    said = capsys.readouterr()
+    assert said.out == "3 jobs submitted\n"
+    assert pauses == [1, 1, 60, 60, 60]
+    # At first, and then not with every short pause.
+    quota = "within the quota pending_jobs (5 of 5 used): trying again in"
+    assert said.err.splitlines() == [
+        f"no room for 2 jobs {quota} 1s (try 1 of 60; Ctrl-C ends it)",
+        f"no room for 2 jobs {quota} 1m, after 2s (try 3 of 60; Ctrl-C ends it)",
+        f"no room for 2 jobs {quota} 1m, after 1m2s (try 4 of 60; Ctrl-C ends it)",
+        f"no room for 1 job {quota} 1m (try 1 of 60; Ctrl-C ends it)",
+    ]
+
+
+def test_a_quota_that_leaves_no_room_ends_it_with_what_was_lacking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    file = Path(lines(tmp_path, *[{"type": "a", "payload": n} for n in range(4)]))
+    with serving(no_room("a"), no_room()) as script:
+        remote = Remote(script.url, None, None, "table")
+        with pytest.raises(Refused) as ended:
+            load(Plan(remote, {}, "r", 2, pauses.append), file, dry_run=False)
+        # Neither are the other batches tried.
+        assert {len(asked.body["jobs"]) for asked in script.asked} == {2, 1}
+    assert len(pauses) == 59
+    assert ended.value.exit_code == 1
+    assert "pending_jobs: 5 of 5 used" in ended.value.message
+    assert "1 job not stored, after 60 tries" in ended.value.message
+    said = capsys.readouterr()
+    assert said.out == "1 job submitted; 1 line rejected\n"
+    assert "not stored twice" in said.err
+
+
+def test_a_quota_that_has_no_room_for_hours_is_not_waited_for(tmp_path: Path) -> None:
+    file = lines(tmp_path, {"type": "a"})
+    with serving(no_room(retry_after="PT5H", limit="submissions_per_s")) as script:
+        done = typed("submit", "--file", file, server=script)
+        told = typed("submit", "--file", file, "-o", "json", server=script)
+    assert done.exit_code == told.exit_code == 1
+    assert "no room for 5h" in done.stderr
+    assert "ask for a larger quota" in done.stderr
+    assert json.loads(told.stderr.splitlines()[-1])["error"]["code"] == "QUOTA_EXCEEDED"
+    assert len(script.asked) == 2
+
+
+def test_ctrl_c_ends_the_wait_for_a_quota(tmp_path: Path) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    file = Path(lines(tmp_path, {"type": "a"}))
+    with serving(no_room()) as script:
+        plan = Plan(Remote(script.url, None, None, "table"), {}, None, 1000, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            load(plan, file, dry_run=False)
+
+
 def test_rejections_are_listed_up_to_a_bound(tmp_path: Path) -> None:
     file = lines(tmp_path, *["nonsense"] * 1500)
     done = typed("submit", "--file", file)
@@ -218,3 +299,34 @@ def test_every_option_of_a_submission() -> None:
         "callback_url": "https://a/b",
         "backoff": {"strategy": "CUSTOM", "delays": ["PT1S", "PT1M"]},
     }
+
+
+def test_a_dry_run_refuses_what_the_server_would(tmp_path: Path) -> None:
+    file = lines(
+        tmp_path,
+        {"type": "t", "payload": 1, "delay": -1},
+        {"type": "t", "payload": 1},
+        {"type": "", "payload": 1, "max_attempts": 101},
+        {"type": "t", "payload": 1, "job_id": "a", "depends_on": ["a"]},
+        {"type": "t", "payload": 1, "delay": 1, "scheduled_at": "2030-01-31T12:00:00Z"},
+    )
+    done = typed("submit", "--file", file, "--dry-run", "-o", "json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert (told["total"], told["accepted"]) == (5, 1)
+    first, second, third, fourth = told["errors"]
+    expected = {"line": 1, "code": "INVALID_REQUEST", "message": "delay: must not be negative"}
+    assert first == expected
+    assert (second["line"], third["line"], fourth["line"]) == (3, 4, 5)
+    assert "type: " in second["message"]
+    assert "(and 1 more)" in second["message"]
+    assert "depends_on" in third["message"]
+    assert "not both" in fourth["message"]
+
+
+def test_a_dry_run_of_one_job_too() -> None:
+    done = typed(
+        "submit", "a", "1", "--max-attempts", "3", "--callback-url", "ftp://x", "--dry-run"
+    )
+    assert done.exit_code == 2
+    assert "callback_url: " in done.stderr

@@ -70,3 +70,11 @@ def test_tags() -> None:
         Tag().convert("=eu", None, None)
     with pytest.raises(click.UsageError, match="region: given with two values"):
         tag_map([("region", "eu"), ("region", "us")])
+
+
+@pytest.mark.parametrize("text", ["-1", "-5s", "-PT5S"])
+def test_a_negative_duration_is_called_that(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="must not be negative"):
+        Duration().convert(text, None, None)
+    with pytest.raises(click.BadParameter, match="is no time"):
+        When().convert(text, None, None)

@@ -32,7 +32,7 @@ STATS = {
     "execution_time": NO_LATENCY,
     "by_type": {
         "idle": {"pending": 0, "running": 0, "completed": 1, "failed": 0},
-        "busy": {"pending": 2000, "running": 3, "completed": 600, "failed": 6},
+        "busy": {"pending": 2000, "running": 3, "completed": 600, "failed": 4, "dead_letter": 2},
     },
     "total": 9,
     "total_retries": 0,
@@ -58,8 +58,8 @@ def test_the_picture_of_the_queue() -> None:
     assert ["paused:", "busy"] in rows
     # The busiest first; of the last five minutes two jobs a second.
     assert rows[-2:] == [
-        ["busy", "2,000", "3", "600", "6", "2", "0.02"],
-        ["idle", "0", "0", "1", "0", "0.00333", "0"],
+        ["busy", "2,000", "3", "600", "4", "2", "0", "2", "0.02"],
+        ["idle", "0", "0", "1", "0", "0", "0", "0.00333", "0"],
     ]
     assert "2,000 ready, 4 delayed, 1 for other jobs" in done.stdout
     assert "time_range=PT5M" in script.asked[0].path

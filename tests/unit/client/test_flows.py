@@ -15,11 +15,12 @@ from queue_operator.client import (
     JobSearch,
     Pagination,
     QueueClient,
+    QuotaWait,
     RetryPolicy,
     Submission,
 )
 from queue_operator.client.flows import BATCH_BYTES, batches
-from queue_operator.domain.errors import JobNotFound, Unavailable
+from queue_operator.domain.errors import JobNotFound, QuotaExceeded, Unavailable
 from queue_operator.domain.views import Phase
 
 
@@ -222,6 +223,57 @@ def test_jobs_without_room_are_sent_again_until_there_is_some() -> None:
     sent = [[job["payload"] for job in asked.body["jobs"]] for asked in script.asked]
     assert sent == [[0, 1, 2, 3], [1, 3], [1, 3], [3], [3]]
     assert clock.pauses == [1, 2, 1, 2]
+
+
+def without_room(retry_after: str, jobs: int = 1) -> Answer:
+    quota = {"limit": "pending_jobs", "current": 9, "maximum": 9, "retry_after": retry_after}
+    error = {"code": "QUOTA_EXCEEDED", "message": "no room", "quota": quota}
+    results = [{"status": "REJECTED", "error": error}] * jobs
+    return Answer(200, {"total": jobs, "accepted": 0, "rejected": jobs, "results": results})
+
+
+def test_a_quota_is_waited_for_as_long_as_it_says_and_told() -> None:
+    policy = RetryPolicy(attempts=5, initial_delay_s=1, max_delay_s=8, rng=lambda: 1.0)
+    clock, told = Clock(), list[QuotaWait]()
+    answers = [without_room("PT5S", 2), without_room("PT5S", 2), result("a", "full"), result("b")]
+    jobs = [Submission(type="t", payload=n) for n in range(2)]
+    with serving(*answers) as script, client(script, clock, policy) as queue:
+        (batch,) = queue.submit_all(jobs, on_wait=told.append)
+    assert batch.accepted == 2
+    assert clock.pauses == [5, 5, 1]
+    assert [(one.jobs, one.seconds, one.waited_s, one.tries) for one in told] == [
+        (2, 5, 0, 1),
+        (2, 5, 5, 2),
+        (1, 1, 0, 1),
+    ]
+    quotas = [None if one.quota is None else one.quota.limit for one in told]
+    # The last server tells less.
+    assert quotas == ["pending_jobs", "pending_jobs", None]
+
+
+def test_a_quota_that_takes_longer_than_we_wait_is_not_waited_for() -> None:
+    patient = RetryPolicy(attempts=3, max_delay_s=1, max_quota_delay_s=3600, rng=lambda: 0.0)
+    for policy, asked in ((RetryPolicy(attempts=3), 1), (patient, 3)):
+        clock = Clock()
+        with (
+            serving(without_room("PT30M")) as script,
+            client(script, clock, policy) as queue,
+        ):
+            (told,) = queue.submit_all([Submission(type="t")])
+        assert (told.rejected, len(script.asked)) == (1, asked)
+        assert clock.pauses == [1800.0] * (asked - 1)
+
+
+def test_more_at_once_than_may_ever_wait_is_not_sent_again() -> None:
+    quota = {"limit": "pending_jobs", "current": 0, "maximum": 2, "retry_after": "PT1S"}
+    body = {"code": "QUOTA_EXCEEDED", "message": "no room", "quota": quota}
+    full = Answer(429, body, {"retry-after": "1"})
+    policy = RetryPolicy(attempts=3, rng=lambda: 0.0)
+    for count, asked in ((3, 1), (2, 3)):
+        with serving(full) as script, client(script, Clock(), policy) as queue:
+            with pytest.raises(QuotaExceeded):
+                queue.submit_batch([Submission(type="t")] * count)
+            assert len(script.asked) == asked
 
 
 def test_jobs_for_which_no_room_comes_are_rejected_in_the_end() -> None:

@@ -217,6 +217,13 @@ async def test_a_call_that_was_refused_for_their_number_is_repeated(rig: Rig, me
     assert rig.pauses == [1.5 + 0.05]
 
 
+async def test_more_at_once_than_may_ever_wait_is_not_sent_again(rig: Rig) -> None:
+    rig.script.answers = [QuotaExceeded("pending_jobs", 0, 1, 1.0)]
+    with pytest.raises(QuotaExceeded):
+        await rig.client.enqueue_jobs([JOB, Job(id="b", type="t")])
+    assert len(rig.script.calls) == 1
+
+
 async def test_after_a_refusal_an_id_that_is_taken_is_somebody_elses(rig: Rig) -> None:
     """A try that did not begin has stored nothing."""
     rig.script.answers = [QuotaExceeded("calls", 5, 5, 1.5), DuplicateJob(("j",))]

@@ -6,8 +6,8 @@ import pytest
 
 from queue_operator.backends.protocol import MirrorEntry
 from queue_operator.controller.backlog import HELD, HOLD_S, Backlog, Write
-from queue_operator.crd.conditions import refused
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.crd.conditions import over_quota, refused
+from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import JobState
 
@@ -174,6 +174,32 @@ def test_a_refusal_needs_no_job() -> None:
     assert write.final
     backlog.done(write)
     assert backlog.delivered() == frozenset()
+
+
+def test_of_statuses_without_a_job_the_last_counts() -> None:
+    backlog = Backlog()
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    resource = ResourceRef("c", "u", "n")
+    later = refused(InvalidArgument("spec.timeout", "bad"), now, 1)
+    backlog.put(
+        Write("ns", resource, status=over_quota(QuotaExceeded("l", 1, 1, 1.0), now, 1)), START
+    )
+    backlog.put(Write("ns", resource, status=later), START)
+    write = backlog.take(START)
+    assert write is not None
+    assert write.status is later
+    assert backlog.take(START) is None
+
+
+def test_over_a_quota_is_no_end_and_gives_way_to_the_job() -> None:
+    backlog = Backlog()
+    status = over_quota(QuotaExceeded("l", 1, 1, 1.0), datetime(2026, 1, 1, tzinfo=UTC), 1)
+    waits = Write("ns", ResourceRef("c", "u", "n"), status=status)
+    assert not waits.final
+    backlog.put(waits, START)
+    backlog.offer(entry(1, "u", 1, JobState.RUNNING), START)
+    backlog.put(waits, START)
+    assert taken(backlog, START + HOLD_S) == [("u", 1)]
 
 
 def test_a_job_without_a_resource_is_only_acknowledged() -> None:

@@ -2,7 +2,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_operator.crd.conditions import gc_bucket, refused, status_of
+from queue_operator.crd.conditions import (
+    gc_bucket,
+    over_quota,
+    refused,
+    status_of,
+    tells_over_quota,
+)
 from queue_operator.crd.v1alpha1 import (
     MAX_MESSAGE,
     MAX_SUMMARY_BYTES,
@@ -10,7 +16,7 @@ from queue_operator.crd.v1alpha1 import (
     ConditionType,
     QueueJobStatus,
 )
-from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, QuotaExceeded
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.states import TERMINAL, JobState
@@ -157,3 +163,26 @@ def test_refusal_of_a_large_payload() -> None:
 
 def test_bucket_is_the_hour_in_utc() -> None:
     assert gc_bucket(datetime.fromisoformat("2026-01-02T01:59:59+02:00")) == "20260101T23"
+
+
+def test_over_a_quota_is_neither_accepted_nor_finished_nor_stalled() -> None:
+    status = over_quota(QuotaExceeded("pending_jobs", 7, 5, 1.0), NOW, 2)
+    assert status.finished is False
+    assert (status.reason, status.observed_generation) == ("QuotaExceeded", 2)
+    assert status.gc_bucket is None
+    [accepted] = status.conditions or []
+    assert (accepted.type, accepted.status) == (ConditionType.ACCEPTED, ConditionStatus.FALSE)
+    assert "pending_jobs: 7 of 5 used" in accepted.message
+    assert "tried again" in accepted.message
+
+
+def test_whether_a_resource_says_that_it_is_over_a_quota() -> None:
+    status = over_quota(QuotaExceeded("pending_jobs", 5, 5, 1.0), NOW, 2)
+    body = {"status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+    assert tells_over_quota(body, 2)
+    # Of an older spec.
+    assert not tells_over_quota(body, 3)
+    for other in (refused(InvalidArgument("a", "b"), NOW, 2), status_of(job(), NOW, 2)):
+        body = {"status": other.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        assert not tells_over_quota(body, 2)
+    assert not tells_over_quota({}, 1)

@@ -3,15 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
+from tests.unit.queue.conftest import ManualClock
 
 from queue_operator.backends.memory import MemoryBackend
-from queue_operator.backends.protocol import Kind
+from queue_operator.backends.protocol import Backend, Kind, Pause
+from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
+from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import EndReason, StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
@@ -132,3 +136,32 @@ async def test_news_of_a_kind_wake_whom_they_concern(queue: QueueService) -> Non
     await queue.open_stream(spec("big", tags=frozenset({"big"})))
     found = {one.tags for one in matching(Kind("default", "t", frozenset({"red", "big"})))}
     assert found == {frozenset({"red"}), frozenset(), frozenset({"big"})}
+
+
+async def never(delay_s: float) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def unpolled(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """A store that nobody polls for news."""
+    if request.param == "memory":
+        return MemoryBackend(sleep=never)
+    return await SqliteBackend.open(tmp_path / "queue.db", sleep=never)
+
+
+async def test_a_resume_wakes_who_waits_at_once(unpolled: Backend, clock: ManualClock) -> None:
+    queue = QueueService(unpolled, clock=clock)
+    await queue.start()
+    operations = Operations(queue)
+    stream = await queue.open_stream(spec("w", capacity=20))
+    # What every listener hears first is over then.
+    for n in range(9):
+        await queue.enqueue_job(Job(id=f"before-{n}", type="t"))
+        await given(stream, 1)
+    await operations.pause(Pause(namespace="default", type="paused"))
+    await queue.enqueue_jobs([Job(id="waits", type="paused"), Job(id="runs", type="t")])
+    assert [one.job_id for one in await given(stream, 1)] == ["runs"]
+    assert await operations.resume("default", "paused")
+    assert [one.job_id for one in await given(stream, 1)] == ["waits"]
+    await queue.close()

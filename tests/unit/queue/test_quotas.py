@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.unit.queue.conftest import ManualClock
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.backends.protocol import Usage
-from queue_operator.domain.errors import InvalidArgument, QuotaExceeded, Unavailable
+from queue_operator.domain.errors import InvalidArgument, KeyConflict, QuotaExceeded, Unavailable
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
@@ -30,6 +31,7 @@ class Counting(MemoryBackend):
 
     looks = 0
     takes = 0
+    key_looks = 0
 
     @property
     def shelf(self) -> MemoryShelf:
@@ -44,6 +46,10 @@ class Counting(MemoryBackend):
     ) -> float:
         self.takes += 1
         return await super().take_tokens(bucket, amount, rate_per_s=rate_per_s, burst=burst)
+
+    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        self.key_looks += 1
+        return await super().taken_keys(keys)
 
 
 @pytest.fixture
@@ -288,6 +294,49 @@ async def test_one_batch_above_a_second_is_let_through_on_credit(
     assert refused.value.retry_after_s == pytest.approx(3.1)
 
 
+async def test_one_payload_above_the_quota_is_met_by_waiting(
+    limited: Limited, clock: ManualClock
+) -> None:
+    queue = limited(payload_bytes_per_s=10.0, payload_bytes_burst=100)
+    await queue.enqueue_jobs(jobs(1, payload=bytes(50)))
+    large = jobs(1, payload=bytes(1000))
+    [answer] = await queue.submit(large, atomic=False)
+    assert isinstance(answer.error, QuotaExceeded)
+    clock.now_s += answer.error.retry_after_s
+    [answer] = await queue.submit(large, atomic=False)
+    assert answer.error is None
+
+
+async def test_without_credit_a_crowd_gets_what_full_buckets_hold(
+    backend: Counting, clock: ManualClock
+) -> None:
+    terms = {"submissions_per_s": 0.01, "payload_bytes_per_s": 0.01}
+    quota = Quota(**terms, submissions_burst=7, payload_bytes_burst=100)
+    quotas = Quotas(backend, QuotaSettings(default=quota), clock)
+    crowd = [*jobs(2, payload=bytes(40)), *jobs(10, payload=bytes(2)), *jobs(1, payload=bytes(500))]
+    async with quotas.admitting(crowd, whole=False, on_credit=False) as admission:
+        assert sorted(admission.refused) == list(range(7, 13))
+    # Alone, what is larger than a bucket is let through when it is full.
+    clock.now_s += 10_000
+    async with quotas.admitting(crowd[-1:], whole=False, on_credit=False) as admission:
+        assert not admission.refused
+
+
+async def test_many_namespaces_are_looked_at_with_one_question(
+    backend: Counting, clock: ManualClock
+) -> None:
+    quotas = Quotas(backend, QuotaSettings(default=Quota(pending_jobs=2)), clock)
+    names = [f"n{n}" for n in range(50)]
+    crowd = [job for name in names for job in jobs(3, name)]
+    async with quotas.admitting(crowd, whole=False) as admission:
+        assert len(admission.refused) == 50
+        await backend.submit([job for n, job in enumerate(crowd) if n not in admission.refused])
+    assert backend.looks == 1
+    clock.now_s += FRESH_S
+    assert await quotas.room(names) == dict.fromkeys(names, 0)
+    assert backend.looks == 2
+
+
 async def test_single_submissions_share_a_trip_for_tokens(
     limited: Limited, backend: Counting
 ) -> None:
@@ -311,6 +360,101 @@ async def test_replicas_share_a_rate(
             pass
     # What one of them fetched ahead the other cannot have.
     assert 18 <= accepted <= 20
+
+
+# Repeats of what is stored
+
+
+def keyed(*keys: str, **fields: Any) -> list[Job]:
+    return [replace(job, idempotency_key=key) for key in keys for job in jobs(1, **fields)]
+
+
+async def test_a_repeat_is_answered_though_the_namespace_is_full(
+    limited: Limited, backend: Counting
+) -> None:
+    queue = limited(pending_jobs=3)
+    first = await queue.enqueue_jobs(keyed("a", "b", "c"))
+    assert await queue.enqueue_job(*keyed("a")) == first[0]
+    assert await queue.enqueue_jobs(keyed("c", "a")) == [first[2], first[0]]
+    answers = await queue.submit(keyed("b", "b"))
+    assert [(one.job_id, one.duplicate) for one in answers] == [(first[1], True)] * 2
+    with pytest.raises(QuotaExceeded):
+        await queue.enqueue_jobs(keyed("a", "new"))
+    with pytest.raises(QuotaExceeded):
+        await queue.enqueue_job(*keyed("new"))
+    assert await pending(backend) == 3
+
+
+async def test_what_says_something_else_under_a_key_is_told_so_at_once(limited: Limited) -> None:
+    queue = limited(pending_jobs=1)
+    await queue.enqueue_jobs(keyed("a"))
+    with pytest.raises(KeyConflict):
+        await queue.enqueue_job(*keyed("a", payload=b"2"))
+
+
+async def test_of_a_crowd_the_repeats_go_through(limited: Limited, backend: Counting) -> None:
+    queue = limited(pending_jobs=3)
+    await queue.enqueue_jobs(keyed("a", "b"))
+    mixed = [*keyed("a", "new", "new", "lost", "b", "lost"), *jobs(1)]
+    answers = await queue.submit(mixed, atomic=False)
+    told = ["dup" if a.duplicate else "lost" if a.error else "new" for a in answers]
+    assert told == ["dup", "new", "dup", "lost", "dup", "lost", "lost"]
+    assert await pending(backend) == 3
+    assert backend.key_looks == 1
+
+
+async def test_keys_are_looked_up_once_for_a_batch_and_only_where_a_quota_refuses(
+    limited: Limited, backend: Counting, clock: ManualClock
+) -> None:
+    quotas = QuotaSettings(default=Quota(pending_jobs=10))
+    queue = QueueService(backend, clock=clock, quotas=quotas)
+    await queue.enqueue_jobs([*keyed(*"abcdefghij"), *keyed(*"abcde", namespace="other")])
+    await queue.submit(keyed(*"abc", namespace="other"), atomic=False)
+    assert backend.key_looks == 0
+    both = [*keyed(*"abcdefghijk"), *keyed(*"abcdefghijklm", namespace="other")]
+    answers = await queue.submit(both, atomic=False)
+    assert sum(one.duplicate for one in answers) == 15
+    assert sum(one.error is not None for one in answers) == 1 + 3
+    assert backend.key_looks == 1
+    with pytest.raises(QuotaExceeded):
+        await queue.enqueue_jobs(jobs(1))
+    assert backend.key_looks == 1
+    await queue.stop()
+
+
+@pytest.mark.parametrize("same_id", [False, True])
+async def test_a_repeat_uses_nothing_of_a_quota(
+    limited: Limited, backend: Counting, clock: ManualClock, same_id: bool
+) -> None:
+    queue = limited(
+        pending_jobs=6, submissions_per_s=0.01, submissions_burst=5, payload_bytes_per_s=1000.0
+    )
+    [first] = keyed("a", payload=bytes(100))
+    await queue.enqueue_job(first)
+    for n in range(20):
+        # Longer than a replica keeps tokens.
+        clock.now_s += 2.0
+        again = first if same_id else replace(first, id=f"again-{n}")
+        assert await queue.enqueue_job(again) == first.id
+        assert await queue.enqueue_jobs([again]) == [first.id]
+        for atomic in (True, False):
+            [answer] = await queue.submit([again], atomic=atomic)
+            assert answer.duplicate
+    await queue.enqueue_jobs(jobs(4))
+    with pytest.raises(QuotaExceeded):
+        await queue.enqueue_jobs(jobs(1))
+    assert await queue.enqueue_job(first) == first.id
+
+
+async def test_a_repeat_makes_no_debt(limited: Limited, clock: ManualClock) -> None:
+    queue = limited(submissions_per_s=0.01, submissions_burst=10)
+    many = keyed(*(str(n) for n in range(30)))
+    await queue.submit(many)
+    clock.now_s += 100 * 30
+    for _ in range(3):
+        answers = await queue.submit(many, atomic=False)
+        assert all(one.duplicate for one in answers)
+    await queue.enqueue_jobs(jobs(10))
 
 
 # What may run

@@ -13,6 +13,7 @@ from queue_operator.api.operation import Body, Call, Operation, render
 from queue_operator.api.parsing import given, parse
 from queue_operator.api.routes import failures, searching
 from queue_operator.api.routes.changing import retry_options
+from queue_operator.api.views.refusals import not_possible
 from queue_operator.backends.protocol import FailureSearch, JobSearch
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import Limits, check_text
@@ -67,7 +68,17 @@ async def retry_jobs(call: AnyCall) -> Response:
             gone=call.request.is_disconnected,
             answer=answer,
         )
-    return render(schemas.BatchRetryResult(queued=answer.changed, **_told(answer, wanted.dry_run)))
+    told = _told(answer, wanted.dry_run)
+    if answer.refused:
+        told["not_retriable"] = [
+            schemas.JobError(
+                job_id=job_id,
+                code=schemas.RetryStatus.NOT_RETRIABLE,
+                message=not_possible(error),
+            )
+            for job_id, error in answer.refused.items()
+        ]
+    return render(schemas.BatchRetryResult(queued=answer.changed, **told))
 
 
 async def delete_jobs(call: AnyCall) -> Response:

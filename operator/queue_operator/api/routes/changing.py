@@ -9,6 +9,7 @@ from queue_operator.api.operation import Body, Call, Operation, render
 from queue_operator.api.parsing import parse
 from queue_operator.api.services import Services
 from queue_operator.api.views.jobs import seen
+from queue_operator.api.views.refusals import not_possible
 from queue_operator.domain.errors import InvalidTransition, JobNotFound
 from queue_operator.domain.job import Cancelled, Job
 from queue_operator.domain.states import SLOT_HOLDING, JobState, is_terminal
@@ -96,12 +97,14 @@ async def retry_job(call: AnyCall) -> Response:
     call.audit(job=call.job_id, count=int(queued), reset_attempts=wanted.reset_attempts)
     after = await services.jobs.look_at(call.job_id, call.namespace)
     status = schemas.RetryStatus.QUEUED if queued else schemas.RetryStatus.NOT_RETRIABLE
+    fields = {} if answer.error is None else {"message": not_possible(answer.error)}
     return render(
         schemas.RetryResult(
             job_id=call.job_id,
             status=status,
             new_state=seen(after, services.now()),
             scheduled_for=after.eligible_at if queued else None,
+            **fields,
         )
     )
 

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from queue_operator.api import schemas
 from queue_operator.api.operation import Call, Operation, render
-from queue_operator.api.views import failures, history, jobs, steering
+from queue_operator.api.views import failures, history, jobs, logs, steering
 from queue_operator.domain.errors import JobNotFound
 
 
@@ -54,6 +54,18 @@ async def get_failure(call: Call[schemas.FailureQuery]) -> Response:
     return render(found)
 
 
+async def get_log(call: Call[schemas.LogQuery]) -> Response:
+    """What the handler logged, by attempt: the newest lines of each. It is kept with the job, and
+    can be read while the job runs.
+    """
+    query = call.query
+    found = await call.services.jobs.get_log(call.job_id, call.namespace)
+    return await call.apart(
+        lambda: render(logs.job_log(call.job_id, found, query.attempt, query.lines)),
+        logs.size_of(found),
+    )
+
+
 _MISSING: Final = frozenset({404})
 
 DETAILS: Final[tuple[Operation[Any], ...]] = (
@@ -79,6 +91,18 @@ DETAILS: Final[tuple[Operation[Any], ...]] = (
         run=get_failure,
         query=schemas.FailureQuery,
         answers={200: schemas.FailureDetails},
+        errors=_MISSING,
+    ),
+    Operation(
+        id="getLog",
+        method="GET",
+        path="/v1/jobs/{job_id}/logs",
+        verb="get",
+        subject="Jobs",
+        summary="What a job logged",
+        run=get_log,
+        query=schemas.LogQuery,
+        answers={200: schemas.JobLog},
         errors=_MISSING,
     ),
 )

@@ -25,8 +25,9 @@ async def search_jobs(call: Call[schemas.NamespaceQuery]) -> Response:
         order=wanted.order,
         limit=wanted.limit,
         cursor=wanted.cursor or "",
+        count=wanted.include_total,
     )
-    return await _found(call, search, wanted.include_total)
+    return await _found(call, search)
 
 
 async def list_jobs(call: Call[schemas.JobListQuery]) -> Response:
@@ -46,8 +47,9 @@ async def list_jobs(call: Call[schemas.JobListQuery]) -> Response:
         order=wanted.order,
         limit=wanted.limit,
         cursor=wanted.cursor or "",
+        count=wanted.include_total,
     )
-    return await _found(call, search, wanted.include_total)
+    return await _found(call, search)
 
 
 def filters(namespace: str, wanted: schemas.JobCriteria) -> dict[str, Any]:
@@ -64,11 +66,11 @@ def filters(namespace: str, wanted: schemas.JobCriteria) -> dict[str, Any]:
     }
 
 
-async def _found(call: Call[Any], search: JobSearch, include_total: bool) -> Response:
+async def _found(call: Call[Any], search: JobSearch) -> Response:
     page = await call.services.jobs.search_jobs(search)
     now = call.services.now()
     total: dict[str, Any] = {}
-    if include_total:
+    if page.total_count is not None:
         total = {"total_count": page.total_count, "total_is_exact": page.total_is_exact}
     return render(
         schemas.JobSearchResult(

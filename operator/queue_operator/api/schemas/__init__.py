@@ -47,6 +47,12 @@ from queue_operator.api.schemas.jobs import (
     RetryStatus,
     StateTransition,
 )
+from queue_operator.api.schemas.logs import (
+    AttemptLog,
+    JobLog,
+    LogLine,
+    LogQuery,
+)
 from queue_operator.api.schemas.pauses import (
     Pause,
     PauseList,
@@ -79,6 +85,7 @@ from queue_operator.api.schemas.submissions import (
 __all__ = [
     "APIError",
     "AttemptInfo",
+    "AttemptLog",
     "AttemptResult",
     "BackoffConfig",
     "BatchCancellation",
@@ -108,6 +115,7 @@ __all__ = [
     "JobExplanation",
     "JobFilter",
     "JobListQuery",
+    "JobLog",
     "JobQuery",
     "JobResult",
     "JobSearch",
@@ -115,6 +123,8 @@ __all__ = [
     "JobStatus",
     "JobSubmission",
     "LatencyStats",
+    "LogLine",
+    "LogQuery",
     "NamespaceQuery",
     "Pagination",
     "Parent",

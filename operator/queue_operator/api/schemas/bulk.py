@@ -87,7 +87,10 @@ class _Changed(Answer):
     failed: int
     errors: list[JobError] = Field(description="Of those that failed.")
     dry_run: bool
-    has_more: bool = Field(description="The filter matches more jobs: send it again.")
+    has_more: bool = Field(
+        description="The filter matches more jobs: send it again. It then finds those of this "
+        "request again that match it meanwhile, such as jobs that were retried and failed again."
+    )
 
 
 class BatchCancellationResult(_Changed):
@@ -96,6 +99,9 @@ class BatchCancellationResult(_Changed):
 
 class BatchRetryResult(_Changed):
     queued: int
+    not_retriable: list[JobError] = Field(
+        [], description="Of those that were skipped: why, and what to do."
+    )
 
 
 class BatchDeletionResult(_Changed):

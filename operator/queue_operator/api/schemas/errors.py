@@ -39,3 +39,4 @@ class ItemError(Answer):
     code: str
     message: str
     details: list[ErrorDetail]
+    quota: QuotaError | None = Field(None, description="Only with QUOTA_EXCEEDED.")

@@ -74,8 +74,8 @@ class FailureInfo(Answer):
     message: str
     stack_trace: str | None = None
     context: dict[str, str]
-    worker_id: str
-    host: str | None = Field(None, description="Only in the details of one job.")
+    worker_id: str = Field(description="The worker that ran it.")
+    host: str | None = Field(None, description="Where that worker was; null where it is not known.")
 
 
 class AttemptResult(StrEnum):
@@ -92,6 +92,8 @@ class AttemptInfo(Answer):
     started_at: datetime
     finished_at: datetime | None
     result: AttemptResult | None = Field(description="Null while it runs.")
+    worker_id: str = Field(description="The worker that ran it.")
+    host: str | None = Field(description="Where that worker was; null where it is not known.")
     failure: FailureInfo | None = Field(None, description="Unless it succeeded.")
 
 

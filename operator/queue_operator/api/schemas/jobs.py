@@ -128,3 +128,4 @@ class RetryResult(Answer):
     status: RetryStatus
     new_state: Phase = Field(description="As it is after the call.")
     scheduled_for: datetime | None = Field(description="When it may start, if it is queued.")
+    message: str | None = Field(None, description="With NOT_RETRIABLE: why, and what to do.")

@@ -96,6 +96,10 @@ def _digits(value: object) -> object:
     return value
 
 
+DIGITS: Final = BeforeValidator(_digits)
+"""Of an integer in an address."""
+
+
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 
 
@@ -114,9 +118,7 @@ class JobListQuery(NamespaceQuery):
     created_before: Timestamp | None = None
     updated_after: Timestamp | None = None
     cursor: Cursor | None = Field(None, description=_CURSOR)
-    limit: Annotated[int, BeforeValidator(_digits)] = Field(
-        PAGE, ge=1, le=MOST, description="Most jobs of one page."
-    )
+    limit: Annotated[int, DIGITS] = Field(PAGE, ge=1, le=MOST, description="Most jobs of one page.")
     order: SearchOrder = SearchOrder.CREATED_DESC
     include_total: bool = Field(True, description=_TOTAL)
 

@@ -38,12 +38,18 @@ class LatencyStats(Answer):
 
 
 class Counts(Answer):
-    """`pending` and `running` now, `completed` and `failed` in the window."""
+    """`pending` and `running` are jobs now. The others, each a way to end, are what happened in the
+    window; a job that was tried again may have ended more than once in it.
+    """
 
-    pending: int
-    running: int
+    pending: int = Field(
+        description="All that wait: for other jobs, for their time, for a worker, for a retry."
+    )
+    running: int = Field(description="Executing, asked to stop included.")
     completed: int
-    failed: int
+    failed: int = Field(description="Ended by a permanent failure; the state FAILED.")
+    dead_letter: int = Field(description="Ended with no attempt left; the state DEAD_LETTER.")
+    cancelled: int = Field(description="Ended without being tried to the end.")
 
 
 class QueueStats(Answer):
@@ -55,17 +61,19 @@ class QueueStats(Answer):
     scheduled: int = Field(description="Ready to run, retries included.")
     running: int = Field(description="Executing, asked to stop included.")
     delayed: int = Field(description="Waiting for their time, retries included.")
-    completed: int
-    failed: int = Field(description="Ended by a permanent failure.")
+    completed: int = Field(description="In the window, as the next two.")
+    failed: int = Field(description="Ended by a permanent failure; dead letters are not in it.")
     dead_letter: int = Field(description="Ended with no attempt left.")
     submission_rate: float = Field(description="Per second.")
     completion_rate: float = Field(description="Per second.")
-    failure_rate: float = Field(description="Jobs that ended in failure, per second.")
+    failure_rate: float = Field(description="`failed` and `dead_letter`, per second.")
     queue_latency: LatencyStats = Field(description="From the time a job was due to its start.")
     execution_time: LatencyStats = Field(description="From its start to its outcome.")
     by_type: dict[str, Counts] | None = None
     by_priority: dict[Priority, Counts] | None = None
-    by_state: dict[Phase, Counts] | None = None
+    by_state: dict[Phase, Counts] | None = Field(
+        None, description="Each state has what its name says, and 0 for all else."
+    )
     total: int
     total_retries: int
     counts: dict[JobState, int] = Field(description="Jobs by internal state, zero included.")

@@ -8,7 +8,8 @@ from queue_operator.api.views.jobs import milliseconds
 from queue_operator.backends.protocol import Attempt, FailurePage, JobHistory
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
-from queue_operator.domain.states import Event, is_terminal
+from queue_operator.domain.states import Event
+from queue_operator.domain.transition import REASON_WORKER_LOST
 from queue_operator.domain.views import Phase, phase
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -20,11 +21,12 @@ _RESULTS: Final = {
     Event.LOSE: schemas.AttemptResult.FAILURE,
 }
 """All others end an attempt before it is through."""
-_MESSAGES: Final = {
-    Event.LOSE: "the worker was lost",
-    Event.HAND_BACK: "the worker shut down before the job was finished",
+_ENDS: Final = {
+    Event.LOSE: (REASON_WORKER_LOST, "the worker was lost"),
+    Event.HAND_BACK: ("WORKER_SHUT_DOWN", "the worker shut down before the job was finished"),
 }
-_STOPPED: Final = "the attempt was cancelled"
+"""Code and message of an attempt that ended without an error."""
+_STOPPED: Final = ("CANCELLED", "the attempt was cancelled")
 
 
 def of_job(job: Job, history: JobHistory, *, with_attempts: bool) -> schemas.FailureDetails | None:
@@ -48,7 +50,7 @@ def page(found: FailurePage) -> schemas.FailureSearchResult:
     """One page of a search."""
     return schemas.FailureSearchResult(
         failures=[_of_record(job) for job in found.jobs],
-        total_count=found.total_count,
+        total_count=found.total_count or 0,
         next_cursor=found.next_cursor or None,
         by_category=dict(found.by_category),
         by_code=dict(found.by_code),
@@ -63,8 +65,12 @@ def _state(job: Job) -> Phase:
 
 def _of_record(job: Job) -> schemas.FailureDetails:
     error = job.error or ErrorInfo("")
-    at = job.finalized_at if is_terminal(job.state) else job.updated_at
-    ran = None if job.assigned_at is None or at is None else milliseconds(job.assigned_at, at)
+    at = job.failed_at or job.updated_at
+    # It may have been assigned again since, and given back.
+    if job.assigned_at is None or at is None or at < job.assigned_at:
+        ran = None
+    else:
+        ran = milliseconds(job.assigned_at, at)
     return schemas.FailureDetails(
         job_id=job.id,
         type=job.type,
@@ -74,7 +80,8 @@ def _of_record(job: Job) -> schemas.FailureDetails:
             attempt=job.attempt,
             timestamp=at,
             duration_ms=ran,
-            worker_id=job.worker_name or job.assignee_id,
+            worker_id=_worker(job),
+            host=_host(job),
             **_error(error),
         ),
     )
@@ -90,16 +97,26 @@ def _attempt(attempt: Attempt) -> schemas.AttemptInfo:
     fields = {}
     if result not in (None, schemas.AttemptResult.SUCCESS):
         event = Event(attempt.event or Event.LOSE)
-        message = _MESSAGES.get(event, _STOPPED)
-        error = attempt.error or ErrorInfo(message, ErrorCategory.SYSTEM, event.value)
+        code, message = _ENDS.get(event, _STOPPED)
+        error = attempt.error or ErrorInfo(message, ErrorCategory.SYSTEM, code)
         fields = {"failure": _failure(attempt, error)}
     return schemas.AttemptInfo(
         attempt=attempt.number,
         started_at=attempt.assigned_at,
         finished_at=attempt.ended_at,
         result=result,
+        worker_id=_worker(attempt),
+        host=_host(attempt),
         **fields,
     )
+
+
+def _worker(one: Attempt | Job) -> str:
+    return one.worker_name or one.assignee_id
+
+
+def _host(one: Attempt | Job) -> str | None:
+    return one.host or None
 
 
 def _result(attempt: Attempt) -> schemas.AttemptResult | None:
@@ -116,7 +133,7 @@ def _failure(attempt: Attempt, error: ErrorInfo) -> schemas.FailureInfo:
         attempt=attempt.number,
         timestamp=ended,
         duration_ms=None if ended is None else milliseconds(attempt.assigned_at, ended),
-        worker_id=attempt.worker_name or attempt.assignee_id,
+        worker_id=_worker(attempt),
         host=attempt.host or None,
         **_error(error),
     )

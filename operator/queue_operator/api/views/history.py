@@ -18,10 +18,11 @@ def transitions(job: Job, history: JobHistory) -> list[schemas.StateTransition]:
 
 def _transitions(job: Job, history: JobHistory) -> Iterator[schemas.StateTransition]:
     left: Phase | None = None
+    due = _first_due(job, history)
     for record in history.transitions:
-        entered = _entered(job, record)
+        entered = _entered(job, record, due)
         yield schemas.StateTransition(
-            from_state=_left(job, record, left),
+            from_state=_left(job, record, left, due),
             to_state=entered,
             timestamp=record.at,
             reason=record.reason or record.event,
@@ -29,25 +30,32 @@ def _transitions(job: Job, history: JobHistory) -> Iterator[schemas.StateTransit
         left = entered
 
 
-def _entered(job: Job, record: TransitionRecord) -> Phase:
+def _first_due(job: Job, history: JobHistory) -> datetime | None:
+    """What the job first waited for: retries change its own time. None where that is not known."""
+    if history.attempts:
+        return history.attempts[0].eligible_at
+    return job.eligible_at
+
+
+def _entered(job: Job, record: TransitionRecord, due: datetime | None) -> Phase:
     if record.after is JobState.INITIAL_PENDING:
-        return _waiting(job, record.at)
+        return _waiting(job, record.at, due)
     if record.after is JobState.DEAD_LETTER and record.reason == PERMANENT_FAILURE:
         return Phase.FAILED
     return PHASE[record.after]
 
 
-def _left(job: Job, record: TransitionRecord, left: Phase | None) -> Phase | None:
+def _left(
+    job: Job, record: TransitionRecord, left: Phase | None, due: datetime | None
+) -> Phase | None:
     if record.before is JobState.INITIAL_PENDING and record.event != Event.SKIP:
         # Whatever it waited for when it came, it was due when it was claimed.
-        return PHASE[record.before] if record.event == Event.CLAIM else _waiting(job, record.at)
+        claimed = record.event == Event.CLAIM
+        return PHASE[record.before] if claimed else _waiting(job, record.at, due)
     return left
 
 
-def _waiting(job: Job, at: datetime) -> Phase:
+def _waiting(job: Job, at: datetime, due: datetime | None) -> Phase:
     if job.depends_on:
         return Phase.PENDING
-    # Once a job has been retried, the time it first waited for is not known any more.
-    if not job.retry_count and job.eligible_at is not None and job.eligible_at > at:
-        return Phase.DELAYED
-    return Phase.SCHEDULED
+    return Phase.DELAYED if due is not None and due > at else Phase.SCHEDULED

@@ -57,6 +57,8 @@ def _counts(counts: Counts) -> schemas.Counts:
         running=counts.running,
         completed=counts.completed,
         failed=counts.failed,
+        dead_letter=counts.dead_letter,
+        cancelled=counts.cancelled,
     )
 
 

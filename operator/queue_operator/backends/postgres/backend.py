@@ -116,7 +116,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     ) -> None:
         super().__init__(limits)
         self._pool = pool
-        self._lanes = Lanes(pool)
+        self._lanes = Lanes(pool, resumed=lambda: self._pulse.resumed())
         marks = Marks()
         self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
         self._pulse = Pulse(
@@ -140,7 +140,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
         self._roll_ups = RollUps(pool)
-        self._usages = UsageStore(pool)
+        self._usages = UsageStore(pool, self._lanes)
         self._windows = WindowStore(pool, self._roll_ups)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
@@ -380,6 +380,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     ) -> float:
         return await self._usages.take(bucket, amount, rate_per_s, burst)
 
+    async def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        return await self._usages.taken_keys(keys)
+
     async def _search(self, search: JobSearch) -> JobPage:
         return await self._finder.search(search)
 
@@ -408,6 +411,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def detach(self, uids: Collection[str]) -> None:
         await self._selection.detach(uids)
         self._announcer.announce(Topic.CANCEL)
+
+    async def taken_in(self, uids: Collection[str]) -> set[str]:
+        return await self._mirror.taken_in(uids)
 
     async def attached(self, cluster_uid: str) -> list[tuple[str, str]]:
         return await self._mirror.attached(cluster_uid)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -14,11 +14,12 @@ from queue_operator.backends.paging import decode_cursor, encode_cursor
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, snapshot
 from queue_operator.backends.postgres.looking import (
     NEWEST_CHANGE,
+    NEWEST_FAILURE,
     CountedLane,
     Looking,
     find_lanes,
 )
-from queue_operator.backends.postgres.merging import Place
+from queue_operator.backends.postgres.merging import Place, TooFar
 from queue_operator.backends.postgres.reading import read_jobs
 from queue_operator.backends.postgres.sources import (
     ABOVE_ALL,
@@ -52,6 +53,8 @@ _ORDERS: Final = {
     SearchOrder.UPDATED_DESC: NEWEST_CHANGE,
 }
 _FAILURES: Final = frozenset({JobState.DEAD_LETTER, JobState.FAILED_RETRY})
+_FEW: Final = 1000
+"""So many matches are sorted rather than looked for."""
 _SPARSE: Final = 8
 """Where at most one job of so many matches, a walk in the order of creation may be long."""
 
@@ -72,7 +75,10 @@ class Finder:
             lanes = await find_lanes(
                 connection, search.namespace, search.types, search.priorities, search.tags
             )
-            found, total, exact = await _find(connection, lanes, search, beyond)
+            if search.count:
+                found, total, exact = await _find_and_count(connection, lanes, search, beyond)
+            else:
+                found, total, exact = await _find(connection, lanes, search, beyond), None, True
             jobs = await _read_page(connection, search, found)
         return JobPage(
             jobs=jobs,
@@ -87,10 +93,11 @@ class Finder:
         condition = _failing(search)
         async with self._reading("failed_after", "add failed_after or types") as connection:
             lanes = await find_lanes(connection, search.namespace, search.types)
-            totals = await _totals(connection, lanes, condition)
-            looking = Looking(
-                connection, lanes if totals.total_count else [], condition, NEWEST_CHANGE
-            )
+            totals = FailurePage(jobs=(), total_count=None)
+            if search.count:
+                totals = await _totals(connection, lanes, condition)
+            some = lanes if totals.total_count != 0 else []
+            looking = Looking(connection, some, condition, NEWEST_FAILURE)
             found = await _page(looking, search, beyond)
             jobs = await _read_page(connection, search, found)
         return replace(totals, jobs=jobs, next_cursor=_cursor(search, found))
@@ -107,6 +114,28 @@ class Finder:
 
 
 async def _find(
+    connection: AsyncConnection[TupleRow],
+    lanes: Sequence[CountedLane],
+    search: JobSearch,
+    beyond: Place | None,
+) -> list[Place]:
+    """The page and one more."""
+    condition, order = _asked(search), _ORDERS[search.order]
+    looking = Looking(connection, lanes, condition, order)
+    if search.updated_after is None or order.by_change:
+        return await _page(looking, search, beyond)
+    changed = Looking(connection, lanes, condition, NEWEST_CHANGE)
+    few = await changed.take(_FEW + 1)
+    if len(few) > _FEW:
+        with suppress(TooFar):
+            return [seen.place for seen in await looking.take_near(search.limit + 1, beyond)]
+        few = await changed.take(COUNT_BOUND + 1)
+    if len(few) > COUNT_BOUND:
+        return await _page(looking, search, beyond)
+    return _cut([(seen.created_us, seen.place[1]) for seen in few], search, order, beyond)
+
+
+async def _find_and_count(
     connection: AsyncConnection[TupleRow],
     lanes: Sequence[CountedLane],
     search: JobSearch,
@@ -129,6 +158,11 @@ async def _find(
         return found, sum(lane.of(condition.states) for lane in lanes), True
     if beyond is None and len(found) <= search.limit:
         return found, len(found), True
+    if condition.only_dead:
+        dead = await looking.count_dead(COUNT_BOUND + 1)
+        others = condition.states - {JobState.DEAD_LETTER}
+        total = dead + sum(lane.of(others) for lane in lanes)
+        return (found, total, True) if dead <= COUNT_BOUND else (found, COUNT_BOUND, False)
     by_creation = search.created_after is not None or search.created_before is not None
     rule = _ORDERS[SearchOrder.CREATED_DESC] if by_creation else NEWEST_CHANGE
     total = await Looking(connection, lanes, condition, rule).count(COUNT_BOUND + 1)
@@ -166,8 +200,8 @@ def _failing(search: FailureSearch) -> Condition:
     states, phases = _seen_as(search, _FAILURES)
     return Condition(
         states=states,
-        changed_after=search.failed_after or FIRST,
-        changed_before=search.failed_before or LAST,
+        failed_after=search.failed_after or FIRST,
+        failed_before=search.failed_before or LAST,
         phases=phases,
         failed=True,
         categories=search.categories,

@@ -6,7 +6,7 @@ the store, it is read again only where there may be new ones. What is paused is 
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -47,8 +47,9 @@ class Lane:
 class Lanes:
     """All lanes of the database, by key and for matching."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, resumed: Callable[[], None] = lambda: None) -> None:
         self._pool = pool
+        self._resumed = resumed
         self._by_key: dict[tuple[str, str, str, frozenset[str]], Lane] = {}
         self._namespaces: dict[str, int] = {}
         self._matching: dict[_Wanted, list[Lane]] = {}
@@ -153,7 +154,9 @@ class Lanes:
                 if key not in self._by_key:
                     self._add(Lane(lane_id, key, Priority(priority)))
                 self._highest = max(self._highest, lane_id)
-        self.gate.learn(paused, asked_at)
+        if self.gate.learn(paused, asked_at):
+            # Whoever reads the table next, the pulse, finds nothing new there.
+            self._resumed()
         if full:
             self._refreshed_at = time.monotonic()
 

@@ -7,12 +7,21 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.merging import Merge, Place, Seen, Stream, TooFar
+from queue_operator.backends.postgres.merging import (
+    Fetched,
+    Merge,
+    Place,
+    Seen,
+    Stream,
+    TooFar,
+)
 from queue_operator.backends.postgres.sources import (
     ASIDE,
+    DEAD,
     DONE,
     EARLY,
     ENDED,
+    FAILED,
     GATHERED,
     JOBS,
     RUNNING,
@@ -31,23 +40,26 @@ from queue_operator.domain.states import JobState
 from queue_operator.domain.views import Phase
 
 NEWEST_CHANGE: Final = Order(by_change=True, descending=True)
+NEWEST_FAILURE: Final = Order(by_change=False, descending=True, by_failure=True)
 
 _LANES: Final = load(__package__, "search_lanes")
+_DEAD: Final = load(__package__, "search_count_dead")
 _BONUSES: Final = {p.value: bonus.total_seconds() for p, bonus in PRIORITY_BONUS.items()}
 _COMPLETED: Final = frozenset({JobState.COMPLETED})
 _BY_STATE: Final = (WAITING, ASIDE, RUNNING, ENDED)
 _FEW_JOBS: Final = 20_000
-_LEAST_LOOK: Final = 5
+_LEAST_LOOK: Final = 4
 _CHUNK: Final = 1000
 _ALL: Final = 2**31 - 1
 # How many jobs are looked at before another way is tried.
+_VERY_NEAR: Final = 5_000
 _NEAR: Final = 20_000
 _FAR: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class CountedLane:
-    """A lane and how many jobs it has by state."""
+    """A lane and how many jobs it has by state; states without jobs are left out."""
 
     id: int
     type: str
@@ -55,7 +67,7 @@ class CountedLane:
     jobs: Mapping[str, int]
 
     def of(self, states: Collection[JobState]) -> int:
-        return sum(jobs for state, jobs in self.jobs.items() if state in states)
+        return sum(self.jobs.get(state.value, 0) for state in states)
 
 
 async def find_lanes(
@@ -111,23 +123,38 @@ class Looking:
         except TooFar:
             return await self._merge(sources, count, beyond).take(count)
 
+    async def take_near(self, count: int, beyond: Place | None = None) -> list[Seen]:
+        """The same. Raises TooFar where many that do not match lie before."""
+        return await self._merge(self._sources(), count, beyond, most=_VERY_NEAR).take(count)
+
     async def count(self, bound: int) -> int:
         """How many match, or `bound` if there are as many or more."""
+        after, before = self._condition.bounds(self._order)
+        ends = {"after": after, "before": before}
         total = 0
         for source, lanes in self._parts(self._sources()):
+            streams = self._streams(source, lanes, self._first, _ALL)
+            limits = {"want": bound, "give": _ALL, "bound": bound - total}
             cursor = await self._connection.execute(
                 counting(source, self._order),
-                {
-                    **self._parameters(self._streams(source, lanes, self._first, _ALL), _ALL),
-                    "want": bound,
-                    "bound": bound - total,
-                },
+                {**self._parameters(streams, _ALL), **ends, **limits},
             )
             [[found]] = await cursor.fetchall()
             total += found
             if total >= bound:
                 break
         return total
+
+    async def count_dead(self, bound: int) -> int:
+        """How many of the dead are of the kind asked for, or `bound`."""
+        lanes = [lane for _, some in self._parts((DEAD,)) for lane in some]
+        wanted = {
+            "lanes": lanes,
+            "permanent": Phase.FAILED in self._condition.phases,
+            "bound": bound,
+        }
+        [[found]] = await (await self._connection.execute(_DEAD, wanted)).fetchall()
+        return int(found)
 
     async def _take_by_completion(self, count: int, beyond: Place | None) -> list[Seen]:
         """The newest matches, where those that completed lie behind very many that did not.
@@ -163,6 +190,8 @@ class Looking:
         return done._merge(done._sources(), _CHUNK, None, most=_FAR)
 
     def _sources(self) -> tuple[Source, ...]:
+        if self._order.by_failure:
+            return (FAILED, DEAD)
         completed = JobState.COMPLETED in self._condition.states
         if not self._order.by_change:
             return (JOBS,) if completed else _BY_STATE
@@ -179,8 +208,9 @@ class Looking:
             # What is due is neither delayed nor waiting for others.
             if source is WAITING and asked.phases and Phase.SCHEDULED not in asked.phases:
                 continue
-            states = source.states & asked.states
-            lanes = [lane.id for lane in self._lanes.values() if lane.of(states)]
+            # Of plain text, which is hashed much faster than a state, and there may be many lanes.
+            states = {state.value for state in source.states & asked.states}
+            lanes = [lane.id for lane in self._lanes.values() if not states.isdisjoint(lane.jobs)]
             if lanes:
                 yield source, lanes
 
@@ -210,27 +240,32 @@ class Looking:
 
     async def _fetch(
         self, source: Source, streams: Sequence[Stream[Source]], look: int, want: int
-    ) -> Mapping[int, Sequence[Seen]]:
+    ) -> Fetched:
+        # Besides what is wanted at most one of each stream, which tells how far that has got.
+        give = want + len(streams)
         cursor = await self._connection.execute(
             statement(source, self._order),
-            {**self._parameters(streams, look), "want": want},
+            {**self._parameters(streams, look), "want": want, "give": give},
             binary=True,
         )
         answers: dict[int, list[Seen]] = {}
-        for stream, at, number, created_at, matched, is_last in await cursor.fetchall():
+        found = await cursor.fetchall()
+        for stream, at, number, created_at, matched, is_last in found:
             seen = Seen((place_of(at), number), place_of(created_at), matched, is_last)
             answers.setdefault(stream - 1, []).append(seen)
-        return answers
+        cut = (place_of(found[-1][1]), found[-1][2]) if len(found) == give else None
+        return Fetched(answers, cut)
 
     def _parameters(self, streams: Sequence[Stream[Source]], look: int) -> dict[str, Any]:
         lanes = [lane for stream in streams for lane in stream.lanes]
+        by_turn = streams[0].source.by_turn
         return {
             **self._condition.parameters(),
             **self._condition.places(),
             "lanes": lanes,
             "ats": [time_of(stream.place[0]) for stream in streams],
             "nos": [stream.place[1] for stream in streams],
-            "bonuses": [self._lanes[lane].bonus_s for lane in lanes],
+            "bonuses": [self._lanes[lane].bonus_s * by_turn for lane in lanes],
             "until": self._until,
             "look": look,
         }

@@ -36,20 +36,31 @@ class Stream(Generic[SourceT]):
     found: deque[Seen] = field(default_factory=deque)
     ended: bool = False
 
-    def take_in(self, rows: Sequence[Seen], want: int) -> None:
-        """What a fetch of at most `want` rows gave."""
-        self.ended = not rows or (len(rows) < want and not rows[-1].is_last)
-        if rows:
+    def take_in(self, rows: Sequence[Seen], want: int, cut: Place | None) -> None:
+        """What a fetch of at most `want` rows gave; it told nothing beyond `cut`."""
+        stopped = bool(rows) and (len(rows) >= want or rows[-1].is_last)
+        if stopped or cut is None:
+            self.ended = not stopped
+            self.look *= _GROWTH
+        if stopped:
             self.place = rows[-1].place
+        elif cut is not None:
+            self.place = cut
         self.found.extend(row for row in rows if row.matched)
-        self.look *= _GROWTH
 
 
-Fetch = Callable[
-    [SourceT, Sequence[Stream[SourceT]], int, int], Awaitable[Mapping[int, Sequence[Seen]]]
-]
+class Fetched(NamedTuple):
+    """The answers of streams by their index. Where there were more, `cut` is the place of the
+    last one: of no stream anything beyond it was told.
+    """
+
+    rows: Mapping[int, Sequence[Seen]]
+    cut: Place | None = None
+
+
+Fetch = Callable[[SourceT, Sequence[Stream[SourceT]], int, int], Awaitable[Fetched]]
 """Given a source, some of its streams, how many jobs to look at and how many to give of each:
-the answers by the stream's index.
+their answers.
 """
 
 
@@ -120,9 +131,9 @@ class Merge(Generic[SourceT]):
         self._allow(sum(looks[source] * len(group) for source, group in groups.items()))
         for source, group in groups.items():
             streams = [self._streams[n] for n in group]
-            answers = await self._fetch(source, streams, looks[source], want)
+            fetched = await self._fetch(source, streams, looks[source], want)
             for place, stream in enumerate(streams):
-                stream.take_in(answers.get(place, ()), want)
+                stream.take_in(fetched.rows.get(place, ()), want, fetched.cut)
         for n in numbers:
             self._queue(n)
 

@@ -11,6 +11,7 @@ from queue_operator.backends.sql import load
 _PENDING: Final = load(__package__, "mirror_pending")
 _ACKNOWLEDGE: Final = load(__package__, "mirror_acknowledge")
 _ATTACHED: Final = load(__package__, "mirror_attached")
+_BY_UID: Final = load(__package__, "find_by_uid")
 
 
 class MirrorStore:
@@ -42,6 +43,11 @@ class MirrorStore:
             return
         async with borrowed(self._pool) as connection:
             await connection.execute(_ACKNOWLEDGE, {"sequences": list(sequences)})
+
+    async def taken_in(self, uids: Collection[str]) -> set[str]:
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_BY_UID, {"uids": list(uids)})
+            return {uid for _, uid in await cursor.fetchall()}
 
     async def attached(self, cluster_uid: str) -> list[tuple[str, str]]:
         """(namespace, uid) of every attached job of this cluster that has not finished."""

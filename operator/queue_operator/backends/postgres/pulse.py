@@ -146,7 +146,7 @@ class Pulse:
         self._failing = False
         self._lanes.notice(beat.highest_lane)
         if resumed:
-            self._tell({Topic.READY: None})
+            self.resumed()
         if beat.staged:
             self._marks.forget(beat.staged)
             self._announcer.announce_ready(self._lanes.kinds(beat.staged), anew=False)
@@ -193,6 +193,10 @@ class Pulse:
             # They may lie before the marks.
             self._marks.forget(self._lanes.of_kinds(kinds))
         self._tell(news)
+
+    def resumed(self) -> None:
+        """Somebody read that something is paused no more."""
+        self._tell({Topic.READY: None})
 
     def _tell(self, news: News) -> None:
         if Topic.READY in news:

@@ -109,6 +109,7 @@ def _attempt(row: Row) -> Attempt:
         event=row["event"],
         state=JobState(row["state"]) if row["state"] else None,
         error=load_error(row["error"]),
+        eligible_at=row["eligible_at"],
     )
 
 

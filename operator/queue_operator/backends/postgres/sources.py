@@ -1,6 +1,5 @@
 """Where a search finds its jobs: per kind of row one statement, for either order."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -19,13 +18,15 @@ LAST: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 ABOVE_ALL: Final = 2**63 - 1
+_KINDS_OF_DEAD: Final = (frozenset({Phase.FAILED}), frozenset({Phase.DEAD_LETTER}))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """`states` that its jobs may have; of a `whole` one all lanes are one stream. `which` is the
-    condition of an index, where the statement leaves that open. One that `classifies` has the
-    category and the code of the error in columns of their own.
+    condition of an index. One that `classifies` has the category and the code of the error in
+    columns of their own. One of a single `table` is counted there, in no order; `waits` says that
+    its jobs may wait for others, and `by_turn` that their place in the line is what is in order.
     """
 
     statement: str
@@ -33,22 +34,55 @@ class Source:
     whole: bool = False
     which: LiteralString = ""
     classifies: bool = False
+    table: LiteralString = ""
+    waits: bool = False
+    by_turn: bool = False
 
 
 JOBS: Final = Source("search_jobs", frozenset(JobState))
-WAITING: Final = Source("search_waiting", frozenset({JobState.INITIAL_PENDING}), classifies=True)
-ASIDE: Final = Source("search_aside", frozenset(ELIGIBLE), classifies=True)
+WAITING: Final = Source(
+    "search_waiting",
+    frozenset({JobState.INITIAL_PENDING}),
+    which=render("due AND state IN ({{INITIAL_PENDING}}) AND created_at = changed_at"),
+    classifies=True,
+    table="ready",
+    waits=True,
+    by_turn=True,
+)
+ASIDE: Final = Source(
+    "search_aside",
+    frozenset(ELIGIBLE),
+    which=render("(NOT due OR state <> {{INITIAL_PENDING}} OR created_at <> changed_at)"),
+    classifies=True,
+    table="ready",
+    waits=True,
+)
 RUNNING: Final = Source("search_running", frozenset(SLOT_HOLDING), whole=True)
 ENDED: Final = Source(
     "search_ended",
     frozenset(TERMINAL) - {JobState.COMPLETED},
     which=render("state <> {{COMPLETED}}"),
     classifies=True,
+    table="final",
 )
 EARLY: Final = Source(
     "search_ended",
     frozenset({JobState.COMPLETED}),
     which=render("state IN ({{COMPLETED}}) AND created_at > changed_at"),
+)
+FAILED: Final = Source(
+    "search_failed",
+    frozenset({JobState.FAILED_RETRY}),
+    which=render("error_category IS NOT NULL AND state IN ({{FAILED_RETRY}})"),
+    classifies=True,
+    table="ready",
+)
+DEAD: Final = Source(
+    "search_failed",
+    frozenset({JobState.DEAD_LETTER}),
+    which=render("state IN ({{DEAD_LETTER}})"),
+    classifies=True,
+    table="final",
 )
 DONE: Final = Source("search_done", frozenset({JobState.COMPLETED}), whole=True)
 GATHERED: Final = Source("search_gathered", frozenset({JobState.COMPLETED}), whole=True)
@@ -56,10 +90,11 @@ GATHERED: Final = Source("search_gathered", frozenset({JobState.COMPLETED}), who
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By creation or by last change."""
+    """By creation, by last change, or by the failure of what failed."""
 
     by_change: bool
     descending: bool
+    by_failure: bool = False
 
     def first(self, after: datetime, before: datetime) -> Place:
         """The place before the first job between two times, both exclusive."""
@@ -77,6 +112,8 @@ class Condition:
     created_before: datetime = LAST
     changed_after: datetime = FIRST
     changed_before: datetime = LAST
+    failed_after: datetime = FIRST
+    failed_before: datetime = LAST
     phases: frozenset[Phase] = frozenset()
     failed: bool | None = None
     categories: frozenset[ErrorCategory] = frozenset()
@@ -87,7 +124,16 @@ class Condition:
         """Nothing is asked but the state, so that the counts by state are the answer."""
         return self == Condition(states=self.states)
 
+    @property
+    def only_dead(self) -> bool:
+        """Nothing is asked but the state, and of the dead, which kind they are of."""
+        return self.phases in _KINDS_OF_DEAD and self == Condition(
+            states=self.states, phases=self.phases
+        )
+
     def bounds(self, order: Order) -> tuple[datetime, datetime]:
+        if order.by_failure:
+            return self.failed_after, self.failed_before
         if order.by_change:
             return self.changed_after, self.changed_before
         return self.created_after, self.created_before
@@ -100,6 +146,8 @@ class Condition:
             "created_before": self.created_before,
             "changed_after": self.changed_after,
             "changed_before": self.changed_before,
+            "failed_after": self.failed_after,
+            "failed_before": self.failed_before,
             "refined": bool(self.phases),
             "pending": Phase.PENDING in self.phases,
             "delayed": Phase.DELAYED in self.phases,
@@ -142,12 +190,28 @@ def statement(source: Source, order: Order) -> bytes:
 @cache
 def counting(source: Source, order: Order) -> bytes:
     """The same, but for the number of matches."""
+    if source.table:
+        return _counting_lanes(source, order).as_bytes(None)
+    if source is JOBS:
+        jobs = sql.SQL(load(__package__, "search_count_jobs"))
+        return jobs.format(condition=_condition(source)).as_bytes(None)
     outer = sql.SQL(load(__package__, "search_count"))
     return outer.format(source=_composed(source, order)).as_bytes(None)
 
 
+def _counting_lanes(source: Source, order: Order) -> sql.Composed:
+    key = "changed_at" if order.by_change else "created_at"
+    return sql.SQL(load(__package__, "search_count_lanes")).format(
+        source=sql.Identifier(source.table),
+        which=sql.SQL(source.which),
+        key=sql.Identifier("order_time" if source.by_turn else key),
+        blocked=sql.SQL("blocked" if source.waits else "false"),
+        condition=_condition(source),
+    )
+
+
 def _composed(source: Source, order: Order) -> sql.Composed:
-    words: Mapping[str, sql.Composable] = {
+    words: dict[str, sql.Composable] = {
         "key": sql.Identifier("changed_at" if order.by_change else "created_at"),
         "direction": sql.SQL("DESC" if order.descending else "ASC"),
         "beyond": sql.SQL("<" if order.descending else ">"),
@@ -155,6 +219,8 @@ def _composed(source: Source, order: Order) -> sql.Composed:
         "which": sql.SQL(source.which),
         "condition": _condition(source),
     }
+    if source.table:
+        words["source"] = sql.Identifier(source.table)
     return sql.SQL(load(__package__, source.statement)).format(**words)
 
 

@@ -4,19 +4,22 @@ from collections.abc import Collection
 from typing import Final
 
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.protocol import Usage
 from queue_operator.backends.sql import load
 from queue_operator.backends.tokens import wait_for
 
 _USAGE: Final = load(__package__, "quota_usage")
 _TAKE: Final = load(__package__, "token_take")
+_KEYS: Final = load(__package__, "key_find")
 
 
 class UsageStore:
     """The protocol `Usages` but for the checks."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, lanes: Lanes) -> None:
         self._pool = pool
+        self._lanes = lanes
 
     async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
         async with borrowed(self._pool) as connection:
@@ -31,3 +34,18 @@ class UsageStore:
             cursor = await connection.execute(_TAKE, parameters)
             [(taken, lacking)] = await cursor.fetchall()
         return 0.0 if taken else wait_for(lacking or 0.0, rate_per_s)
+
+    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        names = {namespace for namespace, _ in keys}
+        ids = {namespace: await self._lanes.namespace_id(namespace) for namespace in names}
+        # A namespace without an id holds nothing.
+        asked = [(namespace, key) for namespace, key in keys if ids[namespace] is not None]
+        if not asked:
+            return set()
+        parameters = {
+            "namespaces": [ids[namespace] for namespace, _ in asked],
+            "keys": [key for _, key in asked],
+        }
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_KEYS, parameters)
+            return {asked[place - 1] for place, *_ in await cursor.fetchall()}

@@ -55,8 +55,10 @@ def of_failures(search: FailureSearch) -> dict[str, Any]:
         "categories": _texts(search.categories),
         "created_after": _FIRST,
         "created_before": _LAST,
-        "updated_after": _bound(search.failed_after, _FIRST),
-        "updated_before": _bound(search.failed_before, _LAST),
+        "updated_after": _FIRST,
+        "updated_before": _LAST,
+        "failed_after": _bound(search.failed_after, _FIRST),
+        "failed_before": _bound(search.failed_before, _LAST),
         "now": 0,
         "code": search.error_code or None,
     }

@@ -61,6 +61,7 @@ def row_of(one: Stored) -> Row:
         "waiting": job.waiting_for_dependencies,
         "category": job.error and job.error.category.value,
         "code": job.error and job.error.code,
+        "failed_at": optional_us(job.failed_at),
         "retries": job.retry_count,
         "record": _STORED.dump_json(bare, exclude=_BYTES).decode(),
         "payload": job.payload,

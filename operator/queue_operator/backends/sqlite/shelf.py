@@ -220,27 +220,35 @@ class SqliteShelf:
     def search(self, search: JobSearch, now: datetime) -> JobPage:
         wanted = finding.of_jobs(search, now)
         found = self._find(finding.PAGE[search.order], **wanted)
+        jobs = tuple(one.job for one in found[: search.limit])
+        cursor = _cursor(search, found)
+        if not search.count:
+            return JobPage(jobs=jobs, total_count=None, next_cursor=cursor)
         bound = {"bound": COUNT_BOUND + 1}
         [count] = self._connection.execute(finding.COUNT, {**wanted, **bound}).fetchone()
         return JobPage(
-            jobs=tuple(one.job for one in found[: search.limit]),
+            jobs=jobs,
             total_count=min(count, COUNT_BOUND),
             total_is_exact=count <= COUNT_BOUND,
-            next_cursor=_cursor(search, found),
+            next_cursor=cursor,
         )
 
     def search_failures(self, search: FailureSearch) -> FailurePage:
         wanted = finding.of_failures(search)
         found = self._find(finding.FAILURES, **wanted)
+        jobs = tuple(one.job for one in found[: search.limit])
+        cursor = _cursor(search, found)
+        if not search.count:
+            return FailurePage(jobs=jobs, total_count=None, next_cursor=cursor)
         by_category, by_code, by_type = Counter[ErrorCategory](), Counter[str](), Counter[str]()
         for kind, category, code, count in self._connection.execute(finding.TOTALS, wanted):
             by_category[ErrorCategory(category)] += count
             by_code[code] += count
             by_type[kind] += count
         return FailurePage(
-            jobs=tuple(one.job for one in found[: search.limit]),
+            jobs=jobs,
             total_count=by_type.total(),
-            next_cursor=_cursor(search, found),
+            next_cursor=cursor,
             by_category=by_category,
             by_code=by_code,
             by_type=by_type,
@@ -334,6 +342,9 @@ def _cursor(search: JobSearch | FailureSearch, found: Sequence[Stored]) -> str:
     if len(found) <= search.limit:
         return ""
     last = found[search.limit - 1]
-    by_creation = isinstance(search, JobSearch) and search.order is not SearchOrder.UPDATED_DESC
-    at = last.job.created_at if by_creation else last.job.updated_at
+    if isinstance(search, FailureSearch):
+        at = last.job.failed_at
+    else:
+        updated = search.order is SearchOrder.UPDATED_DESC
+        at = last.job.updated_at if updated else last.job.created_at
     return encode_cursor(search, (at, last.number)) if at else ""

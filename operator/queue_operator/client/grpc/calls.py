@@ -29,6 +29,7 @@ DoneBefore = Callable[[QueueError], Awaitable[Answer | None]]
 Mend = Callable[[Answer], Awaitable[None]]
 
 CLOSED: Final = "this client is closed"
+_PENDING_JOBS: Final = "pending_jobs"
 
 
 class Calls:
@@ -82,7 +83,8 @@ class Calls:
                 # It has not begun, so that anything may be sent again; not by all at once.
                 failures += 1
                 pause_s = error.retry_after_s + self._repeats.pause_s(failures)
-                if self._was_last(failures, loop.time() + pause_s >= deadline):
+                late = loop.time() + pause_s >= deadline
+                if self._was_last(failures, late) or _is_hopeless(request, error):
                     raise
             except Unavailable as error:
                 failures += 1
@@ -147,6 +149,12 @@ class Calls:
         """The same, with what answers at the address instead, if something does."""
         told = await listener.named(self.line.address, error.message)
         return error if told == error.message else Unavailable(told)
+
+
+def _is_hopeless(request: Message, error: QuotaExceeded) -> bool:
+    """More jobs at once than may ever wait are refused however often they are sent."""
+    jobs = len(getattr(request, "jobs", ()))
+    return error.limit == _PENDING_JOBS and jobs > error.maximum
 
 
 def _pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:

@@ -69,6 +69,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "state": (*sorted(set(JobState) - {JobState.INITIAL_PENDING}), "x", None),
     "assignee_id": ("w",),
     "worker_name": ("w",),
+    "host": ("h",),
     "assigned_at": (_NOW,),
     "started_at": (_NOW,),
     "finalized_at": (_NOW,),

@@ -10,6 +10,7 @@ import pytest
 from queue_operator.backends.protocol import FailurePage, FailureSearch
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
@@ -142,12 +143,51 @@ async def test_failures_by_the_time_of_the_failure_without_the_bounds(backend: C
     # Three that may run again and three that may not: both have a time of their failure.
     categories = [ErrorCategory.TEMPORARY, ErrorCategory.PERMANENT] * 3
     jobs = [await _failed(backend, ErrorInfo("x", category)) for category in categories]
-    times = [(await backend.get_job(job.id)).updated_at for job in jobs]
+    times = [(await backend.get_job(job.id)).failed_at for job in jobs]
     ids = [job.id for job in jobs]
     assert set(_ids(await _search(backend, failed_after=times[1]))) == set(ids[2:])
     assert set(_ids(await _search(backend, failed_before=times[4]))) == set(ids[:4])
     between = await _search(backend, failed_after=times[1], failed_before=times[4])
     assert set(_ids(between)) == {ids[2], ids[3]}
+
+
+async def test_a_failure_keeps_its_time_whatever_becomes_of_the_job(backend: Contract) -> None:
+    for_good = await _failed(backend, ErrorInfo("x", ErrorCategory.PERMANENT))
+    waiting = await _failed(backend, ErrorInfo("x"))
+    at_once = Backoff(BackoffStrategy.CONSTANT, 0.0, 0.0)
+    given_back = await submitted(backend, backoff=at_once)
+    await backend.fail_job(given_back.id, "x", token=(await claim(backend, given_back)).token)
+    last = await _failed(backend, ErrorInfo("x", ErrorCategory.PERMANENT))
+    jobs = [for_good, waiting, given_back, last]
+    before = [await backend.get_job(job.id) for job in jobs]
+    assert [job.failed_at for job in before] == [job.updated_at for job in before]
+
+    await apply(backend, given_back, Event.RELEASE, (await claim(backend, given_back)).token)
+    for job in (waiting, for_good):
+        outcome = Outcome(job.id, Event.RETRY_NOW, priority=Priority.LOW, retry_after_s=500.0)
+        assert (await settle(backend, outcome)).error is None
+    after = [await backend.get_job(job.id) for job in jobs]
+    assert [job.failed_at for job in after] == [job.failed_at for job in before]
+    assert all(str(job.updated_at) > str(job.failed_at) for job in after[:3])
+    ids = [job.id for job in jobs]
+    assert _ids(await _search(backend)) == ids[::-1]
+    assert _ids(await _search(backend, failed_after=before[1].failed_at)) == ids[:1:-1]
+    early = await _search(backend, failed_before=before[1].failed_at)
+    assert (_ids(early), early.total_count) == (ids[:1], 1)
+    first = await _search(backend, limit=2)
+    second = await _search(backend, limit=2, cursor=first.next_cursor)
+    assert _ids(first) + _ids(second) == ids[::-1]
+
+
+async def test_failures_that_are_not_to_be_counted(backend: Contract) -> None:
+    await _mixed(backend)
+    counted, plain = [await _search(backend, limit=3, count=count) for count in (True, False)]
+    assert (plain.jobs, plain.next_cursor) == (counted.jobs, counted.next_cursor)
+    spread = plain.by_category, plain.by_code, plain.by_type
+    assert (plain.total_count, *spread) == (None, {}, {}, {})
+    rest = await _search(backend, limit=3, count=True, cursor=plain.next_cursor)
+    assert (len(rest.jobs), rest.total_count) == (1, 4)
+    assert (await _search(backend, namespace="elsewhere", count=False)).jobs == ()
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])

@@ -93,6 +93,45 @@ async def test_buckets_have_nothing_to_do_with_each_other(backend: Contract) -> 
     assert other == 0.0
 
 
+async def test_tokens_can_be_given_back(backend: Contract) -> None:
+    terms = {"rate_per_s": _SLOW, "burst": 10.0}
+    for _ in range(3):
+        assert await _take(backend, 25.0) == 0.0
+        await _usages(backend).return_tokens("team/jobs", 5.0, **terms)
+        # Still in debt.
+        assert 10_900 < await _take(backend, 1.0) <= 11_000
+        await _usages(backend).return_tokens("team/jobs", 20.0, **terms)
+    await _usages(backend).return_tokens("team/jobs", 7.0, **terms)
+    assert await _take(backend, 10.0) == 0.0
+    assert await _take(backend, 1.0) > 0.0
+
+
+async def test_tokens_given_to_a_new_bucket_are_no_more_than_it_holds(backend: Contract) -> None:
+    await _usages(backend).return_tokens("team/jobs", 5.0, rate_per_s=_SLOW, burst=10.0)
+    assert await _take(backend, 10.0) == 0.0
+    assert await _take(backend, 1.0) > 0.0
+
+
+async def test_taken_keys_are_those_of_jobs_that_are_stored(backend: Contract) -> None:
+    await backend.submit(
+        [
+            a_job(idempotency_key="a"),
+            a_job(idempotency_key="b"),
+            a_job(idempotency_key="c", namespace="other"),
+        ]
+    )
+    ended = a_job(idempotency_key="gone")
+    await backend.enqueue_job(ended)
+    await backend.cancel_jobs((), [ended.id])
+    asked = [("default", key) for key in ("a", "b", "c", "gone", "z")]
+    asked += [("other", "a"), ("other", "c"), ("nobody", "a")]
+    expected = {("default", "a"), ("default", "b"), ("default", "gone"), ("other", "c")}
+    assert set(await _usages(backend).taken_keys(asked)) == expected
+    await backend.delete_jobs((), [ended.id])
+    assert set(await _usages(backend).taken_keys(asked)) == expected - {("default", "gone")}
+    assert not await _usages(backend).taken_keys([])
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -111,3 +150,13 @@ async def test_tokens_that_are_none_are_refused(
     with pytest.raises(InvalidArgument) as refused:
         await _usages(backend).take_tokens(**given)
     assert refused.value.field == field
+    with pytest.raises(InvalidArgument) as refused:
+        await _usages(backend).return_tokens(**given)
+    assert refused.value.field == field
+
+
+async def test_keys_that_are_none_are_refused(backend: Contract) -> None:
+    for key, field in ((("", "a"), "namespaces"), (("default", ""), "keys")):
+        with pytest.raises(InvalidArgument) as refused:
+            await _usages(backend).taken_keys([key])
+        assert refused.value.field == field

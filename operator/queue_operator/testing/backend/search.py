@@ -274,6 +274,22 @@ async def test_search_answers_the_count_of_all_pages(backend: Contract) -> None:
     assert (second.total_count, len(second.jobs)) == (7, 3)
 
 
+@pytest.mark.parametrize("order", SearchOrder)
+async def test_search_that_is_not_to_count_gives_the_same_pages(
+    backend: Contract, order: SearchOrder
+) -> None:
+    await backend.enqueue_jobs([_at(n) for n in range(7)])
+    for filters in ({}, {"updated_after": _EPOCH}, {"phases": frozenset({Phase.SCHEDULED})}):
+        counted = JobSearch(order=order, limit=3, **filters)
+        plain = replace(counted, count=False)
+        assert await _pages(backend, plain) == await _pages(backend, counted)
+        first = await backend.search_jobs(plain)
+        assert (first.total_count, len(first.jobs)) == (None, 3)
+        # Whether it counts may change from page to page.
+        second = await backend.search_jobs(replace(counted, cursor=first.next_cursor))
+        assert (second.total_count, len(second.jobs)) == (7, 3)
+
+
 async def test_search_pages_stay_apart_while_jobs_come_and_go(backend: Contract) -> None:
     jobs = [_at(n) for n in range(9)]
     await backend.enqueue_jobs(jobs)

@@ -103,11 +103,11 @@ async def test_jobs_of_now_and_what_happened(backend: Contract, rolled: bool) ->
     assert (stats.submitted, stats.completed, stats.cancelled) == (11, 2, 1)
     assert (stats.failed, stats.dead_letter, stats.attempts_failed) == (1, 0, 2)
     assert stats.by_type == {
-        "mail": Counts(pending=1, running=1, completed=2, failed=1),
+        "mail": Counts(pending=1, running=1, completed=2, failed=1, cancelled=1),
         "report": Counts(pending=5),
     }
     assert stats.by_priority == {
-        Priority.NORMAL: Counts(pending=3, running=1, completed=2, failed=1),
+        Priority.NORMAL: Counts(pending=3, running=1, completed=2, failed=1, cancelled=1),
         Priority.HIGH: Counts(pending=3),
     }
     assert stats.by_phase == {
@@ -119,7 +119,7 @@ async def test_jobs_of_now_and_what_happened(backend: Contract, rolled: bool) ->
         Phase.COMPLETED: Counts(completed=2),
         Phase.FAILED: Counts(failed=1),
         Phase.DEAD_LETTER: Counts(),
-        Phase.CANCELLED: Counts(failed=1),
+        Phase.CANCELLED: Counts(cancelled=1),
     }
 
 
@@ -155,14 +155,18 @@ async def test_a_job_whose_attempts_are_used_up_is_a_dead_letter(backend: Contra
     "external-api.Counts.rule.3",
     "external-api.Counts.rule.4",
 )
-async def test_a_breakdown_counts_all_that_waits_and_all_that_failed(backend: Contract) -> None:
+async def test_a_breakdown_counts_all_that_waits_and_each_end_once(backend: Contract) -> None:
     await _a_day(backend)
     await backend.enqueue_job(a_job(type="mail", max_attempts=1))
     await backend.enqueue_job(a_job(type="mail", max_attempts=2, delay_s=60.0))
     held = await _claim(backend, 3, "mail")
     await _end(backend, held, Event.FAIL, _LATE)
     stats = await _stats(backend)
-    assert stats.by_type["mail"] == Counts(pending=1, running=1, completed=2, failed=3)
+    assert stats.by_type["mail"] == Counts(
+        pending=1, running=1, completed=2, failed=1, dead_letter=2, cancelled=1
+    )
+    assert (stats.failed, stats.dead_letter, stats.cancelled) == (1, 2, 1)
+    assert stats.by_phase[Phase.DEAD_LETTER] == Counts(dead_letter=2)
     assert stats.by_type["report"] == Counts(pending=5)
 
 

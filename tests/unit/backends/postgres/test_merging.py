@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_operator.backends.postgres.merging import Merge, Place, Seen, Stream, TooFar
+from queue_operator.backends.postgres.merging import Fetched, Merge, Place, Seen, Stream, TooFar
 
 START = (-1, 0)
 END = (10**6, 0)
@@ -30,9 +30,21 @@ class Store:
 
     async def fetch(
         self, source: str, streams: Sequence[Stream[str]], look: int, want: int
-    ) -> Mapping[int, Sequence[Seen]]:
+    ) -> Fetched:
         self.fetches += 1
-        return {n: self._rows(stream, look, want) for n, stream in enumerate(streams)}
+        every = sorted(
+            (
+                (row.place, n, row)
+                for n, stream in enumerate(streams)
+                for row in self._rows(stream, look, want)
+            ),
+            reverse=self.descending,
+        )
+        give = want + len(streams)
+        rows: dict[int, list[Seen]] = {}
+        for _, n, row in every[:give]:
+            rows.setdefault(n, []).append(row)
+        return Fetched(rows, every[give - 1][0] if len(every) >= give else None)
 
     def _rows(self, stream: Stream[str], look: int, want: int) -> list[Seen]:
         [lane] = stream.lanes

@@ -68,8 +68,8 @@ WITH seen AS MATERIALIZED (
            coalesce(timeout_s, ((SELECT %(default_timeouts)s::float8[]))[l]) AS timeout_s,
            CASE WHEN max_attempts = 0 THEN coalesce(backoff, %(system_backoff)s::jsonb)
                 ELSE backoff END AS backoff,
-           last_retry_at, started_at, error, mirrored, has_children, checkpointed, result,
-           result_content_type,
+           last_retry_at, started_at, error, failed_at, mirrored, has_children, checkpointed,
+           result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
             || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
@@ -94,12 +94,12 @@ WITH seen AS MATERIALIZED (
                        lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, has_children, checkpointed, result,
-                       result_content_type, expires_at, deadline)
+                       started_at, error, failed_at, changed_at, mirrored, has_children,
+                       checkpointed, result, result_content_type, expires_at, deadline)
     SELECT job_no, lane_id, {{RUNNING}}, order_time, created_at, eligible_at, attempt,
            lease_version + 1, transition + 1, retry_count, failure_count, max_attempts,
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
-           coalesce(started_at, now()), error, now(), mirrored,
+           coalesce(started_at, now()), error, failed_at, now(), mirrored,
            has_children, checkpointed, result, result_content_type,
            now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
     FROM resolved

@@ -21,13 +21,13 @@ WITH gone AS (
                        lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, changed_at, mirrored, has_children, result,
+                       started_at, error, failed_at, changed_at, mirrored, has_children, result,
                        result_content_type, finalized_at, reason)
     SELECT job_no, lane_id, {{COMPLETED}}, order_time, created_at, eligible_at, attempt,
            lease_version,
            transition + 1, retry_count, failure_count, max_attempts, timeout_s, backoff,
            last_retry_at, token, assignee_id, worker_name, host, assigned_at, started_at, error,
-           now(), mirrored, has_children,
+           failed_at, now(), mirrored, has_children,
            CASE WHEN ((SELECT %(lengths)s::bigint[]))[place] >= 0 THEN
                substring((SELECT %(results)s::bytea)
                          FROM ((SELECT %(starts)s::bigint[]))[place]::int

@@ -5,15 +5,15 @@ SELECT job.job_no, job.created_at, moving.*
 FROM job
 CROSS JOIN LATERAL (
     SELECT state, transition, lease_version AS version, attempt AS number, token::text,
-           assignee_id, worker_name, host, assigned_at, changed_at
+           assignee_id, worker_name, host, assigned_at, changed_at, eligible_at
     FROM ready WHERE ready.job_no = job.job_no
     UNION ALL
     SELECT state, transition, lease_version, attempt, token::text,
-           assignee_id, worker_name, host, assigned_at, changed_at
+           assignee_id, worker_name, host, assigned_at, changed_at, eligible_at
     FROM lease WHERE lease.job_no = job.job_no
     UNION ALL
     SELECT state, transition, lease_version, attempt, token::text,
-           assignee_id, worker_name, host, assigned_at, changed_at
+           assignee_id, worker_name, host, assigned_at, changed_at, eligible_at
     FROM final WHERE final.job_no = job.job_no
 ) AS moving
 WHERE job.namespace_id = %(namespace_id)s AND job.id = %(id)s

@@ -12,6 +12,7 @@ WITH given AS MATERIALIZED (
         result_content_type = CASE WHEN new_result IS NULL THEN result_content_type
                                    ELSE content_type END,
         error = coalesce(new_error::jsonb, error),
+        failed_at = CASE WHEN new_error IS NULL THEN failed_at ELSE now() END,
         finalized_at = now(), changed_at = now(), transition = transition + 1,
         reason = 'COMPLETE'
     FROM given
@@ -20,9 +21,9 @@ WITH given AS MATERIALIZED (
     RETURNING final.*, given.new_error
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at)
     SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}},
-           assigned_at, now(), assignee_id, worker_name, host, new_error::jsonb
+           assigned_at, now(), assignee_id, worker_name, host, new_error::jsonb, eligible_at
     FROM done WHERE token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,

@@ -13,7 +13,9 @@ WITH asked AS (
         cancel_requested_at = now(), changed_at = now(),
         cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason),
         transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END,
-        error = coalesce(%(error)s::jsonb, error), result = coalesce(%(result)s, result),
+        error = coalesce(%(error)s::jsonb, error),
+        failed_at = CASE WHEN %(error)s::jsonb IS NULL THEN failed_at ELSE now() END,
+        result = coalesce(%(result)s, result),
         result_content_type = CASE WHEN %(result)s::bytea IS NULL THEN result_content_type
                                    ELSE %(content_type)s END
     WHERE job_no = ANY (%(job_nos)s::bigint[])

@@ -17,7 +17,8 @@ WITH given AS MATERIALIZED (
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
-              lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
+              lease.assigned_at, lease.started_at, lease.error, lease.failed_at,
+              lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, lease.cancel_reason, given.*
     FROM given CROSS JOIN LATERAL (
@@ -31,7 +32,8 @@ WITH given AS MATERIALIZED (
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
-              ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
+              ready.assigned_at, ready.started_at, ready.error, ready.failed_at,
+              ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, ''::text, given.*
     FROM given CROSS JOIN LATERAL (
@@ -46,8 +48,8 @@ WITH given AS MATERIALIZED (
                        lease_version,
                        transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
-                       started_at, error, error_category, error_code, changed_at, mirrored,
-                       has_children, result, result_content_type, finalized_at, reason,
+                       started_at, error, error_category, error_code, failed_at, changed_at,
+                       mirrored, has_children, result, result_content_type, finalized_at, reason,
                        cancel_reason)
     SELECT job_no, lane_id, new_state, order_time, created_at, eligible_at, attempt - returned,
            lease_version,
@@ -55,7 +57,9 @@ WITH given AS MATERIALIZED (
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,
            worker_name, host, assigned_at, started_at, coalesce(new_error::jsonb, error),
            coalesce(new_error::jsonb, error) ->> 'category',
-           coalesce(new_error::jsonb, error) ->> 'code', now(), mirrored, has_children, coalesce(new_result, result),
+           coalesce(new_error::jsonb, error) ->> 'code',
+           CASE WHEN new_error IS NULL THEN failed_at ELSE now() END, now(), mirrored, has_children,
+           coalesce(new_result, result),
            CASE WHEN new_result IS NULL THEN result_content_type ELSE content_type END,
            now(), reason, coalesce(nullif(given_reason, ''), cancel_reason)
     FROM gone
@@ -64,9 +68,9 @@ WITH given AS MATERIALIZED (
     WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone WHERE checkpointed))
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at)
     SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
-           assignee_id, worker_name, host, new_error::jsonb
+           assignee_id, worker_name, host, new_error::jsonb, eligible_at
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,

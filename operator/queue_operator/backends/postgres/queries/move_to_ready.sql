@@ -25,7 +25,8 @@ WITH given AS MATERIALIZED (
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
-              lease.assigned_at, lease.started_at, lease.error, lease.mirrored,
+              lease.assigned_at, lease.started_at, lease.error, lease.failed_at,
+              lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, given.*
     FROM given CROSS JOIN LATERAL (
@@ -39,7 +40,8 @@ WITH given AS MATERIALIZED (
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
-              ready.assigned_at, ready.started_at, ready.error, ready.mirrored,
+              ready.assigned_at, ready.started_at, ready.error, ready.failed_at,
+              ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, given.*
     FROM given CROSS JOIN LATERAL (
@@ -53,7 +55,8 @@ WITH given AS MATERIALIZED (
               final.transition, final.retry_count, final.failure_count,
               final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
               final.token, final.assignee_id, final.worker_name, final.host,
-              final.assigned_at, final.started_at, final.error, final.mirrored,
+              final.assigned_at, final.started_at, final.error, final.failed_at,
+              final.mirrored,
               final.has_children, false AS checkpointed, final.result, final.result_content_type,
               final.state, given.*
     FROM given CROSS JOIN LATERAL (
@@ -73,8 +76,8 @@ WITH given AS MATERIALIZED (
     INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
-                       assigned_at, started_at, error, error_category, error_code, changed_at,
-                       mirrored, has_children, checkpointed, result, result_content_type,
+                       assigned_at, started_at, error, error_category, error_code, failed_at,
+                       changed_at, mirrored, has_children, checkpointed, result, result_content_type,
                        blocked)
     SELECT job_no, coalesce(new_lane_id, lane_id), new_state,
            CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s)
@@ -92,7 +95,8 @@ WITH given AS MATERIALIZED (
            CASE WHEN clears THEN NULL ELSE token END, assignee_id, worker_name, host,
            assigned_at, started_at, coalesce(new_error::jsonb, error),
            coalesce(new_error::jsonb, error) ->> 'category',
-           coalesce(new_error::jsonb, error) ->> 'code', now(), mirrored, has_children,
+           coalesce(new_error::jsonb, error) ->> 'code',
+           CASE WHEN new_error IS NULL THEN failed_at ELSE now() END, now(), mirrored, has_children,
            checkpointed,
            CASE WHEN event = 'RETRY_NOW' THEN new_result ELSE coalesce(new_result, result) END,
            CASE WHEN new_result IS NOT NULL THEN content_type
@@ -103,9 +107,9 @@ WITH given AS MATERIALIZED (
     FROM gone WHERE job.job_no = gone.job_no AND gone.new_lane_id IS NOT NULL
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at)
     SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
-           assignee_id, worker_name, host, new_error::jsonb
+           assignee_id, worker_name, host, new_error::jsonb, eligible_at
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,

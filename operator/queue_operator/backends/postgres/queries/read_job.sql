@@ -33,7 +33,7 @@ JOIN job_type ON job_type.id = lane.type_id
 CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
-           worker_name, assigned_at, started_at, error, changed_at,
+           worker_name, host, assigned_at, started_at, error, failed_at, changed_at,
            CASE WHEN %(whole)s::bool THEN result END AS result, result_content_type, blocked,
            NULL::timestamptz AS finalized_at, ''::text AS reason, ''::text AS cancel_reason,
            NULL::int AS progress_percent,
@@ -42,14 +42,14 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
-           worker_name, assigned_at, started_at, error, changed_at,
+           worker_name, host, assigned_at, started_at, error, failed_at, changed_at,
            CASE WHEN %(whole)s::bool THEN result END, result_content_type, false,
            NULL, '', cancel_reason, progress_percent, progress_message, progress_at
     FROM lease WHERE lease.job_no = w.job_no
     UNION ALL
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
-           worker_name, assigned_at, started_at, error, changed_at,
+           worker_name, host, assigned_at, started_at, error, failed_at, changed_at,
            CASE WHEN %(whole)s::bool THEN result END, result_content_type, false,
            finalized_at, reason, cancel_reason, NULL, NULL, NULL
     FROM final WHERE final.job_no = w.job_no

@@ -27,3 +27,5 @@ CROSS JOIN LATERAL (
     ORDER BY at {direction}, job_no {direction}
     LIMIT %(want)s
 ) AS found
+ORDER BY 2 {direction}, 3 {direction}
+LIMIT %(give)s

@@ -1,8 +1,8 @@
 -- Jobs of some lanes in the order of their creation, in whatever state.
 -- Parameters: lanes (int[]), ats (timestamptz[]), nos (bigint[]): per stream its lane and where
 --   it has got to; until: the far end, exclusive; look: how many to look at in each stream; want:
---   how many to give of each; plain: nothing is asked of a job but its lane and its creation; if
---   something is, in_final, in_ready and in_lease: where a match may be.
+--   how many to give of each, and give: of all together; plain: nothing is asked of a job but its
+--   lane and its creation; if something is, in_final, in_ready and in_lease: where a match may be.
 --   Words: direction, and as comparisons beyond (further in it) and before (not so far).
 -- Index: job_by_lane; where something is asked of the job's state, the primary keys of final,
 --   ready and lease, in this order, because among very many jobs most have ended.
@@ -45,3 +45,5 @@ CROSS JOIN LATERAL (
     ORDER BY created_at {direction}, job_no {direction}
     LIMIT %(want)s
 ) AS found
+ORDER BY 2 {direction}, 3 {direction}
+LIMIT %(give)s

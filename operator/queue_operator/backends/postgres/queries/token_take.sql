@@ -1,5 +1,5 @@
 -- Takes tokens from a bucket, or gives how many are lacking. `backends.tokens` says the rules.
--- Parameters: name; amount, rate_per_s and burst (float8).
+-- Parameters: name; amount (below 0: they are given back), rate_per_s and burst (float8).
 -- Index: token_bucket_pkey. Locks: the bucket, for as long as the statement takes.
 -- Trap: whoever had to wait for the bucket began before it was filled: hence the clock.
 WITH taken AS (
@@ -10,7 +10,8 @@ WITH taken AS (
                        clock_timestamp() - stored.filled_at)::float8, 0) * %(rate_per_s)s::float8,
                        %(burst)s::float8) - %(amount)s::float8,
         filled_at = clock_timestamp()
-    WHERE least(stored.tokens + greatest(extract(epoch FROM
+    WHERE %(amount)s::float8 < 0
+       OR least(stored.tokens + greatest(extract(epoch FROM
                 clock_timestamp() - stored.filled_at)::float8, 0) * %(rate_per_s)s::float8,
                 %(burst)s::float8) >= least(%(amount)s::float8, %(burst)s::float8)
     RETURNING 1

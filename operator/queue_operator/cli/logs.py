@@ -1,0 +1,61 @@
+"""`queue-operator logs`: what a job's handler logged."""
+
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Final
+
+import click
+
+from queue_operator.cli import rendering
+from queue_operator.cli.command import ExampleCommand
+from queue_operator.cli.connection import Remote, remote
+from queue_operator.client import JobLog
+from queue_operator.client.models import AttemptLog, LogLine
+
+_MOST_LINES: Final = 1000
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples=(
+        "queue-operator logs 01a2202b-60ba-7527-8384-af65995ae3ce",
+        "queue-operator logs nightly-report --attempt 2 --lines 1000",
+        "queue-operator logs nightly-report -o json | jq -r '.attempts[-1].lines[].message'",
+    ),
+)
+@click.argument("job_id")
+@click.option("--attempt", type=click.IntRange(1), help="Only of this attempt.")
+@click.option(
+    "--lines",
+    type=click.IntRange(1, _MOST_LINES),
+    help="Most lines of an attempt, the newest.  [default: 200]",
+)
+@remote()
+def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None) -> None:
+    """Show what the handler of a job logged, by attempt; while it runs, and after."""
+    with remote.connected() as queue:
+        told = queue.log(job_id, attempt=attempt, lines=lines, namespace=remote.namespace)
+    if remote.output == "json":
+        rendering.print_json(told)
+    elif told.attempts:
+        for line in _lines(told):
+            print(line)
+    else:
+        rendering.note("no lines")
+
+
+def _lines(told: JobLog) -> Iterator[str]:
+    for one in told.attempts:
+        yield _head(one)
+        yield from map(_line, one.lines)
+
+
+def _head(one: AttemptLog) -> str:
+    missing = f", {rendering.count(one.dropped, 'line')} before or between" if one.dropped else ""
+    return f"attempt {one.attempt}{missing}"
+
+
+def _line(line: LogLine) -> str:
+    fields = "".join(f" {name}={value}" for name, value in line.fields.items())
+    told = rendering.plain(f"{line.level} {line.message}{fields}")
+    return f"{line.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} {told}"
