@@ -3,14 +3,17 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from halves import halves  # noqa: E402
 
 
-def test_every_file_of_tests_is_in_one_half() -> None:
-    listed = [ROOT / place for half in halves() for place in half]
+@pytest.mark.parametrize("full", [False, True])
+def test_every_file_of_tests_is_in_one_half(*, full: bool) -> None:
+    listed = [ROOT / place for half in halves(full=full) for place in half]
     for file in (ROOT / "tests").rglob("test_*.py"):
         holders = [place for place in listed if file == place or place in file.parents]
         assert len(holders) == 1, file
