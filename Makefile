@@ -25,10 +25,10 @@ demo: $(READY) ## A real cluster, the operator, workers, and jobs of every fate.
 	PYTHONPATH=tools $(PYTHON) -m demo
 
 test: $(READY) ## All tests, on a real cluster, Postgres, gRPC and Spark.
-	PYTHONPATH=. $(PYTHON) tools/halves.py $(ARGS)
+	PYTHONPATH=. $(PYTHON) tools/parts.py $(ARGS)
 
 test-full: $(READY) ## The same with long property runs and races, and all mutants.
-	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 PYTHONPATH=. $(PYTHON) tools/halves.py $(ARGS)
+	HYPOTHESIS_PROFILE=full QUEUE_OPERATOR_TEST_FULL=1 PYTHONPATH=. $(PYTHON) tools/parts.py $(ARGS)
 
 mutants: $(READY) ## Small mistakes in the stores: do the tests notice? ARGS='--help' tells the options.
 	PYTHONPATH=tools $(PYTHON) -m mutants $(ARGS)

@@ -21,7 +21,8 @@ from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
 
 CLUSTER_NAME = "test"
 POSTGRES_PORT_VARIABLE = "QUEUE_OPERATOR_TEST_POSTGRES_PORT"
-POSTGRES_PORT = int(os.environ.get(POSTGRES_PORT_VARIABLE, "55433"))
+# Below those that the kernel gives to connections that programs of this machine open.
+POSTGRES_PORT = int(os.environ.get(POSTGRES_PORT_VARIABLE, "25433"))
 # Not in a temporary folder of pytest's: the server's user must be able to reach it.
 POSTGRES_FOLDER = Path(f"/var/tmp/queue-operator-test-postgres-{POSTGRES_PORT}")  # noqa: S108
 # How many statements the queue runs is counted by the server itself.

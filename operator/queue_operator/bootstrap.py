@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from ctypes import c_longlong
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from typing import Any, Final
@@ -24,6 +25,7 @@ from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.controller.ports import ControllerStats
 from queue_operator.controller.startup import run_controller
 from queue_operator.domain.errors import Unavailable
 from queue_operator.metrics.exporter import Exporter, Metrics
@@ -69,15 +71,22 @@ async def open_store(settings: Settings) -> PostgresBackend:
 
 
 class ControllerGate:
-    """Whether the controller's process watches resources, for the readiness probe."""
+    """What the controller's process tells: whether it watches resources, for the readiness probe,
+    and how many of them are over a quota, for the metrics.
+    """
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._needed = settings.enabled
         self.watching = SPAWN.Event()
+        self.over_quota = SPAWN.RawValue(c_longlong)
 
     async def check(self) -> None:
         if self._needed and not self.watching.is_set():
             raise Unavailable("the controller does not watch resources yet")
+
+    def waiting(self) -> int | None:
+        """For room in a quota; None where no controller runs."""
+        return self.over_quota.value if self._needed else None
 
 
 class StoreGate:
@@ -120,7 +129,7 @@ async def serve(settings: Settings) -> int:
         opened = await _unless(stop, gate.open(settings))
         if opened is None:
             return 0
-        await stack.enter_async_context(_servers(settings, opened))
+        await stack.enter_async_context(_servers(settings, opened, watching))
         if not settings.controller.enabled:
             await stop.wait()
             return 0
@@ -152,7 +161,9 @@ async def _health(
 
 
 @asynccontextmanager
-async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[None]:
+async def _servers(
+    settings: Settings, store: PostgresBackend, controller: ControllerGate
+) -> AsyncIterator[None]:
     """The queue and its doors; stopped in reverse, so that workers hear of it first."""
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
     metrics = Metrics(replica)
@@ -165,7 +176,14 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
         replica=replica,
         limits=settings.limits.to_limits(),
     )
-    exporter = Exporter(metrics, settings.metrics, SystemClock(), depths=store, streams=queue)
+    exporter = Exporter(
+        metrics,
+        settings.metrics,
+        SystemClock(),
+        depths=store,
+        streams=queue,
+        over_quota=controller.waiting,
+    )
     rest = RestServer(create_app(queue, authenticator, authorizer, settings), settings.rest)
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:
@@ -184,7 +202,7 @@ async def _servers(settings: Settings, store: PostgresBackend) -> AsyncIterator[
 @asynccontextmanager
 async def _controller(settings: Settings, gate: ControllerGate) -> AsyncIterator[BaseProcess]:
     process = SPAWN.Process(
-        target=_run_controller, args=(settings, gate.watching), name="controller"
+        target=_run_controller, args=(settings, gate.watching, gate.over_quota), name="controller"
     )
     process.start()
     try:
@@ -205,14 +223,15 @@ def _exit_code(ended: BaseProcess) -> int:
     return code if code > 0 else _SIGNALLED - code
 
 
-def _run_controller(settings: Settings, watching: Event) -> None:
+def _run_controller(settings: Settings, watching: Event, over_quota: c_longlong) -> None:
     configure_logging()
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
-    raise SystemExit(run_controller(settings, open_backend, on_ready=watching.set))
+    stats = ControllerStats(over_quota=over_quota)
+    raise SystemExit(run_controller(settings, open_backend, stats=stats, on_ready=watching.set))
 
 
 def _end_with_parent() -> None:

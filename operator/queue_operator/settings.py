@@ -4,11 +4,12 @@ Each field can be set by an environment variable: `QUEUE_OPERATOR_` plus the pat
 capitals, levels joined by two underscores, as in `QUEUE_OPERATOR_QUEUE__LEASE_TTL_S=5`.
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
@@ -18,6 +19,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -51,6 +54,18 @@ class DatabaseSettings(_Frozen):
         "wake-ups between processes are polled.",
     )
 
+    @field_validator("dsn", "listen_dsn")
+    @classmethod
+    def _is_postgres(cls, given: SecretStr | None) -> SecretStr | None:
+        # Nothing else of the address is told: a part of it is a password.
+        scheme = _SCHEME.match(given.get_secret_value()) if given else None
+        if scheme and scheme[1].lower() not in ("postgres", "postgresql"):
+            raise ValueError(
+                f"a server needs PostgreSQL, not {scheme[1]}: write it as "
+                "postgresql://USER:PASSWORD@HOST:PORT/NAME"
+            )
+        return given
+
 
 class QueueSettings(_Frozen):
     """Leases, batches and timing of the queue."""
@@ -79,7 +94,9 @@ class Quota(_Frozen):
     )
     submissions_per_s: Seconds | None = Field(None, description="Jobs a second, on average.")
     submissions_burst: Count | None = Field(
-        None, description="Jobs at once, after a rest; default: those of a second."
+        None,
+        description="Jobs at once, after a rest; default: those of a second. A batch of more is "
+        "let in when all of these are left, on credit: what comes next waits until it is paid.",
     )
     payload_bytes_per_s: Seconds | None = Field(
         None, description="Bytes of payload a second, on average."

@@ -71,19 +71,21 @@ class Api:
 
     # A worker
 
-    async def claim(self, limit: int = 1, *, types: Sequence[str] = ()) -> list[Assignment]:
+    async def claim(
+        self, limit: int = 1, *, types: Sequence[str] = (), worker: int = 1
+    ) -> list[Assignment]:
         demand = Demand(
-            assignee_id="session-1",
+            assignee_id=f"session-{worker}",
             limit=limit,
             namespace=self.namespace,
             types=frozenset(types),
-            worker_name="worker-1",
-            host="host-1",
+            worker_name=f"worker-{worker}",
+            host=f"host-{worker}",
         )
         return await self.backend.claim([demand], lease_ttl_s=TTL_S)
 
-    async def start(self) -> Assignment:
-        [assignment] = await self.claim()
+    async def start(self, *, worker: int = 1) -> Assignment:
+        [assignment] = await self.claim(worker=worker)
         return assignment
 
     async def later(self, seconds: float) -> None:

@@ -90,6 +90,38 @@ async def test_a_failure_names_its_worker(api: Api) -> None:
 
 
 @proves(
+    "external-api.FailureInfo.rule.1",
+    "external-api.FailureInfo.rule.9",
+    "external-api.FailureInfo.rule.10",
+)
+async def test_no_other_worker_is_blamed_for_a_failure(api: Api) -> None:
+    """The job's record tells of the newest assignment only."""
+    blamed = ("attempt", "duration_ms", "worker_id", "host")
+
+    async def listed() -> list[Any]:
+        [found] = (await api.post("/failures/search", {}))["failures"]
+        return [found["failure"][name] for name in blamed]
+
+    job_id = await api.submitted(backoff=AT_ONCE, max_attempts=9)
+    await api.fail()
+    told = await listed()
+    assert (told[0], told[2:]) == (1, ["worker-1", "host-1"])
+    await api.settle(await api.start(worker=2), Event.HAND_BACK)
+    assert await listed() == [1, None, None, None]
+    await api.settle(await api.start(worker=2), Event.LOSE)
+    await api.settle(await api.start(worker=2), Event.HAND_BACK)
+    assert await listed() == [None, None, None, None]
+    details = await api.get(f"/jobs/{job_id}/failure")
+    assert (details["failure"]["attempt"], details["failure"]["worker_id"]) == (1, "worker-1")
+    await api.post(f"/jobs/{job_id}/cancel")
+    await api.failed_for_good()
+    [mine] = (await api.post("/failures/search", {}))["failures"]
+    await api.post(f"/jobs/{mine['job_id']}/retry", {"reset_attempts": True})
+    assert (await listed())[0] is None
+    assert (await listed())[2:] == ["worker-1", "host-1"]
+
+
+@proves(
     "external-api.FailureQuery.rule.2",
     "external-api.FailureDetails.rule.6",
     "external-api.AttemptInfo.rule.1",
@@ -139,6 +171,30 @@ async def test_an_attempt_that_was_stopped(api: Api) -> None:
     await api.settle(run, Event.ACK_EXECUTING)
     details = await api.get(f"/jobs/{job_id}/failure", include_all_attempts="true")
     assert [one["result"] for one in details["attempts"]] == ["FAILURE", "CANCELLED"]
+
+
+@pytest.mark.parametrize(
+    ("event", "cancelled"),
+    [
+        (Event.MARK_UNKNOWN_STOPPED, False),
+        (Event.MARK_UNKNOWN_STOPPED, True),
+        (Event.ACK_UNKNOWN, True),
+        (Event.LOSE, True),
+    ],
+)
+@proves("external-api.AttemptInfo.rule.5", "external-api.AttemptInfo.expect.2")
+async def test_an_outcome_that_nobody_knows_is_no_cancellation(
+    api: Api, event: Event, cancelled: bool
+) -> None:
+    job_id = await api.submitted(backoff=AT_ONCE, max_attempts=9)
+    await api.fail()
+    run = await api.start()
+    if cancelled:
+        await api.post(f"/jobs/{job_id}/cancel")
+    await api.settle(run, event)
+    details = await api.get(f"/jobs/{job_id}/failure", include_all_attempts="true")
+    newest = details["attempts"][-1]
+    assert (newest["result"], newest["failure"]["code"]) == ("FAILURE", "OUTCOME_UNKNOWN")
 
 
 async def failures(api: Api) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from queue_operator import __version__
 from queue_operator.cli.migrate import migrate
+from queue_operator.cli.serve import serve
 
 PROGRAM = Path(sys.executable).with_name("queue-operator")
 
@@ -63,6 +64,15 @@ def test_a_database_that_is_away_is_one_line(command: list[str]) -> None:
     assert "Connection refused" in line
     assert "secret-word" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("dsn", ["sqlite:///tmp/jobs.db", "memory://"])
+def test_a_server_on_another_store_ends_at_once(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUEUE_OPERATOR_DATABASE__DSN", dsn)
+    told = CliRunner().invoke(serve, [])
+    assert told.exit_code == 1
+    assert "QUEUE_OPERATOR_DATABASE__DSN" in told.stderr
+    assert f"a server needs PostgreSQL, not {dsn.partition(':')[0]}" in told.stderr
 
 
 def test_what_is_no_address_is_said_to_be_none() -> None:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from queue_operator.api.errors import (
     INVALID_REQUEST,
+    NO_SUCH_PATH,
     NOT_FOUND,
     OURS,
     RETRY_AFTER_S,
@@ -73,16 +74,19 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)  # noqa: S101  (likewise)
     status = error.status_code
     code = NOT_FOUND if status == HTTPStatus.NOT_FOUND else INVALID_REQUEST
-    message = error.detail
+    message, details = error.detail, list[ErrorDetail]()
     if not isinstance(error, HTTPException):
         # Raised by the router, in words that do not say what to do.
         message = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
-    return respond(request, status, code, message, headers=error.headers)
+        if status == HTTPStatus.NOT_FOUND:
+            details = [ErrorDetail(field="", code=NO_SUCH_PATH, message="there is no such path")]
+    return respond(request, status, code, message, details, error.headers)
 
 
 def _headers(error: QueueError) -> dict[str, str]:
     if isinstance(error, QuotaExceeded):
-        return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
+        after_s = error.retry_after_s
+        return {} if after_s is None else {"Retry-After": str(max(1, math.ceil(after_s)))}
     if isinstance(error, Unavailable):
         return {"Retry-After": str(RETRY_AFTER_S)}
     if isinstance(error, Unauthenticated):

@@ -17,7 +17,7 @@ from queue_operator.api.errors import (
 )
 from queue_operator.api.schemas import ErrorDetail
 from queue_operator.api.services import Services
-from queue_operator.api.submissions import job_from
+from queue_operator.api.submissions import Reader
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
@@ -25,6 +25,7 @@ from queue_operator.domain.errors import (
     QueueError,
 )
 from queue_operator.domain.job import Job
+from queue_operator.domain.validation import check_in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
     envelope = _envelope(body)
     atomic = _atomic(envelope.atomic)
     raws = _jobs(envelope.jobs, services.settings.limits.batch_jobs)
+    reader = Reader(namespace, services, check_in_turn(services.limits))
     items: list[Job | QueueError] = []
     first_at: dict[str, int] = {}
     for index, raw in enumerate(raws):
-        item = _item(bytes(raw), namespace, services)
+        item = _item(bytes(raw), reader)
         if isinstance(item, Job) and first_at.setdefault(item.id, index) != index:
             item = DuplicateJob((item.id,), (index,))
         items.append(item)
@@ -78,9 +80,9 @@ def _at(index: int, detail: ErrorDetail) -> ErrorDetail:
     return detail.model_copy(update={"field": field})
 
 
-def _item(raw: bytes, namespace: str, services: Services) -> Job | QueueError:
+def _item(raw: bytes, reader: Reader) -> Job | QueueError:
     try:
-        return job_from(raw, namespace, services)
+        return reader.read(raw)
     except InvalidArgument as error:
         return error
 

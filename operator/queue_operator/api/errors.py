@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from queue_operator.api.schemas import ErrorDetail, ItemError, QuotaError
-from queue_operator.api.views.refusals import not_possible
+from queue_operator.api.views.refusals import not_possible, shown
 from queue_operator.domain.errors import (
     DuplicateJob,
     Forbidden,
@@ -24,10 +24,13 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from queue_operator.domain.states import Event
 
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 NOT_FOUND: Final = "NOT_FOUND"
+NO_SUCH_PATH: Final = "NO_SUCH_PATH"
+"""Of a detail: what is not found is no job but the operation."""
 
 STATUS: Final[Mapping[type[QueueError], tuple[int, str]]] = {
     PayloadTooLarge: (413, INVALID_REQUEST),
@@ -55,7 +58,7 @@ RETRY_AFTER_S: Final = 1
 
 OURS: Final = {
     500: "an unexpected error; report it with the request_id",
-    503: "the job store or the cluster does not answer now; try again after Retry-After",
+    503: "the job store or the cluster does not answer now; try again in a while",
 }
 """What a caller is told of errors that are ours; the log has the rest, by request id."""
 
@@ -63,6 +66,10 @@ _PUBLIC: Final = (
     (re.compile(r"(^|\.)id$"), r"\1job_id"),
     (re.compile(r"(^|\.)dependency_mode$"), r"\1dependency_type"),
 )
+
+
+_EVENTS: Final = {Event.RETRY_NOW.value: "RETRY"}
+"""Names of the queue that this API has others for."""
 
 
 class InvalidBody(InvalidArgument):
@@ -92,11 +99,12 @@ def quota_of(error: QueueError) -> QuotaError | None:
     """Which quota is used up, if that is what is wrong."""
     if not isinstance(error, QuotaExceeded):
         return None
+    after_s = error.retry_after_s
     return QuotaError(
         limit=error.limit,
         current=error.current,
         maximum=error.maximum,
-        retry_after=timedelta(seconds=error.retry_after_s),
+        retry_after=None if after_s is None else timedelta(seconds=after_s),
     )
 
 
@@ -113,10 +121,25 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
         return [ErrorDetail(field=error.limit, code=error.code, message=error.message)]
     if isinstance(error, InvalidArgument):
         field = public_field(error.field)
-        return [ErrorDetail(field=field, code=error.code, message=error.reason)]
-    if status_of(error)[0] == HTTPStatus.CONFLICT:
+        holder = error.job_id if isinstance(error, KeyConflict) else None
+        return [ErrorDetail(field=field, code=error.code, message=error.reason, job_id=holder)]
+    if isinstance(error, InvalidTransition):
+        return [_not_allowed(error)]
+    is_special = isinstance(error, JobNotFound) and error.code != NOT_FOUND
+    if status_of(error)[0] == HTTPStatus.CONFLICT or is_special:
         return [ErrorDetail(field="job_id", code=error.code, message=message_of(error))]
     return []
+
+
+def _not_allowed(error: InvalidTransition) -> ErrorDetail:
+    return ErrorDetail(
+        field="job_id",
+        code=error.code,
+        message=message_of(error),
+        job_id=error.job_id,
+        state=shown(error.state),
+        event=_EVENTS.get(error.event, error.event),
+    )
 
 
 def public_field(field: str) -> str:

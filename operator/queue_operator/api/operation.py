@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 from fastapi import Request, Response
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from queue_operator.api.body import read_json
 from queue_operator.api.schemas import NamespaceQuery
@@ -94,3 +95,8 @@ def render(answer: BaseModel, status: int = HTTPStatus.OK) -> Response:
     """As JSON. Fields that a view left unset do not apply (an output of null does)."""
     text = answer.model_dump_json(exclude_unset=True)
     return Response(text, status, media_type="application/json")
+
+
+def render_plain(answer: Mapping[str, Any], status: int = HTTPStatus.OK) -> Response:
+    """As `render`, of an answer that is plain already."""
+    return Response(to_json(answer), status, media_type="application/json")

@@ -45,7 +45,12 @@ _MANY_S: Final = 1e12
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
 
 
+_SPACE_FOR_PLUS: Final = re.compile(r":\d\d(\.\d+)? \d\d:?\d\d$")
+
+
 def _timestamp(value: object) -> object:
+    if isinstance(value, str) and _SPACE_FOR_PLUS.search(value):
+        raise ValueError("has a space before its offset: in a query, + is written as %2B")
     # Numbers, also those written as strings, would be taken for seconds since 1970.
     if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
         return value

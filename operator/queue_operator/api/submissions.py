@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -25,8 +26,8 @@ _OPTIONS_BYTES: Final = 1152 * 1024
 _WHITESPACE: Final = (b" ", b"\n", b"\t", b"\r")
 
 
-class Intake(Protocol):
-    """What it takes to read one: that part of the services."""
+class SubmissionRules(Protocol):
+    """What it takes to read one."""
 
     @property
     def json_depth(self) -> int: ...
@@ -57,25 +58,36 @@ def _too_large_to_parse(body: bytes, payload_bytes: int) -> bool:
     return len(body) - shorter > most
 
 
-def job_from(body: bytes, namespace: str, services: Intake) -> Job:
+def job_from(body: bytes, namespace: str, rules: SubmissionRules) -> Job:
     """The job of one submission. Raises InvalidBody with every fault, or PayloadTooLarge."""
-    limit = services.limits.payload_bytes
-    if _too_large_to_parse(body, limit):
-        raise PayloadTooLarge("payload", len(body), limit)
-    try:
-        job = _job(JobSubmission.model_validate_json(body), namespace, services)
-        check_job(job, services.limits)
-    except (ValidationError, InvalidArgument) as error:
-        raise every_fault(body, error, _Reading(namespace, services)) from None
-    return job
+    return Reader(namespace, rules, partial(check_job, limits=rules.limits)).read(body)
 
 
-class _Reading:
-    """The steps from a submission to a job, one by one, for whoever looks for every fault."""
+class Reader:
+    """Reads the submissions of one request. `check` raises what is wrong with a job."""
 
-    def __init__(self, namespace: str, services: Intake) -> None:
+    def __init__(
+        self, namespace: str, rules: SubmissionRules, check: Callable[[Job], None]
+    ) -> None:
         self._namespace = namespace
-        self._services = services
+        self._new_id = rules.new_id
+        self._payload_bytes = rules.limits.payload_bytes
+        self._json_depth = rules.json_depth
+        self.check = check
+        self._last_tags: Mapping[str, str] = {}
+        self._last_labels: frozenset[str] = frozenset()
+
+    def read(self, body: bytes) -> Job:
+        """A job that is right. Raises InvalidBody with every fault, or PayloadTooLarge."""
+        limit = self._payload_bytes
+        if _too_large_to_parse(body, limit):
+            raise PayloadTooLarge("payload", len(body), limit)
+        try:
+            job = self.job(_validate(body))
+            self.check(job)
+        except (ValidationError, InvalidArgument) as error:
+            raise every_fault(body, error, self) from None
+        return job
 
     def parts(self, submission: JobSubmission) -> list[InvalidArgument]:
         """What is wrong with the parts of which a job is made."""
@@ -83,10 +95,9 @@ class _Reading:
         if submission.delay is not None and submission.scheduled_at is not None:
             reason = "give either delay or scheduled_at, not both"
             faults += [InvalidArgument(field, reason) for field in ("delay", "scheduled_at")]
-        depth = self._services.json_depth
         for make in (
-            lambda: _payload(submission, depth),
-            lambda: _tags(submission),
+            lambda: _payload(submission, self._json_depth),
+            lambda: self._labels(submission.tags),
             lambda: _backoff(submission.backoff),
         ):
             try:
@@ -95,16 +106,38 @@ class _Reading:
                 faults.append(error)
         return faults
 
-    def job(self, submission: JobSubmission) -> Job:
+    def job(self, given: JobSubmission) -> Job:
         """The job of a submission whose parts are right."""
-        return _job(submission, self._namespace, self._services)
+        payload, content_type = _payload(given, self._json_depth)
+        return Job(
+            id=self._new_id() if given.job_id is None else given.job_id,
+            type=given.type,
+            payload=payload,
+            content_type=content_type,
+            namespace=self._namespace,
+            tags=self._labels(given.tags),
+            priority=given.priority,
+            scheduled_at=given.scheduled_at,
+            max_attempts=given.max_attempts or UNRESOLVED_ATTEMPTS,
+            backoff=_backoff_of(given),
+            correlation_id=given.correlation_id or "",
+            **_options(given),
+        )
 
-    def check(self, job: Job) -> None:
-        check_job(job, self._services.limits)
+    def _labels(self, given: Mapping[str, str] | None) -> frozenset[str]:
+        given = given or {}
+        if given != self._last_tags:
+            self._last_labels = tags.from_map(given)
+            self._last_tags = given
+        return self._last_labels
 
 
-def _job(given: JobSubmission, namespace: str, services: Intake) -> Job:
-    payload, content_type = _payload(given, services.json_depth)
+_validate: Final = JobSubmission.__pydantic_validator__.validate_json
+"""What `model_validate_json` calls, which looks at options first that nobody gives here."""
+
+
+def _options(given: JobSubmission) -> dict[str, Any]:
+    """What most submissions leave out."""
     options: dict[str, Any] = {}
     if given.delay is not None:
         options["delay_s"] = given.delay.total_seconds()
@@ -117,27 +150,7 @@ def _job(given: JobSubmission, namespace: str, services: Intake) -> Job:
         options["dependency_mode"] = given.dependency_type
     if given.callback_url is not None:
         options["callback_url"] = given.callback_url
-    return Job(
-        id=services.new_id() if given.job_id is None else given.job_id,
-        type=given.type,
-        payload=payload,
-        content_type=content_type,
-        namespace=namespace,
-        tags=_tags(given),
-        priority=given.priority,
-        scheduled_at=given.scheduled_at,
-        max_attempts=given.max_attempts or UNRESOLVED_ATTEMPTS,
-        backoff=_backoff_of(given),
-        correlation_id=given.correlation_id or "",
-        **options,
-    )
-
-
-_NO_TAGS: Final[frozenset[str]] = frozenset()
-
-
-def _tags(given: JobSubmission) -> frozenset[str]:
-    return tags.from_map(given.tags) if given.tags else _NO_TAGS
+    return options
 
 
 def _payload(given: JobSubmission, max_depth: int) -> tuple[bytes, str]:

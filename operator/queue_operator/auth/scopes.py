@@ -31,6 +31,11 @@ _NEEDED: Final[Mapping[tuple[str, str], Scope]] = {
 """What is not named here needs ADMIN."""
 
 
+def told_scopes(identity: Identity) -> str:
+    """What a static token may do, and where."""
+    return f"[{', '.join(sorted(identity.scopes))}] in [{', '.join(sorted(identity.namespaces))}]"
+
+
 class ScopeAuthorizer:
     """Allows administrators everything and others what their scopes name, in their namespaces."""
 
@@ -44,6 +49,5 @@ class ScopeAuthorizer:
         where = f"in namespace {namespace!r}" if namespace else "in all namespaces"
         raise Forbidden(
             f"{identity.name} may not {verb} {resource} {where}: that needs the scope "
-            f"{needed.value!r} there, and its token has "
-            f"[{', '.join(sorted(identity.scopes))}] in [{', '.join(sorted(identity.namespaces))}]"
+            f"{needed.value!r} there, and its token has {told_scopes(identity)}"
         )

@@ -13,7 +13,7 @@ from queue_operator.backends import protocol
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.intake import Name, first_of, refusals
 from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
-from queue_operator.backends.protocol import Topic
+from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.steering_base import SteeringBase
@@ -235,8 +235,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self, event: str, before: JobState, one: Stored, attempt: int, **told: object
     ) -> None:
         told |= {"job_nos": (one.number,), "attempts": (attempt,)}
-        self._tell(event, before, None if event == "DELETE" else one.job.state, **told)
-        if event != "DELETE":
+        self._tell(event, before, None if event == DELETE else one.job.state, **told)
+        if event != DELETE:
             self._tally(event, one, told)
 
     def _tally(self, event: str, one: Stored, told: Mapping[str, object]) -> None:
@@ -578,12 +578,12 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         chosen = self._shelf.chosen(namespace, tags, job_ids)
         for one in chosen:
             if one.job.state not in TERMINAL:
-                raise InvalidTransition(one.job.id, one.job.state, "DELETE")
+                raise InvalidTransition(one.job.id, one.job.state, DELETE)
         return self._remove(chosen)
 
     def _remove(self, chosen: Collection[Stored]) -> int:
         for one in chosen:
-            self._tell_of("DELETE", one.job.state, one, one.job.attempt)
+            self._tell_of(DELETE, one.job.state, one, one.job.attempt)
         self._shelf.remove(chosen)
         return len(chosen)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
 from queue_operator.domain.ordering import Priority
@@ -180,6 +180,10 @@ class Failures(Protocol):
         ...
 
 
+DELETE: Final = "DELETE"
+"""What stores call the removal of a job, in the event log and where its state forbids it; no event
+of the state table.
+"""
 EVENT_SCHEMA_VERSION = 1
 """Version of the event rows written now; a reader refuses a higher one."""
 

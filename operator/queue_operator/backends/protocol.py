@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from queue_operator.backends.lookups import (
     COUNT_BOUND,
+    DELETE,
     EVENT_SCHEMA_VERSION,
     Attempt,
     EventBatch,
@@ -150,10 +151,10 @@ class Backend(Protocol):
     # Outcomes
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Applies outcomes of mixed kinds in one transaction, answers in the same order.
+        """Applies outcomes of mixed kinds, and answers in the same order.
 
-        One bad outcome does not disturb the others. They apply in their order: what comes of
-        one may decide about the next, of the same job or of one that waits for it.
+        One bad outcome does not disturb the others. Those of one job apply in their order, and
+        so do those of jobs that wait for each other: what comes of one decides about the next.
         """
         ...
 
@@ -447,6 +448,7 @@ class Depths(Protocol):
 __all__ = [
     "AHEAD_BOUND",
     "COUNT_BOUND",
+    "DELETE",
     "EVENT_SCHEMA_VERSION",
     "EVERYTHING",
     "LOG_ATTEMPTS",

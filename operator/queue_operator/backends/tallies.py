@@ -181,11 +181,16 @@ class Measured:
 
     def latency(self) -> Latency:
         return Latency(
-            p50_us=percentile(self.counts, 500),
-            p90_us=percentile(self.counts, 900),
-            p99_us=percentile(self.counts, 990),
+            p50_us=self._percentile(500),
+            p90_us=self._percentile(900),
+            p99_us=self._percentile(990),
             max_us=self.max_us,
         )
+
+    def _percentile(self, per_mille: int) -> int | None:
+        """That of the histogram, but never above the largest, which is exact."""
+        found = percentile(self.counts, per_mille)
+        return found if found is None or self.max_us is None else min(found, self.max_us)
 
 
 @dataclass(slots=True)

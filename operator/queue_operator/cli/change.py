@@ -21,7 +21,7 @@ from queue_operator.cli.selection import (
     job_fields,
     job_sample,
 )
-from queue_operator.cli.values import Duration
+from queue_operator.cli.values import Duration, JobId
 from queue_operator.client import FailureFilter, JobFilter, QueueClient
 from queue_operator.client.models import FINISHED, BatchRetryResult, BulkResult
 from queue_operator.domain.ordering import Priority
@@ -44,7 +44,7 @@ def _bulk(function: Command) -> Command:
         click.option(
             "-a", "--all", "everything", is_flag=True, help="Every job, if no filter is given."
         ),
-        click.argument("job_ids", nargs=-1, metavar="[JOB_ID]..."),
+        click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...", type=JobId()),
     ):
         function = option(function)
     return function
@@ -52,11 +52,12 @@ def _bulk(function: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One of the three. `past` is what a job then is; `all_of` changes all jobs of a selection
-    and tells what came of each request, `dry` none of them.
+    """One of the three. `past` is what a job then is, `skipped` why one is left alone; `all_of`
+    changes all jobs of a selection and tells what came of each request, `dry` none of them.
     """
 
     past: str
+    skipped: str
     all_of: Callable[..., BulkResult]
     dry: Callable[..., BulkResult]
     sample: Callable[[Any], Any]
@@ -73,7 +74,11 @@ class Change:
 @_bulk
 @job_criteria
 @click.option("--reason", default="", help="Why; the worker sees it too.")
-@click.option("--force", is_flag=True, help="Interrupt the handlers of running jobs.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Handlers of running jobs are to stop at once; those in threads end by themselves.",
+)
 @remote()
 def cancel(
     remote: Remote,
@@ -99,6 +104,7 @@ def cancel(
             return
         change = Change(
             "cancelled",
+            " (ended, or being cancelled already)",
             partial(queue.cancel_all, **how),
             partial(queue.cancel_jobs, **how, dry_run=True),
             lambda filter: _jobs(remote, queue, filter, _LIVE),
@@ -152,6 +158,7 @@ def retry(
             return
         change = Change(
             "queued",
+            "",
             partial(queue.retry_all, **how),
             partial(queue.retry_jobs, **how, dry_run=True),
             lambda filter: _failures(remote, queue, filter),
@@ -192,6 +199,7 @@ def delete(
             return
         change = Change(
             "deleted",
+            " (not ended yet)",
             partial(queue.delete_all, **how),
             partial(queue.delete_jobs, **how, dry_run=True),
             lambda filter: _jobs(remote, queue, filter, FINISHED),
@@ -282,7 +290,7 @@ def _tell(change: Change, result: BulkResult) -> None:
     many = rendering.count(result.changed, "job", at_least=result.dry_run and result.has_more)
     text = f"{many} {would}{change.past}"
     if result.skipped:
-        text += f", {result.skipped:,} skipped"
+        text += f", {result.skipped:,} skipped{change.skipped}"
     if result.failed:
         text += f", {result.failed:,} failed"
     print(text)

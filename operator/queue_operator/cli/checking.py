@@ -1,11 +1,10 @@
-"""What the server would say of a submission, without asking it. Its limits may be others than the
-usual ones.
-"""
+"""What a server with the usual limits would say of a submission, without asking it."""
 
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 from queue_operator.api.errors import message_of, status_of
 from queue_operator.api.submissions import job_from
@@ -22,11 +21,24 @@ class _Usual:
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
 
 
+_MOST: Final = 2**31
+_LARGE: Final = _Usual(Limits(**{one.name: _MOST for one in fields(Limits)}), _MOST)
+"""What one of these refuses too, no setting of a server allows."""
+
+
 def refusal(submission: Submission) -> tuple[str, str] | None:
-    """Code and message; None for what is right."""
+    """Code and message; None for what is right. Says so where it is a matter of limits."""
     body = json.dumps(submission.document()).encode()
+    refused = _refusal(body, _Usual())
+    if refused is None or refused == _refusal(body, _LARGE):
+        return refused
+    code, message = refused
+    return code, f"{message} (by the usual limits; those of the server may be others)"
+
+
+def _refusal(body: bytes, rules: _Usual) -> tuple[str, str] | None:
     try:
-        job_from(body, DEFAULT_NAMESPACE, _Usual())
+        job_from(body, DEFAULT_NAMESPACE, rules)
     except InvalidArgument as error:
         return status_of(error)[1], message_of(error)
     return None

@@ -4,14 +4,16 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO, Any, Final
 
 import click
+import httpx
 from click.core import ParameterSource
 
+from queue_operator.cli import rendering
 from queue_operator.cli.rendering import plain
 from queue_operator.client import QueueClient, RetryPolicy, file_token
 from queue_operator.client.credentials import Token
@@ -43,26 +45,47 @@ HINTS: Final[dict[type[QueueError], str]] = {
     "missing, or give another --namespace",
     JobNotFound: "is --namespace right? `queue-operator list` shows the jobs that are there",
     KeyConflict: "give another --key, or repeat the submission exactly as it was",
-    InvalidTransition: "look at its state with `queue-operator get`; cancel it first if it must go",
+    InvalidTransition: "`queue-operator get` shows its state, `queue-operator why` what holds it",
 }
 """What to do next, by error."""
+STORE_AWAY: Final = (
+    "the server answers, so the URL is right, but its job store or the cluster does not: "
+    "try again later, and tell whoever runs the server, whose log has the cause"
+)
+PATIENCE_S: Final = 2.0
+"""Waiting for longer is told, so that nobody wonders."""
 
 
 class Refused(click.ClickException):
-    """The server said no, or nothing. Exit code 1."""
+    """The server said no, or nothing. `told` is what programs are given besides."""
 
-    def __init__(self, message: str, code: str, hint: str, output: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str,
+        hint: str,
+        output: str,
+        *,
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self._code, self._hint, self._output = code, hint, output
+        self._told = {"request_id": None} if told is None else told
 
     def show(self, file: IO[Any] | None = None) -> None:
         if self._output != "table":
             told = {"code": self._code, "message": self.message, "hint": self._hint}
-            click.echo(json.dumps({"error": told}), file=file, err=True)
+            click.echo(json.dumps({"error": {**told, **self._told}}), file=file, err=True)
             return
         click.echo(f"error: {plain(self.message)}", file=file, err=True)
         if self._hint:
             click.echo(f"  {plain(self._hint)}", file=file, err=True)
+
+
+class NotEnded(Refused):
+    """A wait was given up, and nobody knows yet how the job ends."""
+
+    exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +104,12 @@ class Remote:
         timeout_s: float = ANSWER_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Iterator[QueueClient]:
-        """A client; its errors end the command."""
+        """A client; its errors end the command. Unless `retry` says how, it tells once that it
+        tries again for long.
+        """
+        if retry is None:
+            tell = Patience(self.output).tell
+            retry = RetryPolicy(on_pause=tell)
         try:
             with QueueClient(
                 self.url, self.token, retry=retry, timeout_s=timeout_s, sleep=sleep
@@ -94,7 +122,7 @@ class Remote:
         except QueueError as error:
             raise self.refused(error) from error
         except TimeoutError as error:
-            raise Refused(str(error), "TIMEOUT", "", self.output) from error
+            raise NotEnded(str(error), "TIMEOUT", "", self.output) from error
         except OSError as error:
             if error.filename is None:
                 raise
@@ -105,14 +133,48 @@ class Remote:
         """`error` with what to do next."""
         kind = next((kind for kind in HINTS if isinstance(error, kind)), None)
         hint = HINTS[kind] if kind else ""
-        if isinstance(error, QuotaExceeded):
+        if isinstance(error, JobNotFound) and error.findings:
+            hint = ""
+        if isinstance(error, QuotaExceeded) and error.retry_after_s is not None:
             hint = f"try again in {error.retry_after_s:g} s, or ask for a larger quota"
-        return Refused(
-            f"{error} [{self.url}]" if kind is Unavailable else str(error),
-            error.code,
-            hint,
-            self.output,
-        )
+        text = str(error)
+        if kind is Unavailable:
+            text += f" [{self.url}]"
+            if error.request_id:
+                hint = STORE_AWAY
+                text += f" (request {error.request_id})"
+        return Refused(text, error.code, hint, self.output, told=_told(error))
+
+
+class Patience:
+    """Says once that a server is asked again, when that has gone on for `PATIENCE_S`."""
+
+    def __init__(self, output: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self._is_told = output != "table"
+
+    def tell(self, pause_s: float, response: httpx.Response | None) -> None:
+        """Of the pause that comes, after this answer."""
+        if self._is_told or self._clock() + pause_s - self._began < PATIENCE_S:
+            return
+        self._is_told = True
+        what = "cannot be reached" if response is None else "cannot do it now"
+        rendering.note(f"the server {what}; trying again …")
+
+
+def _told(error: QueueError) -> dict[str, Any]:
+    """What the server said besides, as its API has it; what is not there is left out."""
+    told: dict[str, Any] = {"request_id": error.request_id or None}
+    if error.findings:
+        told["details"] = [asdict(fault) for fault in error.findings]
+    if isinstance(error, QuotaExceeded):
+        told["quota"] = {
+            "limit": error.limit,
+            "current": error.current,
+            "maximum": error.maximum,
+            "retry_after_s": error.retry_after_s,
+        }
+    return told
 
 
 def answerable() -> bool:

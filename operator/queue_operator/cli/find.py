@@ -13,6 +13,7 @@ from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.selection import failure_criteria, failure_fields, job_criteria, job_fields
+from queue_operator.cli.values import JobId
 from queue_operator.client import (
     FailureDetails,
     FailureSearch,
@@ -102,7 +103,8 @@ def _all_jobs(remote: Remote, jobs: Iterator[JobStatus]) -> None:
 
 def _print_jobs(remote: Remote, jobs: Iterable[JobStatus]) -> None:
     if remote.output == "table":
-        rendering.print_rows(job_table(jobs), "no jobs")
+        where = f"namespace {remote.namespace}" if remote.namespace else "the token's own namespace"
+        rendering.print_rows(job_table(jobs), f"no such jobs in {where}")
         return
     _print_lines(remote, jobs)
 
@@ -144,7 +146,7 @@ def job_table(jobs: Iterable[JobStatus]) -> Any:
         "queue-operator failures 01a2202b-60ba-7527-8384-af65995ae3ce",
     ),
 )
-@click.argument("job_id", required=False)
+@click.argument("job_id", required=False, type=JobId())
 @failure_criteria
 @_paging
 @remote("jsonl", "ids")
@@ -264,7 +266,7 @@ def _attempt(failure: FailureInfo | None, attempt: AttemptInfo) -> RenderableTyp
         took = failure.duration_ms
         pairs += [
             ("took", None if took is None else rendering.duration(timedelta(milliseconds=took))),
-            ("error", f"{failure.category.value} {failure.code}: {failure.message}"),
+            ("error", rendering.fault(failure)),
             *((key, value) for key, value in failure.context.items()),
             ("stack trace", failure.stack_trace),
         ]

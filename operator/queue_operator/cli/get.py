@@ -13,7 +13,7 @@ from rich.text import Text
 from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
-from queue_operator.cli.values import Duration
+from queue_operator.cli.values import Duration, JobId
 from queue_operator.client import JobExplanation, JobStatus, QueueClient
 from queue_operator.client.models import JobResult, StateTransition
 from queue_operator.domain.views import Phase
@@ -27,7 +27,7 @@ from queue_operator.domain.views import Phase
         "queue-operator get nightly-report -o json | jq .result.output",
     ),
 )
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @click.option("-w", "--watch", is_flag=True, help="Print each change until the job has ended.")
 @click.option("--wait", is_flag=True, help="Print nothing until the job has ended.")
 @click.option("--timeout", type=Duration(), help="With --watch or --wait: give up after so long.")
@@ -35,7 +35,8 @@ from queue_operator.domain.views import Phase
 def get(remote: Remote, job_id: str, watch: bool, wait: bool, timeout: timedelta | None) -> None:
     """Show a job: its state, progress, result and history.
 
-    With --wait or --watch the exit code is 0 only if the job completed.
+    With --wait or --watch the exit code is 0 if the job completed, 1 if it ended otherwise, and
+    3 if it has not ended within --timeout.
     """
     if watch and wait:
         raise click.UsageError("give --watch or --wait, not both")
@@ -150,7 +151,7 @@ def _result(result: JobResult) -> RenderableType:
     pairs: list[tuple[str, Any]] = [
         ("result", result.status),
         ("took", rendering.duration(took)),
-        ("error", f"{error.category.value} {error.code}: {error.message}" if error else ""),
+        ("error", rendering.fault(error) if error else ""),
         ("stack trace", error.stack_trace if error else ""),
     ]
     if result.output_base64 is not None:
@@ -168,7 +169,7 @@ def _result(result: JobResult) -> RenderableType:
         "queue-operator why nightly-report -o json | jq -r .reason",
     ),
 )
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @remote()
 def why(remote: Remote, job_id: str) -> None:
     """Tell why a job does not run: its place in line, what it waits for, who would take it."""

@@ -231,8 +231,9 @@ def _told(wait: QuotaWait) -> str:
 
 def _why(quota: QuotaError | None) -> str:
     most_s = PATIENT.max_quota_delay_s or 0.0
-    if quota is not None and quota.retry_after.total_seconds() > most_s:
-        return f"as there will be no room for {rendering.duration(quota.retry_after)}"
+    after = quota.retry_after if quota else None
+    if after is not None and after.total_seconds() > most_s:
+        return f"as there will be no room for {rendering.duration(after)}"
     return f"after {PATIENT.attempts} tries in which nothing more got in"
 
 
@@ -245,7 +246,8 @@ def faults(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    named = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in found]
+    said = [one["msg"].removeprefix("Value error, ") for one in found]
+    named = zip([".".join(map(str, one["loc"])) for one in found], said, strict=True)
     return "; ".join(f"{field}: {message}" if field else message for field, message in named)
 
 

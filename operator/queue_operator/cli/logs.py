@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 from datetime import UTC
-from typing import Final
 
 import click
 
 from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
+from queue_operator.cli.values import JobId
 from queue_operator.client import JobLog
 from queue_operator.client.models import AttemptLog, LogLine
-
-_MOST_LINES: Final = 1000
+from queue_operator.domain.running import LOG_LINES, USUAL_LOG_LINES
 
 
 @click.command(
@@ -23,12 +22,12 @@ _MOST_LINES: Final = 1000
         "queue-operator logs nightly-report -o json | jq -r '.attempts[-1].lines[].message'",
     ),
 )
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @click.option("--attempt", type=click.IntRange(1), help="Only of this attempt.")
 @click.option(
     "--lines",
-    type=click.IntRange(1, _MOST_LINES),
-    help="Most lines of an attempt, the newest.  [default: 200]",
+    type=click.IntRange(1, LOG_LINES),
+    help=f"Most lines of an attempt, the newest.  [default: {USUAL_LOG_LINES}]",
 )
 @remote()
 def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None) -> None:
@@ -51,7 +50,8 @@ def _lines(told: JobLog) -> Iterator[str]:
 
 
 def _head(one: AttemptLog) -> str:
-    missing = f", {rendering.count(one.dropped, 'line')} before or between" if one.dropped else ""
+    left = rendering.count(one.dropped, "earlier line")
+    missing = f", {left} left out" if one.dropped else ""
     return f"attempt {one.attempt}{missing}"
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from queue_operator.cli.listing import Listing
+from queue_operator.client.models import ErrorInfo, FailureInfo
 from queue_operator.domain.views import Phase
 
 _UNWRAPPED: Final = 1000
@@ -101,6 +102,12 @@ def state(phase: Phase, cancel_requested: bool = False) -> Text:
     """A job's state in its colour."""
     text = f"{phase.value} (cancel requested)" if cancel_requested else phase.value
     return Text(text, style=_STYLES.get(phase, ""))
+
+
+def fault(error: ErrorInfo | FailureInfo) -> str:
+    """What went wrong; a code that only repeats the category is left out."""
+    named = dict.fromkeys((error.category.value, error.code))
+    return f"{' '.join(named)}: {error.message}"
 
 
 def number(value: float | None) -> str:

@@ -16,7 +16,7 @@ from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration
-from queue_operator.client import Pause, QueueClient, QueueStats
+from queue_operator.client import Pause, QueueClient, QueueStats, RetryPolicy
 from queue_operator.client.models import Counts
 from queue_operator.domain.errors import Unavailable
 
@@ -152,7 +152,8 @@ def top(remote: Remote, interval: timedelta, time_range: timedelta, count: int |
     if count is None and not sys.stdout.isatty():
         count = 1
     pause_s = max(interval.total_seconds(), 0.1)
-    with remote.connected() as queue:
+    # An outage is a line of the picture, not of the screen around it.
+    with remote.connected(RetryPolicy()) as queue:
         view = _View(remote, queue, time_range)
         if remote.output == "json":
             _repeat(count, pause_s, lambda: rendering.print_line(view.sample()))

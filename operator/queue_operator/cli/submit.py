@@ -197,7 +197,10 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
 
 def _payload(text: str | None, raw: bool) -> dict[str, Any]:
     if text is None:
-        return {"payload_bytes": b""} if raw else {"payload": None}
+        otherwise = "'' for no bytes" if raw else "null for none"
+        raise click.UsageError(
+            f"give PAYLOAD: a value, @FILE, - for standard input, or {otherwise}"
+        )
     content = _read(text)
     if raw:
         return {"payload_bytes": content}

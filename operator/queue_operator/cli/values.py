@@ -44,6 +44,18 @@ class Duration(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
+class JobId(click.ParamType[str]):
+    """Any text but none."""
+
+    name = "job_id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not text:
+            self.fail("a job's id must not be empty", param, ctx)
+        return text
+
+
 class When(click.ParamType[datetime]):
     """A time or, unless `ago` is false, how long ago it was."""
 

@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from queue_operator.backends.lookups import SearchOrder
+    from queue_operator.backends.statistics import Breakdown
     from queue_operator.client.asynchronous import AsyncQueueClient
     from queue_operator.client.credentials import file_token
     from queue_operator.client.flows import QuotaWait
@@ -45,16 +47,25 @@ if TYPE_CHECKING:
     )
     from queue_operator.client.retrying import RetryPolicy
     from queue_operator.client.synchronous import QueueClient
+    from queue_operator.domain.dependencies import DependencyMode
+    from queue_operator.domain.ordering import Priority
+    from queue_operator.domain.outcome import ErrorCategory
+    from queue_operator.domain.retry import BackoffStrategy
+    from queue_operator.domain.views import Phase
 
 # Imported when asked for: REST needs httpx, which the gRPC client is to work without.
 _HOMES: Final = {
     "AsyncQueueClient": "asynchronous",
     "Backoff": "requests",
+    "BackoffStrategy": "requests",
     "BatchCancellationResult": "models",
     "BatchDeletionResult": "models",
     "BatchResult": "models",
     "BatchRetryResult": "models",
+    "Breakdown": "operations",
     "CancellationResult": "models",
+    "DependencyMode": "requests",
+    "ErrorCategory": "requests",
     "FailureDetails": "models",
     "FailureFilter": "requests",
     "FailureSearch": "requests",
@@ -67,11 +78,14 @@ _HOMES: Final = {
     "JobStatus": "models",
     "Pagination": "requests",
     "Pause": "models",
+    "Phase": "requests",
+    "Priority": "requests",
     "QueueClient": "synchronous",
     "QueueStats": "models",
     "QuotaWait": "flows",
     "RetryPolicy": "retrying",
     "RetryResult": "models",
+    "SearchOrder": "requests",
     "ServerError": "protocol",
     "Submission": "requests",
     "SubmissionResult": "models",
@@ -89,11 +103,15 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AsyncQueueClient",
     "Backoff",
+    "BackoffStrategy",
     "BatchCancellationResult",
     "BatchDeletionResult",
     "BatchResult",
     "BatchRetryResult",
+    "Breakdown",
     "CancellationResult",
+    "DependencyMode",
+    "ErrorCategory",
     "FailureDetails",
     "FailureFilter",
     "FailureSearch",
@@ -106,11 +124,14 @@ __all__ = [
     "JobStatus",
     "Pagination",
     "Pause",
+    "Phase",
+    "Priority",
     "QueueClient",
     "QueueStats",
     "QuotaWait",
     "RetryPolicy",
     "RetryResult",
+    "SearchOrder",
     "ServerError",
     "Submission",
     "SubmissionResult",

@@ -41,7 +41,6 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 """How much payload one batch of `submit_all` holds at most; a server takes 64 MiB by default."""
 
 REJECTED: Final = "REJECTED"
-_PENDING_JOBS: Final = "pending_jobs"
 
 _FIRST_LOOK_S: Final = 0.1
 _LOOK_GROWTH: Final = 1.5
@@ -82,20 +81,20 @@ def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:
         again = policy.again(tries, reply, is_repeatable=call.is_repeatable)
         if not again or _is_hopeless(call, reply):
             break
-        yield Pause(policy.pause_s(tries, reply.response))
+        pause_s = policy.pause_s(tries, reply.response)
+        if policy.on_pause is not None:
+            policy.on_pause(pause_s, reply.response)
+        yield Pause(pause_s)
     if reply.response is None:
         raise unreachable(call, reply.failure) from reply.failure
     return operation.parse(reply.response, tries > 1)
 
 
 def _is_hopeless(call: Call, reply: Reply) -> bool:
-    """More jobs at once than may ever wait are refused however often they are sent."""
     if reply.response is None or reply.response.status_code != REFUSED:
         return False
     error = error_of(call, reply.response)
-    if not isinstance(error, QuotaExceeded):
-        return False
-    return error.limit == _PENDING_JOBS and len(call.job_ids) > error.maximum
+    return isinstance(error, QuotaExceeded) and error.is_hopeless_for(len(call.job_ids))
 
 
 def submit_some(
@@ -112,7 +111,8 @@ def submit_some(
     tries, waited_s = 1, 0.0
     while left := _over_quota(results):
         quota = _quota(results[left[0]])
-        wanted_s = quota.retry_after.total_seconds() if quota else 0.0
+        after = quota.retry_after if quota else None
+        wanted_s = after.total_seconds() if after else 0.0
         if not policy.waits_for_quota(tries, wanted_s):
             break
         pause_s = max(policy.pause_s(tries, None), wanted_s)

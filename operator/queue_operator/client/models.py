@@ -27,15 +27,20 @@ class ErrorDetail(_Received):
     field: str = ""
     code: str = ""
     message: str = ""
+    job_id: str | None = None
+    state: str | None = None
+    event: str | None = None
 
 
 class QuotaError(_Received):
-    """Which limit, how much of it is used, and when there may be room."""
+    """Which limit, how much of it is used, and when there may be room; None for a batch that
+    never fits as a whole.
+    """
 
     limit: str
     current: int
     maximum: int
-    retry_after: timedelta
+    retry_after: timedelta | None = None
 
 
 class APIError(_Received):
@@ -202,9 +207,11 @@ class JobExplanation(_Received):
 
 
 class FailureInfo(_Received):
-    """How one attempt failed, and where."""
+    """How one attempt failed, and where. In a search, a job that was assigned again since has no
+    worker and no host, and no attempt where it is not known.
+    """
 
-    attempt: int
+    attempt: int | None = None
     timestamp: datetime | None = None
     duration_ms: int | None = None
     category: ErrorCategory
@@ -212,7 +219,7 @@ class FailureInfo(_Received):
     message: str
     stack_trace: str | None = None
     context: dict[str, str] = Field(default_factory=dict)
-    worker_id: str = ""
+    worker_id: str | None = None
     host: str | None = None
 
 

@@ -226,6 +226,8 @@ class Which:
         """The selection as the API takes it; one that selects nothing is refused there."""
         fields: dict[str, Any] = {}
         if self.job_ids is not None:
+            if "" in self.job_ids:
+                raise InvalidArgument("job_ids", "must not hold an empty id")
             fields["job_ids"] = list(self.job_ids)
         if self.filter is not None:
             fields["filter"] = self.filter.document()

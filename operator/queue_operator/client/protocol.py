@@ -10,9 +10,10 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from queue_operator.client.models import APIError, QuotaError
+from queue_operator.client.models import APIError, ErrorDetail, QuotaError
 from queue_operator.domain.errors import (
     DuplicateJob,
+    Fault,
     Forbidden,
     InvalidArgument,
     InvalidTransition,
@@ -29,6 +30,9 @@ M = TypeVar("M", bound=BaseModel)
 
 _BATCH_INDEX: Final = re.compile(r"jobs\[(\d+)\]")
 _CONFLICT: Final = 409
+_MISSING: Final = 404
+_NO_SUCH_PATH: Final = "NO_SUCH_PATH"
+"""The code of a fault: the server has no such operation, whatever the job."""
 
 NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 """Failures of requests of which the server saw nothing."""
@@ -75,7 +79,9 @@ class ServerError(QueueError):
 
 
 def base_url(url: str) -> httpx.URL:
-    """Raises InvalidArgument for what is none."""
+    """That of the server, also where the one of its API is given, which ends with /v1. Raises
+    InvalidArgument for what is none.
+    """
     try:
         found = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
@@ -83,7 +89,8 @@ def base_url(url: str) -> httpx.URL:
     if found.scheme not in ("http", "https") or not found.host:
         reason = f"{url!r} must be that of the REST port, as in http://localhost:8080"
         raise InvalidArgument("url", reason)
-    return found
+    path = found.path.rstrip("/")
+    return found.copy_with(path=path.removesuffix("/v1") or "/") if path.endswith("/v1") else found
 
 
 def connection(url: str) -> dict[str, Any]:
@@ -129,7 +136,11 @@ def params_of(namespace: str | None, **others: Any) -> dict[str, Any]:
 
 
 def job_path(job_id: str, suffix: str = "") -> str:
-    """Where a job is found, and what is done with it."""
+    """Where a job is found, and what is done with it. Raises InvalidArgument for an empty id,
+    which would name all jobs.
+    """
+    if not job_id:
+        raise InvalidArgument("job_id", "must not be empty")
     # As segments of their own, dots would be taken for a way through the path.
     segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
     return f"/v1/jobs/{segment}{suffix}"
@@ -156,11 +167,21 @@ def answer(call: Call, response: httpx.Response, model: type[M]) -> M:
 def error_of(call: Call, response: httpx.Response) -> QueueError:
     """The error that the server's answer stands for."""
     told = _told(call, response)
+    error = _meant(call, response.status_code, told)
+    error.request_id = told.request_id
+    error.findings = tuple(Fault(one.field, one.code, one.message) for one in told.details)
+    return error
+
+
+def _meant(call: Call, status: int, told: APIError) -> QueueError:
+    if _leads_elsewhere(status, told):
+        text = f"{told.message}: the URL does not lead to the REST API of a queue operator"
+        return ServerError(text, told.request_id)
     match told.code:
         case "DUPLICATE":
             return _duplicate(call, told)
         case "INVALID_REQUEST":
-            return _invalid(call, response.status_code, told)
+            return _invalid(call, status, told)
         case "NOT_FOUND" if len(call.job_ids) == 1:
             return _not_found(call, told)
         case "UNAUTHORIZED":
@@ -168,11 +189,16 @@ def error_of(call: Call, response: httpx.Response) -> QueueError:
         case "FORBIDDEN":
             return Forbidden(told.message)
         case "QUOTA_EXCEEDED" if told.quota is not None:
-            return _over_quota(told.quota)
-        case _ if response.status_code in (429, 502, 503, 504):
+            return _over_quota(call, told.quota, told.message)
+        case _ if status in (429, 502, 503, 504):
             return Unavailable(told.message)
         case _:
             return ServerError(told.message, told.request_id)
+
+
+def _leads_elsewhere(status: int, told: APIError) -> bool:
+    is_strange = not told.code or any(one.code == _NO_SUCH_PATH for one in told.details)
+    return status == _MISSING and is_strange
 
 
 def _told(call: Call, response: httpx.Response) -> APIError:
@@ -180,15 +206,17 @@ def _told(call: Call, response: httpx.Response) -> APIError:
         return APIError.model_validate_json(response.content)
     except ValidationError:
         text = f"{call.method} {call.path} was answered with status {response.status_code}"
-        return APIError(code="", message=text)
+        return APIError(code="", message=text, request_id=response.headers.get("x-request-id", ""))
 
 
 E = TypeVar("E", bound=QueueError)
 
 
-def _said(error: E, message: str) -> E:
+def _said(error: E, message: str, detail: ErrorDetail | None = None) -> E:
     """`error` in the server's own words, which know more."""
     error.args = (message,)
+    if isinstance(error, InvalidArgument) and detail is not None:
+        error.field, error.reason = detail.field, detail.message
     return error
 
 
@@ -200,17 +228,19 @@ def _not_found(call: Call, told: APIError) -> JobNotFound:
 def _duplicate(call: Call, told: APIError) -> DuplicateJob | KeyConflict:
     found = [_BATCH_INDEX.match(detail.field) for detail in told.details]
     indexes = tuple(int(match[1]) for match in found if match) or (0,)
-    if told.details and told.details[0].field.endswith("idempotency_key"):
+    first = told.details[0] if told.details else None
+    if first is not None and first.field.endswith("idempotency_key"):
         key = call.keys[indexes[0]] if indexes[0] < len(call.keys) else ""
-        return _said(KeyConflict(key, "", told.details[0].field), told.message)
+        return _said(KeyConflict(key, first.job_id or "", first.field), told.message, first)
     job_ids = tuple(call.job_ids[index] for index in indexes if index < len(call.job_ids))
-    return DuplicateJob(job_ids, indexes)
+    return _said(DuplicateJob(job_ids, indexes), told.message, first)
 
 
 def _invalid(call: Call, status: int, told: APIError) -> QueueError:
     if status == _CONFLICT:
-        job_id = call.job_ids[0] if call.job_ids else ""
-        return _said(InvalidTransition(job_id, "", ""), told.message)
+        known = told.details[0] if told.details else ErrorDetail()
+        job_id = known.job_id or (call.job_ids[0] if call.job_ids else "")
+        return _said(InvalidTransition(job_id, known.state or "", known.event or ""), told.message)
     if not told.details or not told.details[0].field:
         return InvalidArgument("request", told.message)
     first = told.details[0]
@@ -218,6 +248,9 @@ def _invalid(call: Call, status: int, told: APIError) -> QueueError:
     return InvalidArgument(first.field, "; ".join([first.message, *others]))
 
 
-def _over_quota(quota: QuotaError) -> QuotaExceeded:
-    retry_after_s = quota.retry_after.total_seconds()
-    return QuotaExceeded(quota.limit, quota.current, quota.maximum, retry_after_s)
+def _over_quota(call: Call, quota: QuotaError, message: str) -> QuotaExceeded:
+    after = quota.retry_after
+    after_s = None if after is None else after.total_seconds()
+    jobs = len(call.job_ids)
+    error = QuotaExceeded(quota.limit, quota.current, quota.maximum, after_s, jobs)
+    return error if after_s is not None else _said(error, message)

@@ -36,7 +36,8 @@ class Backoff(_Sent):
 
 
 class Submission(_Sent):
-    """One job. `payload` is any JSON value; bytes go in `payload_bytes` instead.
+    """One job. `payload` is any JSON value, also None if that is what is given; bytes go in
+    `payload_bytes` instead. One of the two is required.
 
     What is left out is decided by the server: an id is made, the job is NORMAL and runs
     at once, attempts and timeout are those of the handler's registration. An idempotency key
@@ -64,6 +65,8 @@ class Submission(_Sent):
     def _one_payload(self) -> Self:
         if self.payload_bytes is not None and self.payload is not None:
             raise ValueError("give payload or payload_bytes, not both")
+        if self.payload_bytes is None and "payload" not in self.model_fields_set:
+            raise ValueError("give payload or payload_bytes; payload may be null")
         return self
 
     def document(self) -> dict[str, Any]:

@@ -21,7 +21,8 @@ class RetryPolicy:
     """Up to `attempts` tries. The pause doubles from `initial_delay_s`, with full jitter,
     and is never shorter than the server's Retry-After. A server that wants a longer one than
     `max_delay_s` is not asked again; for a quota, which tells exactly, `max_quota_delay_s` may
-    be another bound.
+    be another bound. `on_pause` is told before each pause, in seconds, with the answer if there
+    was one; not of those for single jobs of a batch, of which `submit_all` tells.
     """
 
     attempts: int = 4
@@ -29,6 +30,7 @@ class RetryPolicy:
     max_delay_s: float = 10.0
     max_quota_delay_s: float | None = None
     rng: Callable[[], float] = random.random
+    on_pause: Callable[[float, httpx.Response | None], None] | None = None
 
     def again(self, failures: int, reply: Reply, *, is_repeatable: bool = True) -> bool:
         """Whether to try again after `failures` tries. What must not be done twice is tried

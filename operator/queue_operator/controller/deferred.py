@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -16,22 +16,37 @@ MOST_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class DeferredJob:
-    """An object of which nothing is stored."""
+    """An object of which nothing is stored. `created` is when it was made, or when it went to the
+    end of its line, as the API server writes times.
+    """
 
     uid: str
     namespace: str
     name: str
     generation: int
+    created: str = ""
 
 
 @dataclass(slots=True)
 class _Line:
-    """What waits in one namespace, the first to come in front."""
+    """What waits in one namespace, the oldest in front."""
 
     error: QuotaExceeded
     due_s: float
     step: int = 1
+    in_order: bool = True
     jobs: OrderedDict[str, DeferredJob] = field(default_factory=OrderedDict)
+
+    @property
+    def last(self) -> DeferredJob:
+        return self.jobs[next(reversed(self.jobs))]
+
+    def sort(self) -> None:
+        """A list of all objects, as after a restart, comes by name."""
+        if not self.in_order:
+            oldest_first = sorted(self.jobs.items(), key=lambda item: item[1].created)
+            self.jobs = OrderedDict(oldest_first)
+            self.in_order = True
 
 
 class Deferred:
@@ -60,12 +75,18 @@ class Deferred:
         return None if line is None else line.error
 
     def put(self, job: DeferredJob, error: QuotaExceeded, now: float) -> bool:
-        """At the end of its line, unless it has a place there. False when nothing is new."""
+        """Behind the older ones of its line, unless it has a place there. False when nothing is
+        new.
+        """
         line = self._lines.get(job.namespace)
         if line is None:
             line = self._lines[job.namespace] = _Line(error, now + _pause_s(error))
         known = line.jobs.get(job.uid)
-        line.jobs[job.uid] = job
+        if known is None:
+            line.in_order &= not line.jobs or line.last.created <= job.created
+            line.jobs[job.uid] = job
+        else:
+            line.jobs[job.uid] = replace(job, created=known.created)
         self._namespaces[job.uid] = job.namespace
         self._some.set()
         return known is None or known.generation != job.generation
@@ -97,8 +118,17 @@ class Deferred:
         line = self._lines.get(namespace)
         if line is None:
             return []
+        line.sort()
         most = line.step if room is None else min(line.step, room)
         return list(islice(line.jobs.values(), most))
+
+    def move_to_end(self, job: DeferredJob) -> None:
+        """It cannot be tried now, and is not to hold up those behind it."""
+        line = self._lines.get(job.namespace)
+        if line is not None and (waiting := line.jobs.get(job.uid)) is not None:
+            line.sort()
+            line.jobs[job.uid] = replace(waiting, created=line.last.created)
+            line.jobs.move_to_end(job.uid)
 
     def went_in(self, namespace: str) -> None:
         """All that were tried: more of them may be tried at once."""
@@ -114,4 +144,4 @@ class Deferred:
 
 
 def _pause_s(error: QuotaExceeded) -> float:
-    return min(max(error.retry_after_s, LEAST_PAUSE_S), MOST_PAUSE_S)
+    return min(max(error.retry_after_s or 0.0, LEAST_PAUSE_S), MOST_PAUSE_S)

@@ -46,6 +46,7 @@ class Sighting:
     namespace: str
     name: str
     generation: int
+    created: str
     gone: bool
     leaving: bool
     body: Mapping[str, Any]
@@ -58,6 +59,7 @@ class Sighting:
             namespace=metadata["namespace"],
             name=metadata["name"],
             generation=metadata.get("generation", 1),
+            created=metadata.get("creationTimestamp", ""),
             gone=gone,
             leaving="deletionTimestamp" in metadata,
             body=body,
@@ -204,7 +206,7 @@ class Intake:
                 self._deferred.drop(uid)
         for uid, lacking in refused.items():
             self._defer(seen[uid], lacking)
-        self._stats.over_quota = len(self._deferred)
+        self._stats.over_quota.value = len(self._deferred)
         return refused
 
     async def _take_in_within_quotas(
@@ -237,8 +239,8 @@ class Intake:
         return [job for job in limited if job.id not in stored]
 
     def _defer(self, sighting: Sighting, error: QuotaExceeded) -> None:
-        uid, generation = sighting.uid, sighting.generation
-        waiting = DeferredJob(uid, sighting.namespace, sighting.name, generation)
+        uid, name, generation = sighting.uid, sighting.name, sighting.generation
+        waiting = DeferredJob(uid, sighting.namespace, name, generation, sighting.created)
         is_new = self._deferred.put(waiting, error, self._clock.monotonic())
         # Nothing changes from one try to the next, nor with a restart.
         if is_new and not tells_over_quota(sighting.body, generation):
@@ -295,7 +297,7 @@ class Intake:
         """
         was_finished = self._sightings.forget(uid)
         was_deferred = self._deferred.drop(uid)
-        self._stats.over_quota = len(self._deferred)
+        self._stats.over_quota.value = len(self._deferred)
         return was_deferred or was_finished
 
     async def _is_over(self, sighting: Sighting) -> bool:

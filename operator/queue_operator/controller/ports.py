@@ -1,7 +1,8 @@
 """What the controller needs of a store, and what it counts."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from ctypes import c_longlong
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from queue_operator.backends.protocol import Backend, ResourceMirror, Sessions, Signals
@@ -17,7 +18,8 @@ BackendFactory = Callable[[], Awaitable[ControllerBackend]]
 @dataclass(slots=True)
 class ControllerStats:
     """Counters since the start, but for `status_backlog`, `intake_backlog` and `over_quota`,
-    which are current. Read by whoever exports metrics.
+    which are current. `over_quota` may be memory that the process shares with the one that serves
+    the metrics.
     """
 
     events: int = 0
@@ -25,7 +27,7 @@ class ControllerStats:
     intake_backlog: int = 0
     taken_in: int = 0
     refused: int = 0
-    over_quota: int = 0
+    over_quota: c_longlong = field(default_factory=c_longlong)
     cancelled: int = 0
     detached: int = 0
     store_retries: int = 0

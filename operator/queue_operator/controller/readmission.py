@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -82,16 +83,23 @@ class Readmission:
     async def _try(
         self, chosen: Mapping[str, Sequence[DeferredJob]]
     ) -> dict[str, QuotaExceeded | None]:
-        """Gives the namespaces in which not all went in, and the quota that was in the way."""
+        """Gives the namespaces that have no room for more, and the quota that is in the way, and
+        those of which nothing can be read.
+        """
         jobs = [job for first in chosen.values() for job in first]
         found = await asyncio.gather(*(self._body(job) for job in jobs))
-        failed = [one for one in found if isinstance(one, Exception)]
+        failed = [
+            (job, one) for job, one in zip(jobs, found, strict=True) if isinstance(one, Exception)
+        ]
         if failed:
-            logger.warning("%d QueueJobs over their quota wait longer: %s", len(failed), failed[0])
+            logger.warning(
+                "%d QueueJobs over their quota wait longer: %s", len(failed), failed[0][1]
+            )
+        for job, _ in failed:
+            self._deferred.move_to_end(job)
+        unread = Counter(job.namespace for job, _ in failed)
         stopped: dict[str, QuotaExceeded | None] = {
-            job.namespace: None
-            for job, one in zip(jobs, found, strict=True)
-            if isinstance(one, Exception)
+            name: None for name, count in unread.items() if count == len(chosen[name])
         }
         refused = await self._intake.try_again([one for one in found if isinstance(one, dict)])
         return stopped | {job.namespace: refused[job.uid] for job in jobs if job.uid in refused}

@@ -203,7 +203,7 @@ class Controller:
     ) -> None:
         clock = MonotonicClock()
         sightings, deferred = Sightings(), Deferred()
-        quotas = Quotas(backend, settings.quotas, clock)
+        quotas = Quotas(backend, settings.quotas, clock, settings.limits.to_limits())
         served = settings.controller.namespaces
         self._backend = backend
         self._settings = settings

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from queue_operator.devcluster.commands import run, succeeds
+from queue_operator.devcluster.errors import CommandFailed
 from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
 from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
@@ -145,7 +146,11 @@ class Postgres:
             os.chown(self.log, server_uid(), -1)
         # The children of a killed server end on their own, and until then block a new one.
         wait_until(lambda: not self._processes(), f"the end of the old server of {self.data}", 20)
-        self._pg_ctl("start", "-l", str(self.log), "-w")
+        try:
+            self._pg_ctl("start", "-l", str(self.log), "-w")
+        except CommandFailed as failed:
+            said = self.log.read_text(errors="replace")
+            raise CommandFailed(failed.command, failed.status, failed.output + said) from None
 
     def _ensure_database(self) -> None:
         with psycopg.connect(self.admin_dsn, autocommit=True) as connection:

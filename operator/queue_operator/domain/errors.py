@@ -10,22 +10,38 @@ QueueError
 ├── StaleLease          the token is not the current one: somebody claimed since
 ├── Unauthenticated     no credentials, or credentials nobody vouches for
 ├── Forbidden           known, but not allowed
-├── QuotaExceeded       over a limit; retry after `retry_after_s`
+├── QuotaExceeded       over a limit; retry after `retry_after_s`, not at all where that is None
 └── Unavailable         the store or the cluster cannot be reached; retry with backoff
     ├── SchemaMismatch      the database's schema and this release do not fit each other
     └── MissingPrivilege    the database role may not do what the queue needs
 """
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+PENDING_JOBS: Final = "pending_jobs"
+"""The limit of a quota that is no rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One of the things that are wrong, by field."""
+
+    field: str
+    code: str
+    message: str
 
 
 class QueueError(Exception):
     """Base of all. `code` is stable and machine-readable, `retryable` says whether the
-    same call may succeed later.
+    same call may succeed later. Where a server refused a request of the REST client, `request_id`
+    finds it in the server's log, and `findings` are the details that it told.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
+    request_id: str = ""
+    findings: tuple[Fault, ...] = ()
 
     @property
     def message(self) -> str:
@@ -118,15 +134,32 @@ class Forbidden(QueueError):
 
 
 class QuotaExceeded(QueueError):
+    """`retry_after_s` is None for a batch of so many `jobs` that never fits as a whole."""
+
     code = "QUOTA_EXCEEDED"
     retryable = True
 
-    def __init__(self, limit: str, current: int, maximum: int, retry_after_s: float) -> None:
-        super().__init__(f"{limit}: {current} of {maximum} used; retry in {retry_after_s:g} s")
+    def __init__(
+        self, limit: str, current: int, maximum: int, retry_after_s: float | None, jobs: int = 0
+    ) -> None:
+        text = f"{current} of {maximum} used; retry in {retry_after_s or 0:g} s"
+        if retry_after_s is None:
+            text = (
+                f"a batch of {jobs} jobs never fits into {maximum}; "
+                "split it, or ask for a larger quota"
+            )
+        super().__init__(f"{limit}: {text}")
+        self.retryable = retry_after_s is not None
         self.limit = limit
         self.current = current
         self.maximum = maximum
         self.retry_after_s = retry_after_s
+        self.jobs = jobs
+
+    def is_hopeless_for(self, jobs: int) -> bool:
+        """More jobs at once than may ever wait are refused however often they are sent."""
+        over = self.limit == PENDING_JOBS and jobs > self.maximum
+        return over or self.retry_after_s is None
 
 
 class Unavailable(QueueError):

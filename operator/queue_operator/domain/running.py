@@ -15,6 +15,9 @@ LOG_BYTES: Final = 256 * 1024
 LOG_ATTEMPTS: Final = 10
 """What is kept of the log of one attempt, and of how many attempts of one job: the newest."""
 
+USUAL_LOG_LINES: Final = 200
+"""What is shown of an attempt to who does not say how much."""
+
 _LINE_BYTES: Final = 64
 """What a line takes beside its text."""
 

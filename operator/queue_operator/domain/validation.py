@@ -1,7 +1,7 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
@@ -220,13 +220,10 @@ def check_backoff(backoff: Backoff) -> None:
     check_choice("backoff.strategy", backoff.strategy, BackoffStrategy)
     if not isinstance(backoff.delays_s, tuple):
         raise InvalidArgument("backoff.delays", "must be a tuple of seconds")
-    named = {
-        "backoff.initial_delay": backoff.initial_delay_s,
-        "backoff.max_delay": backoff.max_delay_s,
-        **{f"backoff.delays[{n}]": delay for n, delay in enumerate(backoff.delays_s)},
-    }
-    for field, delay in named.items():
-        check_duration(field, delay)
+    check_duration("backoff.initial_delay", backoff.initial_delay_s)
+    check_duration("backoff.max_delay", backoff.max_delay_s)
+    for n, delay in enumerate(backoff.delays_s):
+        check_duration(f"backoff.delays[{n}]", delay)
     if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier < inf:
         raise InvalidArgument("backoff.multiplier", "must be 1 or more")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
@@ -331,11 +328,15 @@ def _check_untouched(job: Job) -> None:
 
 
 # The jobs of a batch are often alike but for these two.
-_read_common = attrgetter(*(f.name for f in fields(Job) if f.name not in ("id", "payload")))
+_read_common = attrgetter(
+    *(f.name for f in fields(Job) if f.name not in {"id", "payload", *_WRITTEN})
+)
 
 
-def _check_like_the_last(limits: Limits) -> Callable[[Job], None]:
-    """`check_job`, but what is the very same object as in the last job is not looked at twice."""
+def check_in_turn(limits: Limits) -> Callable[[Job], None]:
+    """`check_job` for one job after another: what is the very same object as in the job before
+    is not looked at twice.
+    """
     last: tuple[Any, ...] = ()
 
     def check(job: Job) -> None:
@@ -344,11 +345,25 @@ def _check_like_the_last(limits: Limits) -> Callable[[Job], None]:
         if common and last and all(map(is_, common, last)) and not job.depends_on:
             check_text("id", job.id, limits.id_characters)
             check_bytes("payload", job.payload, limits.payload_bytes)
+            _check_untouched(job)
             return
         check_job(job, limits)
         last = common
 
     return check
+
+
+class CheckedJobs(tuple[Job, ...]):
+    """Jobs that `check_job` has let pass, each, so that a store with these limits need not look
+    again. Of a batch more must be right.
+    """
+
+    limits: Limits
+
+    def __new__(cls, jobs: Iterable[Job], limits: Limits) -> "CheckedJobs":
+        checked = super().__new__(cls, jobs)
+        checked.limits = limits
+        return checked
 
 
 def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
@@ -360,10 +375,12 @@ def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int
     check_sequence("jobs", jobs)
     errors: dict[int, QueueError] = {}
     first_at: dict[tuple[str, str], int] = {}
-    check = _check_like_the_last(limits)
+    checked = isinstance(jobs, CheckedJobs) and jobs.limits == limits
+    check = check_in_turn(limits)
     for index, job in enumerate(jobs):
         try:
-            check(job)
+            if not checked:
+                check(job)
         except InvalidArgument as error:
             errors[index] = _placed(index, error)
             continue

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
@@ -41,7 +41,9 @@ class Metrics:
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths` and `streams` may be left out where there are none."""
+    """The Prometheus endpoint. `depths`, `streams` and `over_quota` may be left out where there
+    are none.
+    """
 
     def __init__(
         self,
@@ -51,12 +53,14 @@ class Exporter:
         *,
         depths: Depths | None = None,
         streams: Streams | None = None,
+        over_quota: Callable[[], int | None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
         self._depths = depths
         self._streams = streams
+        self._over_quota = over_quota
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -92,6 +96,8 @@ class Exporter:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())
+        if self._over_quota is not None:
+            snapshot.over_quota = self._over_quota()
         if self._depths is None:
             return
         try:

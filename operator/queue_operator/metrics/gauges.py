@@ -16,24 +16,27 @@ _BUSY, _FREE, _DRAINING = "busy", "free", "draining"
 
 
 class Snapshot(Collector):
-    """Serves the newest `depth` and `usage`; what is None is not served at all, since an
-    old number or a zero would be taken for the truth.
+    """Serves the newest `depth`, `usage` and `over_quota`; what is None is not served at all,
+    since an old number or a zero would be taken for the truth.
     """
 
     def __init__(self, labels: LabelBudget, version: str, replica: str) -> None:
         self.depth: QueueDepth | None = None
         self.usage: Sequence[StreamUsage] | None = None
+        self.over_quota: int | None = None
         self._labels = labels
         self._build = (version, replica)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Called by the scrape, in its own thread."""
         yield _family(table.BUILD_INFO, {self._build: 1.0})
-        depth, usage = self.depth, self.usage
+        depth, usage, over_quota = self.depth, self.usage, self.over_quota
         if depth is not None:
             yield from self._depth(depth)
         if usage is not None:
             yield from self._usage(usage)
+        if over_quota is not None:
+            yield _family(table.OVER_QUOTA, {(): float(over_quota)})
 
     def _depth(self, depth: QueueDepth) -> Iterator[GaugeMetricFamily]:
         largest = sorted(depth.jobs.items(), key=lambda item: -item[1])

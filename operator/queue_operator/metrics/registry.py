@@ -59,6 +59,13 @@ WORKER_SLOTS: Final = Metric(
     labels=("namespace", "state"),
     help="Slots of the streams of this replica: busy, free, or draining (empty, takes no job).",
 )
+OVER_QUOTA: Final = Metric(
+    name="queue_resources_over_quota",
+    kind=Kind.GAUGE,
+    help="QueueJobs that wait for room in the quota of their namespace, and of which nothing is "
+    "stored, as the controller of this replica sees them. Nearly the same on every replica: "
+    "aggregate with max, not sum.",
+)
 BUILD_INFO: Final = Metric(
     name="queue_build_info",
     kind=Kind.GAUGE,
@@ -141,6 +148,7 @@ METRICS: Final = (
     STALE_TOKENS,
     WORKER_STREAMS,
     WORKER_SLOTS,
+    OVER_QUOTA,
     STORE_CALLS,
     STORE_ERRORS,
     BUILD_INFO,

@@ -1,6 +1,6 @@
 """One change to many jobs, named by their ids or by a filter, a batch at a time."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -92,8 +92,8 @@ class Change(Protocol[S]):
 
     async def apply(self, job_ids: Sequence[str], namespace: str) -> Step: ...
 
-    def is_possible(self, job: Job) -> bool:
-        """Whether `apply` would change the job as it is."""
+    def foresee(self, jobs: Iterable[Job]) -> Step:
+        """What `apply` would do to jobs that are as these."""
         ...
 
     def passes(self, search: S) -> Sequence[S]:
@@ -117,8 +117,8 @@ class Cancel:
         )
         return Step(changed=len(answer.cancelled_job_ids))
 
-    def is_possible(self, job: Job) -> bool:
-        return job.state in _LIVE
+    def foresee(self, jobs: Iterable[Job]) -> Step:
+        return Step(changed=sum(job.state in _LIVE for job in jobs))
 
     def passes(self, search: JobSearch) -> Sequence[JobSearch]:
         again = [_within(search, _STOPPING)] if self.force else []
@@ -149,8 +149,14 @@ class Retry:
         }
         return Step(changed=changed, missing=frozenset(), errors=errors, refused=refused)
 
-    def is_possible(self, job: Job) -> bool:
-        return is_retriable(job)
+    def foresee(self, jobs: Iterable[Job]) -> Step:
+        changed, refused = 0, {}
+        for job in jobs:
+            if is_retriable(job):
+                changed += 1
+            else:
+                refused[job.id] = InvalidTransition(job.id, job.state, Event.RETRY_NOW)
+        return Step(changed=changed, refused=refused)
 
     def passes(self, search: FailureSearch) -> Sequence[FailureSearch]:
         asked = search.phases or frozenset({Phase.FAILED, Phase.DEAD_LETTER})
@@ -168,7 +174,7 @@ class Delete:
     async def apply(self, job_ids: Sequence[str], namespace: str) -> Step:
         for _ in range(_TRIES):
             found = await self.store.look_up(job_ids, namespace=namespace)
-            ended = [one for one in job_ids if one in found and self.is_possible(found[one])]
+            ended = [one for one in job_ids if one in found and found[one].state in TERMINAL]
             missing = frozenset(job_ids).difference(found)
             if not ended:
                 return Step(missing=missing)
@@ -179,8 +185,8 @@ class Delete:
             return Step(changed=deleted, missing=missing)
         return Step(missing=missing)
 
-    def is_possible(self, job: Job) -> bool:
-        return job.state in TERMINAL
+    def foresee(self, jobs: Iterable[Job]) -> Step:
+        return Step(changed=sum(job.state in TERMINAL for job in jobs))
 
     def passes(self, search: JobSearch) -> Sequence[JobSearch]:
         return [_within(search, frozenset(TERMINAL))]
@@ -245,31 +251,21 @@ async def _by_id(
     for ids in _steps(tuple(dict.fromkeys(chosen.job_ids))):
         if await gone():
             break
-        step = Step() if dry_run else await change.apply(ids, chosen.namespace)
+        if dry_run:
+            found = await store.look_up(ids, namespace=chosen.namespace)
+            absent = frozenset(ids).difference(found)
+            step = replace(change.foresee(found.values()), missing=absent)
+        else:
+            step = await change.apply(ids, chosen.namespace)
         errors = dict(step.errors)
-        changed = step.changed
-        if changed + len(errors) < len(ids):
+        if step.changed + len(errors) < len(ids):
             missing = step.missing
             if missing is None:
                 found = await store.look_up(ids, namespace=chosen.namespace)
                 missing = frozenset(ids).difference(found, errors)
-                if dry_run:
-                    changed = sum(change.is_possible(job) for job in found.values())
-                    answer.refused |= _foreseen(change, found)
             errors |= {one: JobNotFound(one, chosen.namespace) for one in ids if one in missing}
         answer.refused |= step.refused
-        _add(answer, len(ids), changed, errors)
-
-
-def _foreseen(change: Change[S], found: Mapping[str, Job]) -> Mapping[str, InvalidTransition]:
-    """What `apply` would refuse, of a change that tells it."""
-    if not isinstance(change, Retry):
-        return {}
-    return {
-        job.id: InvalidTransition(job.id, job.state, Event.RETRY_NOW)
-        for job in found.values()
-        if not change.is_possible(job)
-    }
+        _add(answer, len(ids), step.changed, errors)
 
 
 async def _by_filter(

@@ -167,7 +167,8 @@ def _why_in_line(place: Place, slots: list[int]) -> tuple[WaitReason, str]:
     if not slots:
         return WaitReason.NO_WORKER, "no connected worker handles this type with these tags"
     if not any(slots):
-        return WaitReason.NO_FREE_SLOT, f"all slots of {len(slots)} workers are taken"
+        workers = "the one worker" if len(slots) == 1 else f"{len(slots)} workers"
+        return WaitReason.NO_FREE_SLOT, f"all slots of {workers} are taken"
     if place.ahead:
         return WaitReason.IN_LINE, f"{place.ahead} jobs are before it in line"
     return WaitReason.DUE, "nothing is in its way; a worker gets it at any moment"

@@ -10,8 +10,14 @@ from typing import Final
 
 from queue_operator.backends.protocol import Backend, Usages
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import QuotaExceeded, Unavailable
+from queue_operator.domain.errors import (
+    PENDING_JOBS,
+    InvalidArgument,
+    QuotaExceeded,
+    Unavailable,
+)
 from queue_operator.domain.job import Demand, Job, Submitted
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_text
 from queue_operator.settings import Quota, QuotaSettings
 
 FRESH_S: Final = 0.25
@@ -53,25 +59,42 @@ class _Purse:
 @dataclass(slots=True)
 class Admission:
     """What may be stored. `refused` are by place those that may not; whoever stores the others
-    names those that turned out to be `repeats`, which cost nothing.
+    tells how the store answered: what is `not_stored` anew costs nothing.
     """
 
     refused: dict[int, QuotaExceeded] = field(default_factory=dict)
-    repeats: set[int] = field(default_factory=set)
+    not_stored: set[int] = field(default_factory=set)
     charged: dict[str, list[int]] = field(default_factory=dict)
     """Places by namespace."""
     reserved: Counter[str] = field(default_factory=Counter)
 
+    def charge(
+        self, namespace: str, places: Sequence[int], room: int, error: QuotaExceeded | None
+    ) -> None:
+        """For so many of the places there is room."""
+        self.charged[namespace] = list(places[:room])
+        if error is not None:
+            self.refused |= dict.fromkeys(places[room:], error)
+
     def answered(self, answers: Sequence[Submitted]) -> None:
         """The store's answer for each."""
         if self.charged:
-            self.repeats = {n for n, answer in enumerate(answers) if answer.duplicate}
+            self.not_stored = {
+                n for n, one in enumerate(answers) if one.duplicate or one.error is not None
+            }
 
 
 class Quotas:
     """The quotas of all namespaces. Where there are none nothing is asked of the store."""
 
-    def __init__(self, backend: Backend, settings: QuotaSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        settings: QuotaSettings,
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._id_characters = limits.id_characters
         self._usages = backend if isinstance(backend, Usages) else None
         self._settings = settings
         self._are_set = settings.is_set
@@ -113,56 +136,75 @@ class Quotas:
                 raise error
             yield admission
             stored = True
+        except Exception:
+            await self._give_back(jobs, admission.charged)
+            raise
         finally:
             self._settle(admission, stored)
-        if admission.repeats:
-            await self._give_back(jobs, admission)
+        if admission.not_stored:
+            await self._give_back(jobs, admission.charged, admission.not_stored)
 
     def _settle(self, admission: Admission, stored: bool) -> None:
         for namespace, count in admission.reserved.items():
             known = self._waiting[namespace]
             known.storing -= count
-            if stored:
+            if stored and count:
                 charged = admission.charged.get(namespace, ())
-                known.stored += count - sum(n in admission.repeats for n in charged)
+                known.stored += count - sum(n in admission.not_stored for n in charged)
 
-    async def _give_back(self, jobs: Sequence[Job], admission: Admission) -> None:
-        """The tokens of jobs that were stored before."""
-        for namespace, charged in admission.charged.items():
-            mine = [jobs[n] for n in charged if n in admission.repeats]
+    async def _give_back(
+        self,
+        jobs: Sequence[Job],
+        charged: Mapping[str, Sequence[int]],
+        only: Collection[int] | None = None,
+    ) -> None:
+        """The tokens of what was charged, or of these places only."""
+        for namespace, places in charged.items():
+            mine = [jobs[n] for n in places if only is None or n in only]
             for cost in _costs(namespace, self._settings.of(namespace), mine):
-                # The jobs are stored, whatever becomes of the tokens.
+                # What was stored is stored, whatever becomes of the tokens.
                 with suppress(Unavailable):
                     await self._return(cost)
 
     async def _admit(
         self, jobs: Sequence[Job], whole: bool, on_credit: bool, admission: Admission
     ) -> None:
-        by_namespace: defaultdict[str, list[int]] = defaultdict(list)
-        for n, job in enumerate(jobs):
-            # What is no job the store refuses.
-            if isinstance(job, Job):
-                by_namespace[job.namespace].append(n)
-        places = {name: mine for name, mine in by_namespace.items() if self.limits(name)}
+        places = self._limited(jobs)
         if len(places) > 1:
             await self._look({name: len(mine) for name, mine in places.items()})
         batch = _Batch(jobs, self._usages)
+        over: list[tuple[_Wanted, list[int], QuotaExceeded]] = []
         for namespace, mine in places.items():
             wanted = _Wanted(namespace, self._settings.of(namespace), whole, on_credit)
-            new, strict = mine, wanted
-            if batch.is_keyed(mine):
-                # What fits not as a whole may do so but for its repeats.
-                new, strict = batch.first_of(mine), replace(wanted, whole=True)
-            room, error = await self._take_up(strict, [jobs[n] for n in new], admission)
-            if error is not None and strict is not wanted:
-                left = await batch.not_stored(new)
-                if not whole or len(left) < len(new):
-                    new = left
-                    room, error = await self._take_up(wanted, [jobs[n] for n in new], admission)
-            admission.charged[namespace] = new[:room]
-            if error is not None:
-                lacking = batch.with_followers(new[room:], mine)
-                admission.refused |= dict.fromkeys(lacking, error)
+            if not batch.is_keyed(mine):
+                room, error = await self._take_up(wanted, [jobs[n] for n in mine], admission)
+                admission.charge(namespace, mine, room, error)
+                continue
+            # What fits not as a whole may do so but for its repeats.
+            first = batch.first_of(mine)
+            strict = replace(wanted, whole=True)
+            room, error = await self._take_up(strict, [jobs[n] for n in first], admission)
+            if error is None:
+                admission.charge(namespace, first, room, None)
+            else:
+                over.append((wanted, first, error))
+        new = await batch.not_stored([first for _, first, _ in over])
+        for (wanted, first, full), left in zip(over, new, strict=True):
+            room, error = 0, full
+            if not whole or len(left) < len(first):
+                room, error = await self._take_up(wanted, [jobs[n] for n in left], admission)
+            admission.charge(wanted.namespace, left, room, error)
+        for mine in places.values():
+            batch.refuse_followers(mine, admission.refused)
+
+    def _limited(self, jobs: Sequence[Job]) -> dict[str, list[int]]:
+        """Places of the jobs in which a quota has a say, by namespace."""
+        by_namespace: defaultdict[str, list[int]] = defaultdict(list)
+        for n, job in enumerate(jobs):
+            # The others the store refuses, and says what is wrong with them.
+            if isinstance(job, Job) and _has_names(job, self._id_characters):
+                by_namespace[job.namespace].append(n)
+        return {name: mine for name, mine in by_namespace.items() if self.limits(name)}
 
     async def _take_up(
         self, wanted: "_Wanted", jobs: Sequence[Job], admission: Admission
@@ -195,8 +237,9 @@ class Quotas:
             room = 0
         known.storing += room
         reserved[wanted.namespace] += room
+        retry_after_s = None if wanted.whole and jobs > most else _PENDING_RETRY_S
         # Those that are let in are there before the others.
-        short = QuotaExceeded("pending_jobs", held + room, most, _PENDING_RETRY_S)
+        short = QuotaExceeded(PENDING_JOBS, held + room, most, retry_after_s, jobs)
         return room, short if room < jobs else None
 
     async def _look(self, asked: Mapping[str, int]) -> None:
@@ -354,14 +397,13 @@ class _Batch:
     def __init__(self, jobs: Sequence[Job], usages: Usages | None) -> None:
         self._jobs = jobs
         self._usages = usages
-        self._taken: Collection[tuple[str, str]] | None = None
 
     def _key(self, place: int) -> tuple[str, str] | None:
         job = self._jobs[place]
         return (job.namespace, job.idempotency_key) if job.idempotency_key else None
 
     def is_keyed(self, places: Sequence[int]) -> bool:
-        return self._usages is not None and any(self._jobs[n].idempotency_key for n in places)
+        return self._usages is not None and any(self._key(n) for n in places)
 
     def first_of(self, places: Sequence[int]) -> list[int]:
         """Those but for the ones whose key an earlier one has."""
@@ -375,17 +417,29 @@ class _Batch:
                 seen.add(key)
         return first
 
-    def with_followers(self, refused: Sequence[int], places: Sequence[int]) -> list[int]:
-        """The refused ones, and those that would take their keys."""
-        keys = {key for n in refused if (key := self._key(n)) is not None}
-        return sorted({*refused, *(n for n in places if keys and self._key(n) in keys)})
+    def refuse_followers(self, places: Sequence[int], refused: dict[int, QuotaExceeded]) -> None:
+        """Those that would take the keys of jobs that are refused."""
+        keys = {key: refused[n] for n in places if n in refused and (key := self._key(n))}
+        if keys:
+            refused |= {n: keys[key] for n in places if (key := self._key(n)) in keys}
 
-    async def not_stored(self, places: Sequence[int]) -> list[int]:
-        """Those whose key nobody has. One question for the whole batch."""
-        if self._taken is None and self._usages is not None:
-            keys = {self._key(n) for n, job in enumerate(self._jobs) if isinstance(job, Job)}
-            self._taken = await self._usages.taken_keys([key for key in keys if key is not None])
-        return [n for n in places if self._key(n) not in (self._taken or ())]
+    async def not_stored(self, crowds: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Of each crowd those whose key nobody has. One question for all of them."""
+        keys = {key for crowd in crowds for n in crowd if (key := self._key(n)) is not None}
+        taken: Collection[tuple[str, str]] = ()
+        if keys and self._usages is not None:
+            taken = await self._usages.taken_keys(keys)
+        return [[n for n in crowd if self._key(n) not in taken] for crowd in crowds]
+
+
+def _has_names(job: Job, characters: int) -> bool:
+    """Whether a store could know the job's namespace and idempotency key."""
+    try:
+        check_text("namespace", job.namespace, characters)
+        check_text("idempotency_key", job.idempotency_key, characters, required=False)
+    except InvalidArgument:
+        return False
+    return True
 
 
 def _cut(demands: Sequence[Demand], room: Mapping[str, int]) -> list[Demand]:

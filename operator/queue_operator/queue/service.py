@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -27,6 +28,7 @@ from queue_operator.domain.validation import (
     Limits,
     check_limit,
     check_tags,
+    moved_to,
     unplaced,
 )
 from queue_operator.queue.asks import WorkerAsks
@@ -88,7 +90,7 @@ class QueueService:
         self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
         self.unfinished = Unfinished()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
-        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock)
+        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
         self.dispatcher = Dispatcher(
             backend, self._streams, self._completer, settings, clock, rng, self._quotas.within
         )
@@ -243,12 +245,13 @@ class QueueService:
         """An answer for each, also for those that are refused."""
         if not refused:
             return await self._store.submit(jobs, atomic=False)
-        kept = [job for n, job in enumerate(jobs) if n not in refused]
-        stored = iter(await self._store.submit(kept, atomic=False))
-        return [
-            Submitted(job_id=job.id, error=refused[n]) if n in refused else next(stored)
-            for n, job in enumerate(jobs)
-        ]
+        kept = [n for n in range(len(jobs)) if n not in refused]
+        stored = await self._store.submit([jobs[n] for n in kept], atomic=False)
+        answers = {n: Submitted(job_id=jobs[n].id, error=error) for n, error in refused.items()}
+        for n, answer in zip(kept, stored, strict=True):
+            error = answer.error
+            answers[n] = answer if error is None else replace(answer, error=moved_to(n, error))
+        return [answers[n] for n in range(len(jobs))]
 
     async def may_run(self, namespace: str) -> bool:
         one = Demand(assignee_id="any", limit=1, namespace=namespace)

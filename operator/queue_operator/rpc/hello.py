@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from queue_operator.auth.protocol import Identity
+from queue_operator.auth.scopes import EVERY_NAMESPACE, Scope, told_scopes
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
 from queue_operator.domain.validation import (
@@ -51,6 +52,12 @@ def _proven(hello: pb.Hello, identity: Identity) -> tuple[str, str, str]:
         return identity.namespace, identity.pod_name, identity.pod_uid
     if identity.admin:
         return hello.namespace or identity.namespace, hello.worker_name, hello.pod_uid
+    if identity.scopes:
+        raise Forbidden(
+            f"{identity.name} may not be a worker: that needs a static token with the scope "
+            f"{Scope.ADMIN.value!r} in namespace {EVERY_NAMESPACE!r}, and its token has "
+            f"{told_scopes(identity)}"
+        )
     raise Forbidden(
         f"the token of {identity.name} is not bound to a pod; mount a projected service account "
         "token into the worker's pod and send that"

@@ -76,6 +76,12 @@ def _cut(text: str) -> str:
 
 # As messages
 
+
+def _retry_after_s(of: pb.Error) -> float | None:
+    given = of.HasField("retry_after")
+    return seconds_from_wire("retry_after", of.retry_after) if given else None
+
+
 _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = {
     PayloadTooLarge: lambda of: PayloadTooLarge(of.field, of.size, of.limit),
     DuplicateJob: lambda of: DuplicateJob(tuple(of.job_ids), tuple(of.indexes)),
@@ -85,7 +91,7 @@ _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = 
     InvalidTransition: lambda of: InvalidTransition(of.job_id, of.state, of.event),
     StaleLease: lambda of: StaleLease(of.job_id),
     QuotaExceeded: lambda of: QuotaExceeded(
-        of.quota, of.current, of.maximum, seconds_from_wire("retry_after", of.retry_after)
+        of.quota, of.current, of.maximum, _retry_after_s(of), of.size
     ),
     Unauthenticated: lambda of: Unauthenticated(of.message),
     Forbidden: lambda of: Forbidden(of.message),
@@ -113,8 +119,9 @@ def error_to_wire(error: QueueError) -> pb.Error:
             message.job_id = getattr(error, "job_id", "")
         case QuotaExceeded():
             message.quota, message.current = error.limit, error.current
-            message.maximum = error.maximum
-            message.retry_after.CopyFrom(duration_to_wire(error.retry_after_s))
+            message.maximum, message.size = error.maximum, error.jobs
+            if error.retry_after_s is not None:
+                message.retry_after.CopyFrom(duration_to_wire(error.retry_after_s))
     return message
 
 

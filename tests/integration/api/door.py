@@ -19,6 +19,7 @@ TOKEN = "a-token-for-tests"
 READER, SUBMITTER, MANAGER = "reads", "submits", "manages"
 QUOTAS = {
     "few-waiting": Quota(pending_jobs=3),
+    "few-at-once": Quota(pending_jobs=3),
     "repeated": Quota(pending_jobs=3, submissions_per_s=0.01, submissions_burst=4),
     "one-running": Quota(running_jobs=1),
     "slow": Quota(submissions_per_s=0.01, submissions_burst=2),

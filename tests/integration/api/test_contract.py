@@ -111,7 +111,9 @@ async def test_a_life_through_the_blocking_client(door: Door) -> None:
 @pytest.mark.parametrize("job_id", [".", "..", "a/../b", "%2F", "x/cancel", "ü?#"])
 async def test_the_client_reaches_any_id(door: Door, job_id: str) -> None:
     async with AsyncQueueClient(door.url, TOKEN) as queue:
-        await queue.submit(Submission(type="t", job_id=job_id), namespace=door.namespace)
+        await queue.submit(
+            Submission(type="t", payload=None, job_id=job_id), namespace=door.namespace
+        )
         assert (await queue.get(job_id, namespace=door.namespace)).job_id == job_id
         cancelled = await queue.cancel(job_id, namespace=door.namespace)
         assert (cancelled.job_id, cancelled.status) == (job_id, "CANCELLED")
@@ -122,7 +124,7 @@ async def test_the_clients_errors(door: Door) -> None:
         with pytest.raises(JobNotFound):
             await queue.get("nope")
         with pytest.raises(InvalidArgument) as faulty:
-            await queue.submit(Submission(type="t", max_attempts=1000))
+            await queue.submit(Submission(type="t", payload=None, max_attempts=1000))
         assert faulty.value.field == "max_attempts"
         with pytest.raises(InvalidArgument, match="over the limit"):
             await queue.submit(Submission(type="t", payload="x" * 2_000_000))

@@ -35,9 +35,14 @@ async def test_who_is_unknown_gets_401(door: Door, given: str | None) -> None:
 
 @proves("external-api.ErrorCodes.rule.1")
 async def test_a_missing_job_and_a_missing_route(door: Door) -> None:
-    check_error(await door.call("GET", "/v1/jobs/nope"), 404, "NOT_FOUND")
-    check_error(await door.call("GET", "/v1/nope"), 404, "NOT_FOUND")
-    check_error(await door.call("GET", "/"), 404, "NOT_FOUND")
+    job = await door.call("GET", "/v1/jobs/nope")
+    check_error(job, 404, "NOT_FOUND")
+    assert job.json()["details"] == []
+    # A client must not take a wrong address for a missing job.
+    for path in ("/v1/nope", "/", "/v1/v1/jobs/nope"):
+        route = await door.call("GET", path)
+        check_error(route, 404, "NOT_FOUND")
+        assert [one["code"] for one in route.json()["details"]] == ["NO_SUCH_PATH"]
 
 
 @proves("external-api.ErrorCodes.expect.1")

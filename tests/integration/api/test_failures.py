@@ -101,6 +101,7 @@ async def test_a_job_that_never_failed_has_no_failure(door: Door) -> None:
     job_id = await door.submitted()
     error = check_error(await door.call("GET", f"/v1/jobs/{job_id}/failure"), 404, "NOT_FOUND")
     assert "never failed" in error["message"]
+    assert [one["code"] for one in error["details"]] == ["NEVER_FAILED"]
 
 
 async def spread(door: Door) -> dict[str, str]:

@@ -36,6 +36,17 @@ async def test_a_namespace_that_is_full_takes_no_more(door: Door) -> None:
     await door.submitted()
 
 
+@proves("external-api.QuotaError.rule.4")
+async def test_a_batch_that_never_fits_is_not_told_to_come_again(door: Door) -> None:
+    few = replace(door, namespace="few-at-once")
+    answer = await few.call("POST", "/v1/jobs/batch", {"jobs": [JOB] * 4})
+    error = answer.json()
+    assert (answer.status_code, error["code"]) == (429, "QUOTA_EXCEEDED")
+    assert "retry-after" not in answer.headers
+    assert error["quota"] == {"limit": "pending_jobs", "current": 0, "maximum": 3}
+    assert "4 jobs never fits into 3" in error["message"]
+
+
 @pytest.mark.parametrize(
     ("namespace", "limit", "payload"),
     [("slow", "submissions_per_s", 1), ("small", "payload_bytes_per_s", "x" * 45)],

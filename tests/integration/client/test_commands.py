@@ -81,7 +81,8 @@ def test_lists(stage: Stage) -> None:
     assert (len(everything["jobs"]), everything["total_count"]) == (5, 5)
     assert set(everything) == set(whole)
     none = stage.type("list", "--state", "FAILED", "--tag", "region=eu")
-    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no jobs\n")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert none.stderr == f"no such jobs in namespace {stage.namespace}\n"
 
 
 def test_failures_from_the_list_to_the_retry(stage: Stage) -> None:
@@ -112,17 +113,18 @@ def test_failures_from_the_list_to_the_retry(stage: Stage) -> None:
         stage.json("retry", ids[2], "--priority", "low", "--reset-attempts")["status"] == "QUEUED"
     )
     assert stage.json("retry", ids[2], "--delay", "1h")["new_state"] == "RETRYING"
-    never = stage.type("failures", submitted(stage, "other"))
+    never = stage.type("failures", submitted(stage, "other", "null"))
     assert never.exit_code == 1
     assert "has never failed" in never.stderr
+    assert "--namespace" not in never.stderr
 
 
 def test_what_a_job_logged(stage: Stage) -> None:
-    silent = submitted(stage, "silent")
+    silent = submitted(stage, "silent", "null")
     assert (done := stage.type("logs", silent)).exit_code == 0
     assert (done.stdout, done.stderr) == ("", "no lines\n")
     stage.complete()
-    submitted(stage, "email")
+    submitted(stage, "email", "null")
     job_id = stage.log("to \x1b[31mada", size=7)
     told = stage.type("logs", job_id, "--attempt", "1", "--lines", "5").stdout
     assert told == ("attempt 1\n2026-01-01 12:00:00.000000 INFO to \\x1b[31mada size=7\n")
@@ -143,6 +145,10 @@ def test_all_that_match_are_cancelled_and_deleted(stage: Stage) -> None:
     assert stage.type("cancel", "--tag", "size=0", "--yes").stdout == "2 jobs cancelled\n"
     told = stage.json("delete", "--all", "--yes")
     assert (told["deleted"], told["failed"]) == (2, 0)
+    waits = submitted(stage, "resize", "1")
+    left = stage.type("delete", waits, "none").stdout
+    assert left == "0 jobs deleted, 1 skipped (not ended yet), 1 failed\n"
+    assert stage.type("delete", waits).stderr.count("cancel it first") == 1
     missing = stage.type("delete", "none", "neither")
     assert missing.exit_code == 1
     assert missing.stdout == "0 jobs deleted, 2 failed\n"
@@ -151,7 +157,7 @@ def test_all_that_match_are_cancelled_and_deleted(stage: Stage) -> None:
 def test_pauses(stage: Stage) -> None:
     told = stage.type("pause", "email", "--reason", "mail is down")
     assert f"queue-operator resume email --namespace {stage.namespace}" in told.stdout
-    job_id = submitted(stage, "email")
+    job_id = submitted(stage, "email", "null")
     why = stage.type("why", job_id).stdout
     assert "type email is paused by tests: mail is down; `queue-operator resume email`" in why
     assert stage.json("pause", "--yes")["type"] == ""
@@ -167,7 +173,7 @@ def test_pauses(stage: Stage) -> None:
 
 
 def test_numbers(stage: Stage) -> None:
-    submitted(stage, "email")
+    submitted(stage, "email", "null")
     stage.complete()
     told = stage.json("stats", "--by", "type", "--by", "priority", "--by", "state", "--range", "5m")
     assert set(told) == set(models.QueueStats.model_fields)
@@ -193,10 +199,18 @@ def test_a_file_of_jobs_is_stored_once(stage: Stage, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["get", "why", "failures"])
 def test_a_job_of_another_namespace_is_not_there(stage: Stage, name: str) -> None:
-    job_id = submitted(stage, "t")
+    job_id = submitted(stage, "t", "null")
     done = stage.type(name, job_id, "--namespace", "elsewhere")
     assert done.exit_code == 1
     assert "does not exist in namespace 'elsewhere'" in done.stderr
+
+
+def test_an_address_beside_the_api_is_no_missing_job(stage: Stage) -> None:
+    assert stage.type("list", "--url", f"{stage.url}/v1").exit_code == 0
+    wrong = stage.type("get", "x", "--url", f"{stage.url}/elsewhere")
+    assert wrong.exit_code == 1
+    assert "the URL does not lead to the REST API of a queue operator (request " in wrong.stderr
+    assert "--namespace" not in wrong.stderr
 
 
 def test_who_may_not_is_told_how_to_get_a_token(stage: Stage) -> None:

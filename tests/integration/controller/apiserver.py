@@ -23,18 +23,23 @@ class ApiServer:
         self.writes: Counter[str] = Counter()
         self.forbidden: set[str] = set()
         """Namespaces in which nothing can be read."""
+        self.broken: set[str] = set()
+        """Objects that cannot be read."""
         self.app = web.Application()
         self.app.router.add_get(_OBJECTS, self._get)
         self.app.router.add_patch(f"{_OBJECTS}/status", self._write)
         self.app.router.add_get(f"{API}/{QUEUE_JOB.plural}", self._list)
 
-    def make(self, name: str, namespace: str = "team", **spec: Any) -> dict[str, Any]:
+    def make(
+        self, name: str, namespace: str = "team", *, created: str = "", **spec: Any
+    ) -> dict[str, Any]:
         body = {
             "metadata": {
                 "uid": uuid.uuid4().hex,
                 "name": name,
                 "namespace": namespace,
                 "generation": 1,
+                "creationTimestamp": created or "2026-01-01T00:00:00Z",
             },
             "spec": {"type": "t", "payload": 1, **spec},
             "status": {},
@@ -60,6 +65,8 @@ class ApiServer:
         self.reads[name] += 1
         if namespace in self.forbidden:
             return web.json_response({"message": "forbidden"}, status=403)
+        if name in self.broken:
+            return web.json_response({"message": "cannot be converted"}, status=500)
         body = self.objects.get((namespace, name))
         if body is None:
             return web.json_response({"message": "not found"}, status=404)

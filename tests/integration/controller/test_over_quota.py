@@ -35,7 +35,7 @@ async def test_what_has_no_room_is_told_so_and_is_neither_stored_nor_finished(
     told = condition["message"]
     assert "pending_jobs: 2 of 2 used" in told
     assert "tried again" in told
-    assert stage.stats.over_quota == 2
+    assert stage.stats.over_quota.value == 2
 
 
 async def test_it_is_taken_in_once_there_is_room_the_first_to_come_first(
@@ -78,7 +78,7 @@ async def test_waiting_costs_one_question_for_all_no_read_and_no_write(
     # In two or three batches.
     assert stage.backend.usage_looks <= 3
     assert stage.backend.uid_looks <= 3
-    assert stage.stats.over_quota == 580
+    assert stage.stats.over_quota.value == 580
 
     def refusals_written() -> int:
         return stage.api.writes.total() - stage.api.writes["j0"]
@@ -142,6 +142,19 @@ async def test_after_a_restart_they_wait_again_and_nothing_is_written_again(
     assert len(again.deferred) == 0
     for name in ("j2", "j3"):
         assert stage.api.writes[name] == before[name]
+
+
+async def test_after_a_restart_the_oldest_goes_first(start: StartStage, team: str) -> None:
+    stage = await start(quotas(team, pending_jobs=1))
+    await stage.see(stage.api.make("first", team))
+    # Listed by name.
+    times = {"a": "2026-01-03", "b": "2026-01-01", "c": "2026-01-02"}
+    bodies = [stage.api.make(n, team, created=f"{day}T00:00:00Z") for n, day in times.items()]
+    await stage.see(*bodies)
+    for read in (["b"], ["b", "c"], ["b", "c", "a"]):
+        await stage.take(team, 1)
+        await stage.later()
+        assert list(stage.api.reads) == read
 
 
 async def test_one_that_is_deleted_is_not_tried_again(start: StartStage, team: str) -> None:
@@ -225,6 +238,25 @@ async def test_a_namespace_that_cannot_be_read_holds_up_no_other(
     stage.api.forbidden.clear()
     await stage.later()
     assert await stage.stored(closed) == 1
+
+
+async def test_an_object_that_cannot_be_read_holds_up_none_of_its_namespace(
+    start: StartStage, team: str
+) -> None:
+    stage = await start(quotas(team, pending_jobs=3))
+    await stage.see(*(stage.api.make(f"j{n}", team) for n in range(8)))
+    stage.api.broken.update(("j3", "j5"))
+    await stage.take(team, 3)
+    # Alone in front, it is put off; then those behind it come in until there is no more room.
+    await stage.later()
+    await stage.later()
+    assert await stage.stored(team) == 3
+    assert dict(stage.api.reads) == {"j3": 1, "j4": 1, "j5": 1, "j6": 1, "j7": 1}
+    await stage.take(team, 3)
+    stage.api.broken.clear()
+    await stage.later()
+    assert await stage.stored(team) == 2
+    assert len(stage.deferred) == 0
 
 
 async def test_a_database_that_is_away_loses_nothing(

@@ -102,8 +102,8 @@ ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['C
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
 CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
 CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
-CREATE INDEX final_ended_changed ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
+CREATE INDEX final_ended_moved ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_failed ON queue_operator.final USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE (state = 'DEAD_LETTER'::text);
 
 CREATE TABLE idempotency (
@@ -321,8 +321,8 @@ ALTER TABLE ready ADD CONSTRAINT ready_eligible_at_check CHECK (((eligible_at >=
 ALTER TABLE ready ADD CONSTRAINT ready_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE ready ADD CONSTRAINT ready_state_check CHECK ((state = ANY (ARRAY['INITIAL_PENDING'::text, 'FAILED_RETRY'::text, 'UNKNOWN_RETRY'::text])));
 ALTER TABLE ready ADD CONSTRAINT ready_pkey PRIMARY KEY (job_no);
-CREATE INDEX ready_aside_changed ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, created_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
+CREATE INDEX ready_aside_moved ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_failed ON queue_operator.ready USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE ((error_category IS NOT NULL) AND (state = 'FAILED_RETRY'::text));
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;

@@ -15,6 +15,7 @@ from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
+    InvalidTransition,
     JobNotFound,
     KeyConflict,
     PayloadTooLarge,
@@ -289,3 +290,17 @@ async def test_so_many_submissions_wait_and_no_more(
     assert answers[:3] == ["0", "1", "2"]
     assert [type(answer) for answer in answers[3:]] == [Unavailable] * 2
     assert await backend.enqueue_job(jobs[3]) == "3"
+
+
+async def test_outcomes_told_twice_take_two_transactions_not_one_each(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    jobs = jobs_of(namespace, 500)
+    await backend.enqueue_jobs(jobs)
+    twice = [Outcome(job.id, Event.CANCEL, namespace=namespace) for job in jobs for _ in range(2)]
+    [(before,)] = await ask("SELECT pg_current_xact_id()::text::bigint")
+    answers = await backend.settle(twice)
+    [(after,)] = await ask("SELECT pg_current_xact_id()::text::bigint")
+    assert all(isinstance(one.error, InvalidTransition) for one in answers[1::2])
+    assert all(one.error is None for one in answers[::2])
+    assert after - before < 50

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from tests.integration.postgres.conftest import Ask
@@ -176,3 +176,67 @@ async def test_no_failures_in_a_namespace_that_is_none(backend: PostgresBackend)
     )
     assert (page.jobs, page.total_count, page.next_cursor) == ((), 0, "")
     assert (page.by_category, page.by_code, page.by_type) == ({}, {}, {})
+
+
+# Rows of an older release say when they changed, and that was when they failed
+
+WRITTEN_AT = datetime(2026, 1, 2, tzinfo=UTC)
+OLDER: dict[str, LiteralString] = {
+    "ready": "UPDATE ready SET failed_at = NULL, changed_at = %s WHERE job_no = %s",
+    "lease": "UPDATE lease SET failed_at = NULL, changed_at = %s WHERE job_no = %s",
+    "final": "UPDATE final SET failed_at = NULL, changed_at = %s WHERE job_no = %s",
+}
+
+
+async def go(backend: PostgresBackend, namespace: str, step: str) -> None:
+    """A claim, for streams of these types, or an event."""
+    event, *beside = step.split()
+    match event:
+        case "CLAIM":
+            demands = [
+                Demand(assignee_id=one, limit=1, namespace=namespace, types=frozenset({one}))
+                for one in ("t", *beside)
+            ]
+            assert len(await backend.claim(demands, lease_ttl_s=60)) == 1
+        case "CANCEL":
+            await backend.cancel_jobs([], ["j"], namespace=namespace)
+        case _:
+            outcome = Outcome("j", Event(event), namespace=namespace)
+            [answer] = await backend.settle([outcome])
+            assert answer.error is None
+
+
+@pytest.mark.parametrize(
+    ("before", "place", "then"),
+    [
+        ("", "ready", "CLAIM"),
+        ("", "ready", "CLAIM other"),
+        ("", "ready", "RETRY_NOW"),
+        ("", "ready", "CANCEL"),
+        ("CLAIM", "lease", "COMPLETE"),
+        ("CLAIM", "lease", "STOP"),
+        ("CLAIM", "lease", "RELEASE"),
+        ("CLAIM", "lease", "CANCEL"),
+        ("", "final", "RETRY_NOW"),
+    ],
+)
+async def test_what_happens_to_a_row_of_an_older_release_keeps_when_it_failed(
+    backend: PostgresBackend, namespace: str, ask: Ask, before: str, place: str, then: str
+) -> None:
+    error = ErrorInfo("no", code="E")
+    most = 1 if place == "final" else 9
+    await backend.enqueue_job(Job(id="j", type="t", namespace=namespace, max_attempts=most))
+    await go(backend, namespace, "CLAIM")
+    failure = Outcome("j", Event.FAIL, namespace=namespace, error=error, retry_after_s=0.0)
+    await backend.settle([failure])
+    if before:
+        await go(backend, namespace, before)
+    [(job_no,)] = await ask(
+        "SELECT job_no FROM job JOIN lane ON lane.id = lane_id JOIN namespace n"
+        " ON n.id = lane.namespace_id WHERE n.name = %s",
+        namespace,
+    )
+    await ask(OLDER[place], WRITTEN_AT, job_no)
+    await go(backend, namespace, then)
+    job = await backend.get_job("j", namespace=namespace)
+    assert (job.error, job.failed_at) == (error, WRITTEN_AT)

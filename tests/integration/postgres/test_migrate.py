@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import LiteralString
@@ -16,12 +17,17 @@ from tests.integration.postgres.test_schema import SNAPSHOT, dumped
 from tests.programs import finish
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres.building import split
 from queue_operator.backends.postgres.migrate import Migration, migrations
 from queue_operator.domain.errors import SchemaMismatch, Unavailable
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event
 
 SHIPPED = migrations()
 NAMES = [migration.name for migration in SHIPPED]
+AT_ONCE = [migration.name for migration in SHIPPED if not migration.is_outside]
+INDEXES = SHIPPED[-1]
 WIDER = Migration("9001_wider", "ALTER TABLE ready ADD COLUMN extra text;")
 WIDEST = Migration("9002_widest", "ALTER TABLE ready ADD COLUMN another text;")
 BREAKING = Migration("9003_breaking", "-- needs: 9003_breaking\nDROP TABLE sweep;")
@@ -90,9 +96,11 @@ async def test_who_waited_sees_what_was_done_meanwhile(empty_dsn: str, isolation
         await until_waiting(empty_dsn, 1)
         second = asyncio.create_task(migrate(empty_dsn, say=said.append))
         await until_waiting(empty_dsn, 2)
-    assert await first == NAMES
-    assert await second == []
-    assert said == ["another process migrates this database: waiting for it"]
+    applied, later = await first, await second
+    assert applied[: len(AT_ONCE)] == AT_ONCE
+    # Which of them builds the indexes is open.
+    assert [*applied, *later] == NAMES
+    assert said[0] == "another process migrates this database: waiting for it"
 
 
 async def who_waits(dsn: str, kind: str) -> list[str]:
@@ -131,7 +139,7 @@ async def test_of_five_processes_one_is_killed_in_the_middle(empty_dsn: str) -> 
         said = await asyncio.gather(*(finish(process) for process in processes.values()))
     applied = [name for text in said for name in json.loads(text)["applied"]]
     # Which of them came first, the dead one did not.
-    assert applied == NAMES
+    assert sorted(applied) == NAMES
     assert dumped(empty_dsn) == SNAPSHOT.read_text()
     backend = await PostgresBackend.open(empty_dsn)
     await backend.close()
@@ -203,6 +211,106 @@ async def test_a_server_that_takes_no_writes_is_not_migrated(empty_dsn: str) -> 
     await set_for_all(empty_dsn, "default_transaction_read_only", "on")
     with pytest.raises(Unavailable, match="session is read-only"):
         await migrate(empty_dsn)
+
+
+# Indexes are built beside those who work
+
+OLDER: LiteralString = "LOCK TABLE queue_operator.final IN ROW EXCLUSIVE MODE"
+"""For which a build of an index waits, and which nobody else minds."""
+
+
+async def before_the_indexes(dsn: str) -> PostgresBackend:
+    """At work on a database as it is just before they are built, with jobs that ended."""
+    await migrate(dsn)
+    backend = await PostgresBackend.open(dsn)
+    await backend.enqueue_jobs([Job(id=f"ended-{n}", type="t") for n in range(500)])
+    taken = await backend.claim([Demand(assignee_id="w", limit=500)], lease_ttl_s=60)
+    await backend.settle([Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in taken])
+    await run(
+        dsn,
+        "DO $$ BEGIN SET search_path = queue_operator;"
+        " DROP INDEX ready_undue, ready_failed, final_failed, ready_aside_moved, final_ended_moved;"
+        " CREATE INDEX final_ended_changed ON final (lane_id, changed_at, job_no);"
+        " CREATE INDEX ready_aside_changed ON ready (lane_id, changed_at, job_no); END $$",
+    )
+    await run(dsn, "DELETE FROM queue_operator.schema_migration WHERE name = %s", INDEXES.name)
+    return backend
+
+
+async def test_no_statement_of_the_queue_waits_while_indexes_are_built(empty_dsn: str) -> None:
+    backend = await before_the_indexes(empty_dsn)
+    async with holding(empty_dsn, OLDER):
+        upgrade = asyncio.create_task(migrate(empty_dsn))
+        await until_waiting(empty_dsn, 1)
+        # Of final_failed, with the lock of its table, and it waits for the older transaction.
+        assert await who_waits(empty_dsn, "virtualxid") == ["queue-operator-migrate"]
+        await backend.enqueue_jobs([Job(id=f"meanwhile-{n}", type="t") for n in range(3)])
+        one, _ = await backend.dequeue_jobs("w", [], 2)
+        await backend.complete_job(one.id, b"r")
+        await run(empty_dsn, "SELECT FROM queue_operator.lease FOR UPDATE")
+        assert (await backend.get_job_stats([])).completed_jobs == 501
+        with pytest.raises(SchemaMismatch, match=f"lacks {INDEXES.name}"):
+            await PostgresBackend.open(empty_dsn)
+        assert not upgrade.done()
+    assert await upgrade == [INDEXES.name]
+    assert dumped(empty_dsn) == SNAPSHOT.read_text()
+    await backend.close()
+
+
+async def test_an_index_that_was_half_built_is_built_anew(empty_dsn: str) -> None:
+    backend = await before_the_indexes(empty_dsn)
+    async with holding(empty_dsn, OLDER):
+        killed = asyncio.create_task(migrate(empty_dsn))
+        await until_waiting(empty_dsn, 1)
+        await run(
+            empty_dsn,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'virtualxid'",
+        )
+        with pytest.raises(Unavailable):
+            await killed
+        with pytest.raises(Unavailable, match=f"{INDEXES.name} is not done"):
+            await migrate(empty_dsn, lock_timeout_s=0.05, patience_s=0.1)
+    said: list[str] = []
+    assert await migrate(empty_dsn, say=said.append) == [INDEXES.name]
+    assert "dropping final_failed, of which a half was built" in said
+    # What was whole stayed.
+    assert not [text for text in said if text.startswith("CREATE INDEX CONCURRENTLY ready_failed")]
+    assert dumped(empty_dsn) == SNAPSHOT.read_text()
+    await backend.close()
+
+
+async def test_one_builds_indexes_the_others_wait_and_are_not_waited_for(empty_dsn: str) -> None:
+    backend = await before_the_indexes(empty_dsn)
+    waits = asyncio.Event()
+    async with holding(empty_dsn, OLDER):
+        first = asyncio.create_task(migrate(empty_dsn))
+        await until_waiting(empty_dsn, 1)
+        second = asyncio.create_task(migrate(empty_dsn, say=lambda _: waits.set()))
+        await asyncio.wait_for(waits.wait(), PATIENT_S)
+        assert await who_waits(empty_dsn, "advisory") == []
+        with pytest.raises(Unavailable, match=r"has built indexes for 0\.2 s and goes on"):
+            await migrate(empty_dsn, patience_s=0.2)
+    assert await first == [INDEXES.name]
+    assert await second == []
+    await backend.close()
+
+
+def test_no_transaction_builds_an_index_on_a_table_that_may_be_large() -> None:
+    for migration in SHIPPED:
+        if migration.is_outside:
+            continue
+        made = set(re.findall(r"CREATE TABLE (\w+)", migration.text))
+        built = set(re.findall(r"CREATE (?:UNIQUE )?INDEX \w+\s+ON (\w+)", migration.text))
+        assert built <= made, migration.name
+
+
+def test_what_runs_outside_a_transaction_can_be_repeated() -> None:
+    outside = [migration for migration in SHIPPED if migration.is_outside]
+    assert outside
+    for statement in [one for migration in outside for one in split(migration.statements)]:
+        assert re.match(r"(CREATE|DROP) INDEX CONCURRENTLY (\w+\s|IF EXISTS )", statement)
+        assert " queue_operator." in statement
 
 
 # Which schema goes with which release

@@ -35,6 +35,16 @@ def test_a_token_that_is_bound_to_no_pod_opens_no_session() -> None:
         spec_of(HELLO, Identity(name="someone", namespace="team"), DEFAULT_LIMITS)
 
 
+def test_a_static_token_that_may_not_be_a_workers_is_told_what_it_needs() -> None:
+    scopes, namespaces = frozenset({"admin", "read"}), frozenset({"team"})
+    ops = Identity(name="ops", namespace="team", scopes=scopes, namespaces=namespaces)
+    with pytest.raises(Forbidden) as refused:
+        spec_of(HELLO, ops, DEFAULT_LIMITS)
+    assert "the scope 'admin' in namespace '*', and its token has [admin, read] in [team]" in str(
+        refused.value
+    )
+
+
 def test_registrations_left_out_stay_left_out() -> None:
     hello = pb.Hello(session_id="s", worker_name="w", capacity=1)
     hello.types.add(type="bare")

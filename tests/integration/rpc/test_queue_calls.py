@@ -93,6 +93,19 @@ async def test_a_repeat_is_answered_though_the_namespace_is_full(plane: Plane) -
             await client.enqueue_job(job("c"))
 
 
+@pytest.mark.parametrize("key", ["k" * 300, "k\0"])
+async def test_a_bad_key_is_named_though_the_namespace_is_full(plane: Plane, key: str) -> None:
+    def job(key: str) -> Job:
+        return Job(id=uuid.uuid4().hex, type="mail", namespace=SMALL, idempotency_key=key)
+
+    once = Repeats(attempts=1)
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", TOKEN, repeats=once) as client:
+        await client.enqueue_jobs([job("a"), job("b")])
+        with pytest.raises(errors.InvalidArgument) as refused:
+            await client.enqueue_jobs([job("a"), job(key)])
+        assert refused.value.field == "jobs[1].idempotency_key"
+
+
 async def test_what_became_of_a_job_is_read_as_it_is_stored(
     client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:

@@ -9,9 +9,10 @@ from queue_operator.api.errors import (
     message_of,
     status_of,
 )
+from queue_operator.backends.protocol import DELETE
 from queue_operator.domain import errors
 from queue_operator.domain.errors import QueueError
-from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.states import TERMINAL, Event, JobState, sources
 from queue_operator.domain.views import Phase, may_show
 from queue_operator.testing.clauses import proves
 
@@ -69,10 +70,19 @@ def test_duplicates_of_a_batch_are_told_by_position() -> None:
     assert [detail.field for detail in details] == ["jobs[4].job_id", "jobs[7].job_id"]
 
 
+def test_a_conflict_says_with_what() -> None:
+    [detail] = details_of(errors.KeyConflict("k", "a"))
+    assert (detail.field, detail.job_id) == ("idempotency_key", "a")
+    [detail] = details_of(errors.InvalidTransition("a", JobState.CANCELLING, Event.RETRY_NOW))
+    assert (detail.job_id, detail.state, detail.event) == ("a", "RUNNING", "RETRY")
+    [detail] = details_of(errors.InvalidTransition("a", JobState.INITIAL_PENDING, DELETE))
+    assert (detail.state, detail.event) == ("PENDING or DELAYED or SCHEDULED", "DELETE")
+
+
 INTERNAL = {state.value for state in JobState} - {phase.value for phase in Phase}
 
 
-@pytest.mark.parametrize("event", ["DELETE", Event.RETRY_NOW.value, "SPAWN"])
+@pytest.mark.parametrize("event", [DELETE, Event.RETRY_NOW.value, "SPAWN"])
 @pytest.mark.parametrize("state", list(JobState))
 def test_states_are_told_as_the_caller_sees_them(state: JobState, event: str) -> None:
     error = errors.InvalidTransition("a", state, event)
@@ -83,10 +93,28 @@ def test_states_are_told_as_the_caller_sees_them(state: JobState, event: str) ->
     assert detail.message == told
 
 
-def test_a_refusal_says_what_to_do() -> None:
-    def told(state: JobState, event: str) -> str:
-        return message_of(errors.InvalidTransition("a", state, event))
+def refusal(state: JobState, event: str) -> str:
+    return message_of(errors.InvalidTransition("a", state, event))
 
-    assert told(JobState.RUNNING, "DELETE").endswith("can be deleted; cancel it first")
-    assert told(JobState.COMPLETED, Event.RETRY_NOW).endswith("submit it anew to run it again")
-    assert "PENDING or DELAYED or SCHEDULED" in told(JobState.INITIAL_PENDING, Event.RETRY_NOW)
+
+@pytest.mark.parametrize(
+    ("event", "state"),
+    [
+        # UNSCHEDULED may be retried where SKIP put it there.
+        *((Event.RETRY_NOW, s) for s in JobState if s not in sources(Event.RETRY_NOW)),
+        (Event.RETRY_NOW, JobState.UNSCHEDULED),
+        *((Event.CANCEL, s) for s in JobState if s not in sources(Event.CANCEL)),
+        *((DELETE, s) for s in JobState if s not in TERMINAL),
+    ],
+)
+def test_every_refusal_gives_a_reason(event: str, state: JobState) -> None:
+    assert refusal(state, event) != refusal(state, "SPAWN")
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    assert refusal(JobState.RUNNING, DELETE).endswith("can be deleted; cancel it first")
+    assert refusal(JobState.COMPLETED, Event.RETRY_NOW).endswith("submit it anew to run it again")
+    assert "its worker was lost; it runs again by" in refusal(
+        JobState.UNKNOWN_RETRY, Event.RETRY_NOW
+    )
+    assert "PENDING or DELAYED or SCHEDULED" in refusal(JobState.INITIAL_PENDING, Event.RETRY_NOW)

@@ -6,13 +6,14 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from queue_operator.api.errors import details_from
-from queue_operator.api.scalars import Duration, PositiveDuration, QueryDuration
+from queue_operator.api.scalars import Duration, PositiveDuration, QueryDuration, Timestamp
 
 
 class Given(BaseModel):
     delay: Duration | None = None
     timeout: PositiveDuration | None = None
     time_range: QueryDuration | None = None
+    after: Timestamp | None = None
 
 
 @pytest.mark.parametrize("field", ["delay", "timeout", "time_range"])
@@ -29,3 +30,10 @@ def test_what_is_negative_is_called_that(field: str, value: Any) -> None:
 def test_what_is_no_duration_is_not(value: str) -> None:
     with pytest.raises(ValidationError, match="must be an ISO 8601 duration"):
         Given.model_validate({"delay": value})
+
+
+@pytest.mark.parametrize("value", ["2026-01-01T00:00:00 00:00", "2026-01-01T00:00:00.5 0200"])
+def test_an_offset_whose_plus_became_a_space_is_told_how_to_be_written(value: str) -> None:
+    with pytest.raises(ValidationError, match="in a query, \\+ is written as %2B"):
+        Given.model_validate({"after": value})
+    assert Given.model_validate({"after": "2026-01-01 00:00:00Z"}).after

@@ -102,3 +102,13 @@ def test_a_bucket_begins_at_its_lower_bound(bucket: int) -> None:
     lowest = lower_bound(bucket)
     assert bucket_of(lowest) == bucket
     assert lowest == 0 or bucket_of(lowest - 1) == bucket - 1
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1))
+def test_no_percentile_is_above_the_largest(values: list[int]) -> None:
+    measured = Measured()
+    for value in values:
+        measured.note(value)
+    found = measured.latency()
+    assert found.max_us == max(values)
+    assert all(one is not None and one <= max(values) for one in (found.p50_us, found.p99_us))

@@ -8,6 +8,8 @@ import pytest
 from tests.unit.cli.typed import NOBODY, typed
 from tests.unit.client.scripted import Answer, serving
 
+from queue_operator.cli.connection import Patience, Refused, Remote
+
 PAUSES = Answer(200, {"pauses": []})
 
 
@@ -102,8 +104,69 @@ def test_a_refusal_says_what_to_do(answer: Answer, hint: str) -> None:
     # For programs, the same as JSON.
     assert (told.exit_code, told.stdout) == (1, "")
     error = json.loads(told.stderr)["error"]
-    assert set(error) == {"code", "message", "hint"}
+    assert {"code", "message", "hint", "request_id"} <= set(error)
     assert error["code"]
+
+
+def test_programs_are_told_all_that_the_server_said() -> None:
+    details = [{"field": "pending_jobs", "code": "QUOTA_EXCEEDED", "message": "full"}]
+    quota = {"limit": "pending_jobs", "current": 1, "maximum": 1, "retry_after": "PT1H"}
+    answer = refusal(429, "QUOTA_EXCEEDED", request_id="r1", details=details, quota=quota)
+    with serving(Answer(429, answer.body, {"retry-after": "3600"})) as script:
+        done = typed("get", "x", "-o", "json", server=script)
+    error = json.loads(done.stderr)["error"]
+    assert (error["request_id"], error["details"]) == ("r1", details)
+    assert (error["quota"]["limit"], error["quota"]["retry_after_s"]) == ("pending_jobs", 3600.0)
+
+
+def test_a_store_that_is_away_is_not_taken_for_a_wrong_url() -> None:
+    with serving(refusal(503, "INTERNAL_ERROR", request_id="r1")) as script:
+        done = typed("get", "x", server=script)
+    first, second = done.stderr.splitlines()
+    assert first.endswith(f"[{script.url}] (request r1)")
+    assert "the server answers, so the URL is right" in second
+    assert "QUEUE_OPERATOR_URL" not in second
+
+
+def test_a_long_wait_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    away = refusal(503, "INTERNAL_ERROR", request_id="r1")
+    pauses: list[float] = []
+    with serving(Answer(503, away.body, {"retry-after": "9"})) as script:
+        remote = Remote(script.url, None, None, "table")
+        with pytest.raises(Refused), remote.connected(sleep=pauses.append) as queue:
+            queue.get("x")
+    assert pauses == [9.0] * 3
+    assert capsys.readouterr().err == "the server cannot do it now; trying again …\n"
+
+
+def test_short_waits_and_those_of_programs_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Patience("table", lambda: 0.0).tell(1.9, None)
+    Patience("json", lambda: 0.0).tell(60.0, None)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/"])
+def test_the_address_of_the_api_is_as_good_as_that_of_the_server(end: str) -> None:
+    with serving(PAUSES) as script:
+        done = typed("pause", "--list", "--url", script.url + end)
+        assert done.exit_code == 0, done.output
+        assert script.asked[0].path == "/v1/pauses"
+
+
+def test_an_address_of_something_else_is_no_missing_job() -> None:
+    with serving(Answer(404, b"<html>who?</html>")) as script:
+        done = typed("get", "x", server=script)
+    assert done.exit_code == 1
+    assert "the URL does not lead to the REST API of a queue operator" in done.stderr
+    assert "--namespace" not in done.stderr
+
+
+def test_one_hint_is_enough() -> None:
+    told = "job 'x' is SCHEDULED: only a job that has ended can be deleted; cancel it first"
+    with serving(Answer(409, {"code": "INVALID_REQUEST", "message": told})) as script:
+        done = typed("delete", "x", server=script)
+    assert done.exit_code == 1
+    assert done.stderr.count("cancel it first") == 1
 
 
 def test_a_server_that_is_not_there_is_one_line_and_a_hint() -> None:

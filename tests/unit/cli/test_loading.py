@@ -8,8 +8,11 @@ import pytest
 from tests.unit.cli.typed import document, typed
 from tests.unit.client.scripted import Answer, Script, serving
 
+from queue_operator.cli.checking import refusal
 from queue_operator.cli.connection import Refused, Remote
 from queue_operator.cli.loading import Plan, load
+from queue_operator.client import Submission
+from queue_operator.domain.validation import DEFAULT_LIMITS
 
 
 def lines(path: Path, *jobs: Any) -> str:
@@ -43,7 +46,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         "[1]",
         {"type": "a", "payload": 1, "color": "red"},
         {"type": "a", "payload_base64": "AA==", "delay": "PT5M"},
-        {"type": "a", "job_id": "taken"},
+        {"type": "a", "payload": 1, "job_id": "taken"},
     )
     with serving(stored("ACCEPTED", "DUPLICATE", "REJECTED")) as script:
         done = typed("submit", "--file", file, "-o", "json", server=script)
@@ -70,7 +73,7 @@ def test_what_lines_leave_out_is_taken_from_the_options(tmp_path: Path) -> None:
     file = lines(
         tmp_path,
         {"payload": 1},
-        {"type": "own", "priority": "HIGH", "tags": {"region": "us", "a": "b"}},
+        {"type": "own", "payload": 2, "priority": "HIGH", "tags": {"region": "us", "a": "b"}},
     )
     options = ["general", "--priority", "low", "--tag", "region=eu", "--delay", "5m"]
     with serving(stored("ACCEPTED", "ACCEPTED")) as script:
@@ -83,7 +86,12 @@ def test_what_lines_leave_out_is_taken_from_the_options(tmp_path: Path) -> None:
 
 
 def test_a_run_id_makes_the_same_keys_each_time(tmp_path: Path) -> None:
-    file = lines(tmp_path, {"type": "a"}, "", {"type": "a", "idempotency_key": "own"})
+    file = lines(
+        tmp_path,
+        {"type": "a", "payload": 1},
+        "",
+        {"type": "a", "payload": 1, "idempotency_key": "own"},
+    )
     with serving(stored("ACCEPTED", "ACCEPTED")) as script:
         document("submit", "--file", file, "--run-id", "run-7", server=script)
     assert [job["idempotency_key"] for job in sent(script)] == ["run-7:1", "own"]
@@ -99,7 +107,7 @@ def test_lines_come_from_standard_input_in_batches() -> None:
 
 
 def test_as_lines_each_result_is_told(tmp_path: Path) -> None:
-    file = lines(tmp_path, {"type": "a"}, "nonsense", {"type": "a"})
+    file = lines(tmp_path, {"type": "a", "payload": 1}, "nonsense", {"type": "a", "payload": 1})
     with serving(stored("ACCEPTED", "REJECTED")) as script:
         done = typed("submit", "--file", file, "-o", "jsonl", server=script)
     told = [json.loads(line) for line in done.stdout.splitlines()]
@@ -112,11 +120,13 @@ def test_as_lines_each_result_is_told(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_checks_and_sends_nothing(tmp_path: Path) -> None:
-    file = lines(tmp_path, {"type": "a"}, {"payload": 1})
+    file = lines(tmp_path, {"type": "a", "payload": 1}, {"payload": 1}, {"type": "a"})
     done = typed("submit", "--file", file, "--dry-run")
     assert done.exit_code == 1
-    assert done.stdout == "1 job would be submitted; 1 line rejected\n"
-    assert done.stderr.startswith("line 2: type: Field required")
+    assert done.stdout == "1 job would be submitted; 2 lines rejected\n"
+    first, second = done.stderr.splitlines()
+    assert first == "line 2: type: Field required"
+    assert second == "line 3: give payload or payload_bytes; payload may be null"
 
 
 @pytest.mark.parametrize("run", [[], ["--run-id", "r"]])
@@ -137,7 +147,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
 ) -> None:
     pauses: list[float] = []
     away = Answer(503, {"code": "INTERNAL_ERROR", "message": "away"}, {"retry-after": "60"})
-    file = Path(lines(tmp_path, {"type": "a"}))
+    file = Path(lines(tmp_path, {"type": "a", "payload": 1}))
     with serving(*[away] * 10, stored("ACCEPTED")) as script:
         remote = Remote(script.url, None, None, "table")
         load(Plan(remote, {}, None, 1000, pauses.append), file, dry_run=False)
@@ -209,7 +219,7 @@ def test_a_quota_that_leaves_no_room_ends_it_with_what_was_lacking(
 
 
 def test_a_quota_that_has_no_room_for_hours_is_not_waited_for(tmp_path: Path) -> None:
-    file = lines(tmp_path, {"type": "a"})
+    file = lines(tmp_path, {"type": "a", "payload": 1})
     with serving(no_room(retry_after="PT5H", limit="submissions_per_s")) as script:
         done = typed("submit", "--file", file, server=script)
         told = typed("submit", "--file", file, "-o", "json", server=script)
@@ -224,7 +234,7 @@ def test_ctrl_c_ends_the_wait_for_a_quota(tmp_path: Path) -> None:
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    file = Path(lines(tmp_path, {"type": "a"}))
+    file = Path(lines(tmp_path, {"type": "a", "payload": 1}))
     with serving(no_room()) as script:
         plan = Plan(Remote(script.url, None, None, "table"), {}, None, 1000, interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -258,7 +268,7 @@ def test_one_job_is_shown_as_it_would_be_sent() -> None:
         (["[1, null]"], None, "payload", [1, None]),
         (["-"], '{"a": "ü"}', "payload", {"a": "ü"}),
         (["@{file}"], None, "payload", {"b": 2}),
-        ([], None, "payload", None),
+        (["null"], None, "payload", None),
         (["ü", "--raw"], None, "payload_base64", "w7w="),
         (["-", "--raw"], b"\x00\xff", "payload_base64", "AP8="),
     ],
@@ -322,6 +332,27 @@ def test_a_dry_run_refuses_what_the_server_would(tmp_path: Path) -> None:
     assert "(and 1 more)" in second["message"]
     assert "depends_on" in third["message"]
     assert "not both" in fourth["message"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"payload": "x" * (DEFAULT_LIMITS.payload_bytes + 1)},
+        {"payload": 1, "job_id": "x" * (DEFAULT_LIMITS.id_characters + 1)},
+        {"payload": json.loads("[" * 101 + "]" * 101)},
+    ],
+    ids=["payload", "id", "depth"],
+)
+def test_a_dry_run_says_where_it_is_a_matter_of_limits(given: dict[str, Any]) -> None:
+    refused = refusal(Submission(type="t", **given))
+    assert refused is not None
+    assert refused[1].endswith("(by the usual limits; those of the server may be others)")
+    wrong = refusal(Submission(type="t", max_attempts=101, **given))
+    assert wrong is not None
+    assert "usual limits" in wrong[1]
+    refused = refusal(Submission(type="t", payload=1, max_attempts=101))
+    assert refused is not None
+    assert "usual limits" not in refused[1]
 
 
 def test_a_dry_run_of_one_job_too() -> None:

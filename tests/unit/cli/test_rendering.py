@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queue_operator.cli import rendering
+from queue_operator.cli.logs import _head
+from queue_operator.client.models import AttemptLog, ErrorInfo
+from queue_operator.domain.outcome import ErrorCategory
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -26,6 +29,26 @@ NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 )
 def test_durations(value: timedelta | None, text: str) -> None:
     assert rendering.duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("category", "code", "text"),
+    [
+        (ErrorCategory.TIMEOUT, "TIMEOUT", "TIMEOUT: m"),
+        (ErrorCategory.PERMANENT, "BROKEN", "PERMANENT BROKEN: m"),
+    ],
+)
+def test_a_code_that_says_no_more_than_the_category_is_left_out(
+    category: ErrorCategory, code: str, text: str
+) -> None:
+    assert rendering.fault(ErrorInfo(category=category, code=code, message="m")) == text
+
+
+def test_logs_say_how_much_is_missing() -> None:
+    assert _head(AttemptLog(attempt=1, lines=(), dropped=1003)) == (
+        "attempt 1, 1,003 earlier lines left out"
+    )
+    assert _head(AttemptLog(attempt=2, lines=(), dropped=0)) == "attempt 2"
 
 
 @pytest.mark.parametrize(

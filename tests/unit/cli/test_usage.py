@@ -1,5 +1,6 @@
 """What cannot be meant is refused with exit code 2, before anything is sent."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -19,6 +20,7 @@ JOBS = (
     *("submit", "get", "list", "stats", "cancel", "retry", "failures", "why", "top"),
     *("pause", "resume", "delete"),
 )
+WITH_ID = ("get", "why", "logs", "failures", "cancel", "retry", "delete")
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -45,6 +47,8 @@ def test_every_option_is_explained_or_a_choice(name: str) -> None:
     ("arguments", "fault"),
     [
         (["submit"], "give TYPE, or --file"),
+        (["submit", "t"], "give PAYLOAD: a value, @FILE, - for standard input, or null"),
+        (["submit", "t", "--raw"], "'' for no bytes"),
         (["submit", "t", "{"], "is no JSON"),
         (["submit", "t", "{not: quoted}"], "quote it for the shell"),
         (["submit", "t", "@/no/such/file"], "/no/such/file: No such file"),
@@ -58,6 +62,7 @@ def test_every_option_is_explained_or_a_choice(name: str) -> None:
         (["submit", "t", "1", "--file", __file__], "payload: for one job only"),
         (["submit", "--file", __file__, "--wait"], "wait: for one job only"),
         (["get"], "Missing argument 'JOB_ID'"),
+        *(([name, ""], "a job's id must not be empty") for name in WITH_ID),
         (["get", "x", "--wait", "--watch"], "not both"),
         (["get", "x", "--timeout", "5s"], "--timeout is for"),
         (["list", "--state", "LOST"], "--state"),
@@ -69,6 +74,7 @@ def test_every_option_is_explained_or_a_choice(name: str) -> None:
         (["cancel", "x", "--type", "t"], "ids or filters, not both"),
         (["cancel", "x", "--all"], "ids or filters, not both"),
         (["cancel", "-"], "holds no ids"),
+        (["cancel", "x", ""], "a job's id must not be empty"),
         (["retry"], "give ids, or filters, or --all"),
         (["delete"], "give ids, or filters, or --all"),
         (["pause"], "give a TYPE, or --yes"),
@@ -83,6 +89,24 @@ def test_what_cannot_be_meant(arguments: list[str], fault: str) -> None:
     assert done.exit_code == 2, done.output
     assert fault in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["retry", "-ojson"], ["retry", "--tag", "a=b", "--output", "json"], ["get", "--output=json"]],
+)
+def test_programs_are_told_in_json(arguments: list[str]) -> None:
+    done = typed(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    told = json.loads(done.stderr)["error"]
+    assert (told["code"], bool(told["message"])) == ("USAGE", True)
+
+
+def test_nobody_is_led_to_change_everything() -> None:
+    done = typed("retry", "--tag", "a=b")
+    assert done.exit_code == 2
+    assert "No such option '--tag'" in done.stderr
+    assert "--all" not in done.stderr
 
 
 GUIDES = ("submit-jobs.md", "on-call.md")

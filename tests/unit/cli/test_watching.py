@@ -144,7 +144,7 @@ def test_changes_as_lines() -> None:
 def test_a_wait_ends_after_the_time_that_was_given() -> None:
     with serving(job("RUNNING")) as script:
         done = typed("get", "a", "--wait", "--timeout", "0s", server=script)
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (3, "")
     assert done.stderr == "error: job 'a' has not ended within 0 s: RUNNING\n"
 
 

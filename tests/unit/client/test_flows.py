@@ -259,7 +259,7 @@ def test_a_quota_that_takes_longer_than_we_wait_is_not_waited_for() -> None:
             serving(without_room("PT30M")) as script,
             client(script, clock, policy) as queue,
         ):
-            (told,) = queue.submit_all([Submission(type="t")])
+            (told,) = queue.submit_all([Submission(type="t", payload=None)])
         assert (told.rejected, len(script.asked)) == (1, asked)
         assert clock.pauses == [1800.0] * (asked - 1)
 
@@ -272,7 +272,7 @@ def test_more_at_once_than_may_ever_wait_is_not_sent_again() -> None:
     for count, asked in ((3, 1), (2, 3)):
         with serving(full) as script, client(script, Clock(), policy) as queue:
             with pytest.raises(QuotaExceeded):
-                queue.submit_batch([Submission(type="t")] * count)
+                queue.submit_batch([Submission(type="t", payload=None)] * count)
             assert len(script.asked) == asked
 
 
@@ -280,7 +280,7 @@ def test_jobs_for_which_no_room_comes_are_rejected_in_the_end() -> None:
     policy = RetryPolicy(attempts=3, initial_delay_s=1, rng=lambda: 1.0)
     clock = Clock()
     with serving(result("full")) as script, client(script, clock, policy) as queue:
-        (told,) = queue.submit_all([Submission(type="t")])
+        (told,) = queue.submit_all([Submission(type="t", payload=None)])
     assert (told.rejected, len(script.asked)) == (1, 3)
 
 

@@ -13,8 +13,8 @@ START = 100.0
 FULL = QuotaExceeded("pending_jobs", 5, 5, LEAST_PAUSE_S)
 
 
-def job(uid: str, namespace: str = "team", generation: int = 1) -> DeferredJob:
-    return DeferredJob(uid, namespace, f"name-{uid}", generation)
+def job(uid: str, namespace: str = "team", generation: int = 1, created: str = "") -> DeferredJob:
+    return DeferredJob(uid, namespace, f"name-{uid}", generation, created)
 
 
 def uids(deferred: Deferred, namespace: str = "team", room: int | None = None) -> list[str]:
@@ -31,6 +31,36 @@ def test_whoever_came_first_goes_first_and_keeps_the_place() -> None:
     assert uids(deferred) == ["a"]
     deferred.drop("a")
     assert uids(deferred) == ["b"]
+
+
+def test_the_oldest_goes_first_in_whatever_order_they_are_seen() -> None:
+    deferred = Deferred()
+    for uid, created in (("a", "3"), ("b", "1"), ("c", "2"), ("d", "2")):
+        deferred.put(job(uid, created=created), FULL, START)
+    order = []
+    while len(deferred):
+        [first] = uids(deferred)
+        order.append(first)
+        deferred.drop(first)
+    assert order == ["b", "c", "d", "a"]
+
+
+def test_what_goes_to_the_end_stays_behind_the_others_but_ahead_of_later_ones() -> None:
+    deferred = Deferred()
+    for uid, created in (("a", "1"), ("b", "2"), ("c", "3")):
+        deferred.put(job(uid, created=created), FULL, START)
+    deferred.move_to_end(job("a", created="1"))
+    deferred.move_to_end(job("missing"))
+    assert not deferred.put(job("a", created="1"), FULL, START)
+    deferred.put(job("new", created="4"), FULL, START)
+    # One that comes late has the line sorted anew.
+    deferred.put(job("late", created="0"), FULL, START)
+    order = []
+    while len(deferred):
+        [first] = uids(deferred)
+        order.append(first)
+        deferred.drop(first)
+    assert order == ["late", "b", "c", "a", "new"]
 
 
 def test_more_are_tried_as_long_as_all_go_in() -> None:

@@ -12,12 +12,15 @@ from queue_operator.domain.lease import Held
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    CheckedJobs,
     Limits,
     check_batch,
     check_choice,
     check_demand,
     check_each,
     check_held,
+    check_in_turn,
     check_job,
     check_limit,
     check_texts,
@@ -204,3 +207,18 @@ def test_a_wrong_field_of_what_is_held_is_named(field: str, held: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
         check_held(2, held)
     assert caught.value.field == field
+
+
+def test_jobs_that_were_checked_are_not_looked_at_again_under_the_same_limits() -> None:
+    long = Job(id="x" * 50, type="t")
+    checked = CheckedJobs([GOOD, long, GOOD], DEFAULT_LIMITS)
+    assert list(check_each(checked, DEFAULT_LIMITS)) == [2]
+    stricter = replace(DEFAULT_LIMITS, id_characters=40)
+    assert list(check_each(checked, stricter)) == [1, 2]
+
+
+def test_what_the_queue_writes_is_looked_at_in_each_job_of_a_batch() -> None:
+    check = check_in_turn(DEFAULT_LIMITS)
+    check(GOOD)
+    with pytest.raises(InvalidArgument, match="attempt"):
+        check(replace(GOOD, id="b", attempt=1))

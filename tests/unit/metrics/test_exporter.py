@@ -25,6 +25,7 @@ class Store:
     """A store whose depth can be set, and taken away."""
 
     depth: QueueDepth | Exception = field(default_factory=QueueDepth)
+    waiting: int | None = None
 
     async def queue_depth(self) -> QueueDepth:
         if isinstance(self.depth, Exception):
@@ -36,6 +37,9 @@ class Store:
         busy = StreamUsage(spec=spec, busy=4, draining=False)
         leaving = StreamUsage(spec=spec, busy=1, draining=True)
         return [busy, leaving]
+
+    def over_quota(self) -> int | None:
+        return self.waiting
 
 
 @dataclass
@@ -71,7 +75,10 @@ class Running:
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
     store, clock = Store(), StepClock()
-    exporter = Exporter(Metrics("replica-1"), SETTINGS, clock, depths=store, streams=store)
+    metrics = Metrics("replica-1")
+    exporter = Exporter(
+        metrics, SETTINGS, clock, depths=store, streams=store, over_quota=store.over_quota
+    )
     await exporter.start()
     await clock.steps.get()
     yield Running(exporter, store, clock)
@@ -100,6 +107,17 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     }
     assert slots == {"busy": 5, "free": 6, "draining": 9}
     assert found[key("queue_build_info", version=__version__, replica="replica-1")] == 1
+
+
+async def test_resources_over_a_quota_are_served_where_a_controller_runs(
+    running: Running,
+) -> None:
+    waiting = key("queue_resources_over_quota")
+    assert waiting not in await running.scrape()
+    for count in (3, 0):
+        running.store.waiting = count
+        await running.next_look()
+        assert (await running.scrape())[waiting] == count
 
 
 @pytest.mark.parametrize("failure", [Unavailable("down"), ValueError("a fault of ours")])

@@ -1,9 +1,17 @@
-"""A clock that the test turns."""
+"""A clock that the test turns, and a queue with quotas."""
 
 import asyncio
 import heapq
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from tests.unit.queue.counting import START, Counting, Limited
+
+from queue_operator.backends.memory import MemoryShelf
+from queue_operator.queue.service import QueueService
+from queue_operator.settings import Quota, QuotaSettings
 
 
 class ManualClock:
@@ -41,3 +49,22 @@ class ManualClock:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture
+def backend(clock: ManualClock) -> Counting:
+    return Counting(MemoryShelf(), clock=lambda: START + timedelta(seconds=clock.now_s))
+
+
+@pytest.fixture
+async def limited(backend: Counting, clock: ManualClock) -> AsyncIterator[Limited]:
+    queues: list[QueueService] = []
+
+    def make(**quota: Any) -> QueueService:
+        quotas = QuotaSettings(namespaces={"team": Quota(**quota)})
+        queues.append(QueueService(backend, clock=clock, quotas=quotas))
+        return queues[-1]
+
+    yield make
+    for queue in queues:
+        await queue.stop()

@@ -52,6 +52,12 @@ def test_the_first_reason_is_told(
     assert message
 
 
+@pytest.mark.parametrize(("slots", "who"), [([0], "the one worker"), ([0, 0], "2 workers")])
+def test_full_workers_are_counted(slots: list[int], who: str) -> None:
+    _, message = _why(JOB, Place(ahead=3), slots, NOW)
+    assert message == f"all slots of {who} are taken"
+
+
 SESSION = WorkerSession(
     session_id="s", namespace="default", worker_name="w", types=frozenset({"t"}), capacity=4, busy=1
 )

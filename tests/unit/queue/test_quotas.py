@@ -1,18 +1,16 @@
 """Quotas at the queue's own door: what is admitted, what runs, and what it costs the store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.unit.queue.conftest import ManualClock
+from tests.unit.queue.counting import Counting, Limited, jobs, keyed
 
-from queue_operator.backends.memory import MemoryBackend, MemoryShelf
-from queue_operator.backends.protocol import Usage
 from queue_operator.domain.errors import InvalidArgument, KeyConflict, QuotaExceeded, Unavailable
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Demand
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 from queue_operator.queue.protocol import StreamSpec
@@ -23,64 +21,6 @@ from queue_operator.settings import Quota, QuotaSettings
 from queue_operator.testing.clauses import proves
 
 DEADLINE_S = 20.0
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Counting(MemoryBackend):
-    """Counts what quotas ask of it; its time is the clock's."""
-
-    looks = 0
-    takes = 0
-    key_looks = 0
-
-    @property
-    def shelf(self) -> MemoryShelf:
-        return self._own
-
-    async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
-        self.looks += 1
-        return await super().usage_of(namespaces)
-
-    async def take_tokens(
-        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
-    ) -> float:
-        self.takes += 1
-        return await super().take_tokens(bucket, amount, rate_per_s=rate_per_s, burst=burst)
-
-    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        self.key_looks += 1
-        return await super().taken_keys(keys)
-
-
-@pytest.fixture
-def backend(clock: ManualClock) -> Counting:
-    return Counting(MemoryShelf(), clock=lambda: START + timedelta(seconds=clock.now_s))
-
-
-Limited = Callable[..., QueueService]
-
-
-@pytest.fixture
-async def limited(backend: Counting, clock: ManualClock) -> AsyncIterator[Limited]:
-    queues: list[QueueService] = []
-
-    def make(**quota: Any) -> QueueService:
-        quotas = QuotaSettings(namespaces={"team": Quota(**quota)})
-        queues.append(QueueService(backend, clock=clock, quotas=quotas))
-        return queues[-1]
-
-    yield make
-    for queue in queues:
-        await queue.stop()
-
-
-_numbers = iter(range(10**9))
-
-
-def jobs(count: int, namespace: str = "team", **fields: Any) -> list[Job]:
-    return [
-        Job(id=f"j{next(_numbers)}", type="t", namespace=namespace, **fields) for _ in range(count)
-    ]
 
 
 async def pending(backend: Counting) -> int:
@@ -111,7 +51,7 @@ async def test_more_than_may_wait_is_refused(limited: Limited, backend: Counting
         await queue.enqueue_jobs(jobs(3))
     assert refused.value.limit == "pending_jobs"
     assert (refused.value.current, refused.value.maximum) == (3, 5)
-    assert refused.value.retry_after_s > 0
+    assert refused.value.retry_after_s
     await queue.submit(jobs(1))
     await queue.enqueue_job(*jobs(1))
     with pytest.raises(QuotaExceeded):
@@ -230,7 +170,7 @@ async def test_submissions_per_second(limited: Limited, clock: ManualClock) -> N
         await queue.enqueue_jobs(jobs(5))
     assert (refused.value.limit, refused.value.maximum) == ("submissions_per_s", 10)
     assert refused.value.retry_after_s == pytest.approx(0.5)
-    clock.now_s += refused.value.retry_after_s
+    clock.now_s += refused.value.retry_after_s or 0.0
     await queue.enqueue_jobs(jobs(5))
     with pytest.raises(QuotaExceeded):
         await queue.enqueue_jobs(jobs(1))
@@ -284,6 +224,20 @@ async def test_less_than_one_a_second_is_told_as_one(limited: Limited) -> None:
     assert (refused.value.current, refused.value.maximum) == (1, 1)
 
 
+async def test_a_batch_that_never_fits_is_not_to_be_sent_again(limited: Limited) -> None:
+    queue = limited(pending_jobs=5)
+    with pytest.raises(QuotaExceeded, match="a batch of 6 jobs never fits into 5; split") as never:
+        await queue.enqueue_jobs(jobs(6))
+    assert (never.value.retry_after_s, never.value.retryable) == (None, False)
+    await queue.enqueue_jobs(jobs(4))
+    with pytest.raises(QuotaExceeded, match="4 of 5 used; retry") as later:
+        await queue.enqueue_jobs(jobs(5))
+    assert (later.value.retry_after_s, later.value.retryable) == (1.0, True)
+    answers = await queue.submit(jobs(6), atomic=False)
+    errors = [answer.error for answer in answers[1:]]
+    assert all(isinstance(error, QuotaExceeded) and error.retry_after_s for error in errors)
+
+
 async def test_one_batch_above_a_second_is_let_through_on_credit(
     limited: Limited, clock: ManualClock
 ) -> None:
@@ -302,7 +256,7 @@ async def test_one_payload_above_the_quota_is_met_by_waiting(
     large = jobs(1, payload=bytes(1000))
     [answer] = await queue.submit(large, atomic=False)
     assert isinstance(answer.error, QuotaExceeded)
-    clock.now_s += answer.error.retry_after_s
+    clock.now_s += answer.error.retry_after_s or 0.0
     [answer] = await queue.submit(large, atomic=False)
     assert answer.error is None
 
@@ -363,10 +317,6 @@ async def test_replicas_share_a_rate(
 
 
 # Repeats of what is stored
-
-
-def keyed(*keys: str, **fields: Any) -> list[Job]:
-    return [replace(job, idempotency_key=key) for key in keys for job in jobs(1, **fields)]
 
 
 async def test_a_repeat_is_answered_though_the_namespace_is_full(

@@ -118,11 +118,19 @@ async def test_a_lease_is_current_until_somebody_is_told_of_its_end(
     assert await told.rules() == rules
 
 
-async def test_a_lease_is_over_soon_after_its_end_also_if_nobody_was_told(told: Told) -> None:
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_lease_is_over_soon_after_its_end_also_if_nobody_was_told_then(
+    told: Told, *, repeated: bool
+) -> None:
     job, token = await running(told.backend)
+    told.start(job, token)
+    told.log.write(Kind.OUTCOME_SENT, job.id, token, outcome="STOP")
     await told.backend.stop_job(job.id, "", token=token)
     asked_at = told.clock.seconds()
     told.log.write(Kind.LEASE_ANSWERED, job.id, token, status="CURRENT", asked_at=asked_at)
+    if repeated:
+        told.log.write(Kind.OUTCOME_SENT, job.id, token, outcome="STOP")
+        told.log.write(Kind.OUTCOME_ACKNOWLEDGED, job.id, token, outcome="STOP", state="STOPPED")
     assert await told.rules() == [Rule.ONE_LEASE]
 
 

@@ -45,6 +45,12 @@ def test_an_error_comes_back_as_the_same_exception(error: errors.QueueError) -> 
     assert (str(back), vars(back)) == (str(error), vars(error))
 
 
+def test_a_batch_that_never_fits_has_no_time_to_come_again() -> None:
+    error = errors.QuotaExceeded("pending_jobs", 0, 5, None, 6)
+    back = sent(error)
+    assert (str(back), vars(back)) == (str(error), vars(error))
+
+
 def test_no_error_is_left_out() -> None:
     def below(kind: type[errors.QueueError]) -> set[type[errors.QueueError]]:
         own = {k for k in kind.__subclasses__() if k.__module__ == errors.__name__}

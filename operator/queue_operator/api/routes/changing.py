@@ -65,7 +65,9 @@ def _cancelled(
     be outdated by a claim or a failure in between.
     """
     if answer.requests or before.state is JobState.CANCELLING:
-        how = "its handler is interrupted" if force else "its handler is asked to stop"
+        how = "its handler is asked to stop"
+        if force:
+            how += " at once; a handler in a thread ends by itself"
         return schemas.CancellationResult(
             job_id=before.id,
             status=schemas.CancellationStatus.CANCEL_REQUESTED,

@@ -13,6 +13,8 @@ from queue_operator.domain.errors import JobNotFound
 class NeverFailed(JobNotFound):
     """There is a job, but no failure of it."""
 
+    code = "NEVER_FAILED"
+
     @property
     def message(self) -> str:
         return f"job {self.job_id!r} has never failed"

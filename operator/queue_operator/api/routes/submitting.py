@@ -9,13 +9,13 @@ from fastapi import Response
 from queue_operator.api import schemas
 from queue_operator.api.batches import Batch, batch_from, refusal
 from queue_operator.api.errors import DuplicateInBatch, InvalidBody, item_error
-from queue_operator.api.operation import Body, Call, Operation, render
+from queue_operator.api.operation import Body, Call, Operation, render, render_plain
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import job_from, submission_bytes
 from queue_operator.api.views import jobs as views
 from queue_operator.domain.errors import DuplicateJob, QueueError
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.validation import unplaced
+from queue_operator.domain.validation import CheckedJobs, unplaced
 
 AnyCall = Call[schemas.NamespaceQuery]
 
@@ -44,7 +44,7 @@ async def submit_batch(call: AnyCall) -> Response:
     stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
     call.audit(jobs=stored, count=len(stored))
     status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
-    return render(_result(answers, services), status)
+    return render_plain(_result(answers, services), status)
 
 
 async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
@@ -53,16 +53,14 @@ async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
         fault = refusal(batch.items)
         if fault is not None:
             raise fault
-    places = [place for place, item in enumerate(batch.items) if isinstance(item, Job)]
-    jobs = [item for item in batch.items if isinstance(item, Job)]
+    jobs = CheckedJobs((item for item in batch.items if isinstance(item, Job)), services.limits)
     try:
         stored = await services.jobs.submit(jobs, atomic=batch.atomic) if jobs else []
     except DuplicateJob as error:
         raise DuplicateInBatch(error.job_ids, error.indexes) from None
-    answers = dict(zip(places, stored, strict=True))
+    answers = iter(stored)
     return [
-        _refused(item) if isinstance(item, QueueError) else answers[place]
-        for place, item in enumerate(batch.items)
+        _refused(item) if isinstance(item, QueueError) else next(answers) for item in batch.items
     ]
 
 
@@ -76,25 +74,29 @@ def _alone(error: QueueError) -> QueueError:
     return error if isinstance(error, InvalidBody) else unplaced(error)
 
 
-def _result(answers: Sequence[Submitted], services: Services) -> schemas.BatchResult:
-    now = services.now()
-    results = [
-        views.submission_result(answer, now)
-        if answer.error is None
-        else schemas.SubmissionResult(
-            job_id=answer.job_id or None,
-            status=schemas.SubmissionStatus.REJECTED,
-            error=item_error(_alone(answer.error)),
-        )
-        for answer in answers
-    ]
+def _result(answers: Sequence[Submitted], services: Services) -> dict[str, Any]:
+    results = views.SubmissionResults(services.now())
     rejected = sum(answer.error is not None for answer in answers)
-    return schemas.BatchResult(
+    counts = schemas.BatchResult(
         total=len(answers),
         accepted=len(answers) - rejected,
         rejected=rejected,
-        results=results,
+        results=[],
     )
+    told = [
+        results.plain(answer) if answer.error is None else _rejected(answer.job_id, answer.error)
+        for answer in answers
+    ]
+    return counts.model_dump() | {"results": told}
+
+
+def _rejected(job_id: str, error: QueueError) -> dict[str, Any]:
+    result = schemas.SubmissionResult(
+        job_id=job_id or None,
+        status=schemas.SubmissionStatus.REJECTED,
+        error=item_error(_alone(error)),
+    )
+    return result.plain()
 
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (

@@ -1,6 +1,6 @@
 """What requests, and what answers have in common."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -14,6 +14,10 @@ class Request(BaseModel):
 
 class Answer(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it, without the fields that a view left unset."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 TEXT_PATTERN: Final = r"^[^\x00]*$"

@@ -12,6 +12,11 @@ class ErrorDetail(Answer):
     field: str = Field(description="The field it is about; empty for the request as a whole.")
     code: str
     message: str
+    job_id: str | None = Field(
+        None, description="The job that has the idempotency key, or whose state does not allow it."
+    )
+    state: str | None = Field(None, description="That job's state, or those it may be seen in.")
+    event: str | None = Field(None, description="What the state does not allow.")
 
 
 class QuotaError(Answer):
@@ -20,7 +25,9 @@ class QuotaError(Answer):
     limit: str
     current: int
     maximum: int
-    retry_after: Elapsed = Field(description="When to try again.")
+    retry_after: Elapsed | None = Field(
+        None, description="When to try again; not there for a batch that never fits as a whole."
+    )
 
 
 class APIError(Answer):

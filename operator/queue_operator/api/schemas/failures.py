@@ -66,15 +66,22 @@ class FailureFilter(FailureCriteria):
 class FailureInfo(Answer):
     """How one attempt failed."""
 
-    attempt: int
+    attempt: int | None = Field(
+        description="Null where a search does not know it: the job was assigned again since."
+    )
     timestamp: datetime | None
-    duration_ms: int | None = Field(description="Null where it never started.")
+    duration_ms: int | None = Field(
+        description="Null where it never started, and as `worker_id` is."
+    )
     category: ErrorCategory
     code: str
     message: str
     stack_trace: str | None = None
     context: dict[str, str]
-    worker_id: str = Field(description="The worker that ran it.")
+    worker_id: str | None = Field(
+        description="The worker that ran it. Null in a search for a job that was assigned again "
+        "since it failed: ask for the failure of that job."
+    )
     host: str | None = Field(None, description="Where that worker was; null where it is not known.")
 
 

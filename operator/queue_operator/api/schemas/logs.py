@@ -1,15 +1,13 @@
 """What handlers logged."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from queue_operator.api.schemas.base import Answer, NamespaceQuery
 from queue_operator.api.schemas.searches import DIGITS
-from queue_operator.domain.running import LOG_ATTEMPTS, LOG_LINES
-
-_USUAL_LINES: Final = 200
+from queue_operator.domain.running import LOG_ATTEMPTS, LOG_LINES, USUAL_LOG_LINES
 
 
 class LogQuery(NamespaceQuery):
@@ -19,7 +17,7 @@ class LogQuery(NamespaceQuery):
         None, description="Only of this attempt; default: of all."
     )
     lines: Annotated[int, DIGITS] = Field(
-        _USUAL_LINES, ge=1, le=LOG_LINES, description="Most lines of an attempt, the newest."
+        USUAL_LOG_LINES, ge=1, le=LOG_LINES, description="Most lines of an attempt, the newest."
     )
 
 

@@ -8,7 +8,7 @@ from queue_operator.api.views.jobs import milliseconds
 from queue_operator.backends.protocol import Attempt, FailurePage, JobHistory
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
-from queue_operator.domain.states import Event
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST
 from queue_operator.domain.views import Phase, phase
 
@@ -27,6 +27,8 @@ _ENDS: Final = {
 }
 """Code and message of an attempt that ended without an error."""
 _STOPPED: Final = ("CANCELLED", "the attempt was cancelled")
+_UNKNOWN: Final = ("OUTCOME_UNKNOWN", "nobody can say how the attempt ended")
+"""Whichever event led to it."""
 
 
 def of_job(job: Job, history: JobHistory, *, with_attempts: bool) -> schemas.FailureDetails | None:
@@ -64,27 +66,35 @@ def _state(job: Job) -> Phase:
 
 
 def _of_record(job: Job) -> schemas.FailureDetails:
-    error = job.error or ErrorInfo("")
     at = job.failed_at or job.updated_at
-    # It may have been assigned again since, and given back.
-    if job.assigned_at is None or at is None or at < job.assigned_at:
-        ran = None
-    else:
+    ran = None
+    if job.assigned_at is not None and at is not None and at >= job.assigned_at:
         ran = milliseconds(job.assigned_at, at)
+    # Else it was assigned again since: what the record tells of an assignment is of that one.
+    newest = ran is not None
     return schemas.FailureDetails(
         job_id=job.id,
         type=job.type,
         final_state=_state(job),
         total_attempts=job.attempt,
         failure=schemas.FailureInfo(
-            attempt=job.attempt,
+            # A retry may have set it to 0.
+            attempt=(job.attempt or None) if newest else _failed_attempt(job),
             timestamp=at,
             duration_ms=ran,
-            worker_id=_worker(job),
-            host=_host(job),
-            **_error(error),
+            worker_id=_worker(job) if newest else None,
+            host=_host(job) if newest else None,
+            **_error(job.error or ErrorInfo("")),
         ),
     )
+
+
+def _failed_attempt(job: Job) -> int | None:
+    """The newest that failed, of a job that was assigned again; None where later ones may have
+    been lost or counted anew.
+    """
+    each_told = job.lease_version == job.retry_count
+    return job.attempt if each_told and job.attempt == job.failure_count else None
 
 
 def _attempts(history: JobHistory) -> list[schemas.AttemptInfo]:
@@ -96,8 +106,7 @@ def _attempt(attempt: Attempt) -> schemas.AttemptInfo:
     result = _result(attempt)
     fields = {}
     if result not in (None, schemas.AttemptResult.SUCCESS):
-        event = Event(attempt.event or Event.LOSE)
-        code, message = _ENDS.get(event, _STOPPED)
+        code, message = _end(attempt)
         error = attempt.error or ErrorInfo(message, ErrorCategory.SYSTEM, code)
         fields = {"failure": _failure(attempt, error)}
     return schemas.AttemptInfo(
@@ -109,6 +118,12 @@ def _attempt(attempt: Attempt) -> schemas.AttemptInfo:
         host=_host(attempt),
         **fields,
     )
+
+
+def _end(attempt: Attempt) -> tuple[str, str]:
+    if attempt.state is JobState.UNKNOWN_STOPPED:
+        return _UNKNOWN
+    return _ENDS.get(Event(attempt.event or Event.LOSE), _STOPPED)
 
 
 def _worker(one: Attempt | Job) -> str:
@@ -124,6 +139,8 @@ def _result(attempt: Attempt) -> schemas.AttemptResult | None:
         return None
     if attempt.error is not None and attempt.error.category is ErrorCategory.TIMEOUT:
         return schemas.AttemptResult.TIMEOUT
+    if attempt.state is JobState.UNKNOWN_STOPPED:
+        return schemas.AttemptResult.FAILURE
     return _RESULTS.get(Event(attempt.event), schemas.AttemptResult.CANCELLED)
 
 

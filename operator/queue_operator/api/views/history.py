@@ -6,7 +6,7 @@ from datetime import datetime
 from queue_operator.api import schemas
 from queue_operator.backends.protocol import JobHistory, TransitionRecord
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.states import ELIGIBLE, Event, JobState
 from queue_operator.domain.transition import PERMANENT_FAILURE
 from queue_operator.domain.views import PHASE, Phase
 
@@ -31,10 +31,12 @@ def _transitions(job: Job, history: JobHistory) -> Iterator[schemas.StateTransit
 
 
 def _first_due(job: Job, history: JobHistory) -> datetime | None:
-    """What the job first waited for: retries change its own time. None where that is not known."""
-    if history.attempts:
-        return history.attempts[0].eligible_at
-    return job.eligible_at
+    """What the job first waited for: retries change its own time. None where that is not known,
+    as of attempts that an older release wrote.
+    """
+    first = history.attempts[0].eligible_at if history.attempts else None
+    was_sent_back = any(one.before and one.after in ELIGIBLE for one in history.transitions)
+    return job.eligible_at if first is None and not was_sent_back else first
 
 
 def _entered(job: Job, record: TransitionRecord, due: datetime | None) -> Phase:

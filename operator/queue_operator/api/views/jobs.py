@@ -30,6 +30,32 @@ def submission_result(answer: Submitted, now: datetime) -> schemas.SubmissionRes
     )
 
 
+class SubmissionResults:
+    """The same for the jobs of a batch, as JSON has it. Most of them differ in nothing but the id:
+    a model for each took longer than to store them.
+    """
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._alike: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def plain(self, answer: Submitted) -> dict[str, Any]:
+        """`submission_result` of one."""
+        if answer.duplicate:
+            return submission_result(answer, self._now).plain()
+        rest = (
+            answer.created_at,
+            answer.eligible_at,
+            answer.waiting_for_dependencies,
+            answer.state,
+            answer.permanent,
+        )
+        alike = self._alike.get(rest)
+        if alike is None:
+            alike = self._alike[rest] = submission_result(answer, self._now).plain()
+        return {**alike, "job_id": answer.job_id}
+
+
 def seen(job: Job | Submitted, now: datetime) -> Phase:
     """The phase at `now`, by a clock that may be behind the database's."""
     created_at = job.created_at

@@ -3,17 +3,22 @@
 from collections.abc import Mapping
 from typing import Final
 
+from queue_operator.backends.protocol import DELETE
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.states import TERMINAL, Event, JobState
-from queue_operator.domain.views import PHASE, Phase, may_show
+from queue_operator.domain.views import may_show
 
-_NOT_YET: Final = "it has not failed, and runs by itself; ask `why` what it waits for"
 _ANEW: Final = "submit it anew to run it again"
-_RETRY: Final[Mapping[Phase, str]] = {
-    Phase.SCHEDULED: _NOT_YET,
-    Phase.RUNNING: "it is being executed; wait until it has ended, or cancel it",
-    Phase.COMPLETED: f"it has succeeded; {_ANEW}",
-    Phase.CANCELLED: f"it was cancelled for good; {_ANEW}",
+_FOR_GOOD: Final = f"it was cancelled for good; {_ANEW}"
+_RETRY: Final[Mapping[JobState, str]] = {
+    JobState.INITIAL_PENDING: "it has not failed, and runs by itself; ask `why` what it waits for",
+    JobState.RUNNING: "it is being executed; wait until it has ended, or cancel it",
+    JobState.CANCELLING: "its handler is being stopped; wait until it has ended",
+    JobState.UNKNOWN_RETRY: "its worker was lost; it runs again by itself",
+    JobState.COMPLETED: f"it has succeeded; {_ANEW}",
+    JobState.STOPPED: _FOR_GOOD,
+    JobState.UNSCHEDULED: _FOR_GOOD,
+    JobState.UNKNOWN_STOPPED: f"nobody can say how it ended; {_ANEW}",
 }
 
 
@@ -21,18 +26,21 @@ def not_possible(error: InvalidTransition) -> str:
     """`error` without the states and events of the queue, as far as they are known."""
     if error.state not in frozenset(JobState):
         return error.message
-    state = JobState(error.state)
-    shown = " or ".join(may_show(state))
-    return f"job {error.job_id!r} is {shown}: {_why(state, error.event)}"
+    why = _why(JobState(error.state), error.event)
+    return f"job {error.job_id!r} is {shown(error.state)}: {why}"
+
+
+def shown(state: str) -> str:
+    """The states of this API that a job in the queue's `state` may be seen in."""
+    known = state in frozenset(JobState)
+    return " or ".join(may_show(JobState(state))) if known else state
 
 
 def _why(state: JobState, event: str) -> str:
-    if event == Event.RETRY_NOW and PHASE[state] in _RETRY:
-        return _RETRY[PHASE[state]]
-    if event == _DELETE and state not in TERMINAL:
+    if event == Event.RETRY_NOW and state in _RETRY:
+        return _RETRY[state]
+    if event == Event.CANCEL:
+        return "it has ended" if state in TERMINAL else "it is being cancelled already"
+    if event == DELETE and state not in TERMINAL:
         return "only a job that has ended can be deleted; cancel it first"
     return "that does not allow it"
-
-
-_DELETE: Final = "DELETE"
-"""What stores call it; it is no event of a job."""

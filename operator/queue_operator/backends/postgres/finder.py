@@ -15,14 +15,13 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.looking import (
     NEWEST_CHANGE,
     NEWEST_FAILURE,
-    CountedLane,
+    CountedLanes,
     Looking,
     find_lanes,
 )
-from queue_operator.backends.postgres.merging import Place, TooFar
+from queue_operator.backends.postgres.merging import ABOVE_ALL, Place, TooFar
 from queue_operator.backends.postgres.reading import read_jobs
 from queue_operator.backends.postgres.sources import (
-    ABOVE_ALL,
     FIRST,
     LAST,
     Condition,
@@ -96,7 +95,7 @@ class Finder:
             totals = FailurePage(jobs=(), total_count=None)
             if search.count:
                 totals = await _totals(connection, lanes, condition)
-            some = lanes if totals.total_count != 0 else []
+            some = lanes if totals.total_count != 0 else CountedLanes(())
             looking = Looking(connection, some, condition, NEWEST_FAILURE)
             found = await _page(looking, search, beyond)
             jobs = await _read_page(connection, search, found)
@@ -115,7 +114,7 @@ class Finder:
 
 async def _find(
     connection: AsyncConnection[TupleRow],
-    lanes: Sequence[CountedLane],
+    lanes: CountedLanes,
     search: JobSearch,
     beyond: Place | None,
 ) -> list[Place]:
@@ -137,7 +136,7 @@ async def _find(
 
 async def _find_and_count(
     connection: AsyncConnection[TupleRow],
-    lanes: Sequence[CountedLane],
+    lanes: CountedLanes,
     search: JobSearch,
     beyond: Place | None,
 ) -> tuple[list[Place], int, bool]:
@@ -148,20 +147,20 @@ async def _find_and_count(
         changed = Looking(connection, lanes, condition, NEWEST_CHANGE)
         total = await changed.count(COUNT_BOUND + 1)
         is_exact = total <= COUNT_BOUND
-        if is_exact and total * _SPARSE <= sum(lane.of(condition.states) for lane in lanes):
+        if is_exact and total * _SPARSE <= lanes.jobs(condition.states):
             # Few changed, and they may lie anywhere in the order.
             places = [(seen.created_us, seen.place[1]) for seen in await changed.take(total)]
             return _cut(places, search, order, beyond), total, True
         return await _page(looking, search, beyond), min(total, COUNT_BOUND), is_exact
     found = await _page(looking, search, beyond)
     if condition.only_states:
-        return found, sum(lane.of(condition.states) for lane in lanes), True
+        return found, lanes.jobs(condition.states), True
     if beyond is None and len(found) <= search.limit:
         return found, len(found), True
     if condition.only_dead:
         dead = await looking.count_dead(COUNT_BOUND + 1)
         others = condition.states - {JobState.DEAD_LETTER}
-        total = dead + sum(lane.of(others) for lane in lanes)
+        total = dead + lanes.jobs(others)
         return (found, total, True) if dead <= COUNT_BOUND else (found, COUNT_BOUND, False)
     by_creation = search.created_after is not None or search.created_before is not None
     rule = _ORDERS[SearchOrder.CREATED_DESC] if by_creation else NEWEST_CHANGE
@@ -221,19 +220,18 @@ def _seen_as(
 
 
 async def _totals(
-    connection: AsyncConnection[TupleRow], lanes: Sequence[CountedLane], condition: Condition
+    connection: AsyncConnection[TupleRow], lanes: CountedLanes, condition: Condition
 ) -> FailurePage:
     """How the failures that match spread: a page without its jobs."""
-    types = {lane.id: lane.type for lane in lanes if lane.of(condition.states)}
     categories: Counter[ErrorCategory] = Counter()
     codes: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    parameters = {**condition.parameters(), "lanes": list(types)}
+    parameters = {**condition.parameters(), "lanes": lanes.having(condition.states)}
     cursor = await connection.execute(_TOTALS, parameters)
-    for lane, category, code, jobs in await cursor.fetchall():
+    for kind, category, code, jobs in await cursor.fetchall():
         categories[ErrorCategory(category)] += jobs
         codes[code] += jobs
-        kinds[types[lane]] += jobs
+        kinds[kind] += jobs
     return FailurePage(
         jobs=(), total_count=kinds.total(), by_category=categories, by_code=codes, by_type=kinds
     )

@@ -64,14 +64,19 @@ def check_role(role: str) -> None:
         raise InvalidArgument("grant_to", f"must be the name of a role, 1 to {_NAME_BYTES} bytes")
 
 
-async def grant(connection: AsyncConnection[TupleRow], role: str) -> None:
-    """Raises InvalidArgument when there is no such role, MissingPrivilege when the one that is
-    connected does not own what is to be granted.
-    """
+async def check_exists(connection: AsyncConnection[TupleRow], role: str) -> None:
+    """Raises InvalidArgument when there is no such role."""
     # Not left to the server, for which `public` would be everybody, even in quotes.
     known = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
     if await known.fetchone() is None:
         raise InvalidArgument("grant_to", f"there is no role {role!r}; CREATE ROLE makes one")
+
+
+async def grant(connection: AsyncConnection[TupleRow], role: str) -> None:
+    """Raises InvalidArgument when there is no such role, MissingPrivilege when the one that is
+    connected does not own what is to be granted.
+    """
+    await check_exists(connection, role)
     owners = await connection.execute(_OWNER, {"role": role})
     # Taking a right from it would stand in the way of the next migration.
     if await owners.fetchone() is not None:

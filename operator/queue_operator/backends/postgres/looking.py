@@ -1,12 +1,15 @@
 """One search: what it may find, on one connection and at one moment."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.merging import (
     Fetched,
     Merge,
@@ -46,28 +49,59 @@ _LANES: Final = load(__package__, "search_lanes")
 _DEAD: Final = load(__package__, "search_count_dead")
 _BONUSES: Final = {p.value: bonus.total_seconds() for p, bonus in PRIORITY_BONUS.items()}
 _COMPLETED: Final = frozenset({JobState.COMPLETED})
-_BY_STATE: Final = (WAITING, ASIDE, RUNNING, ENDED)
+# What runs is read whole, the less of it the more is known of the others.
+_BY_STATE: Final = (WAITING, ASIDE, ENDED, RUNNING)
 _FEW_JOBS: Final = 20_000
-_LEAST_LOOK: Final = 4
+_LEAST_LOOK: Final = 2
 _CHUNK: Final = 1000
 _ALL: Final = 2**31 - 1
+_TOGETHER: Final = (0,)
+"""Stands for all lanes where they are one stream."""
 # How many jobs are looked at before another way is tried.
 _VERY_NEAR: Final = 5_000
 _NEAR: Final = 20_000
 _FAR: Final = 500_000
 
 
-@dataclass(frozen=True, slots=True)
-class CountedLane:
-    """A lane and how many jobs it has by state; states without jobs are left out."""
+class Counts(NamedTuple):
+    """Lanes that have jobs in one state, and each how many. The bonus is that of their priority,
+    and only told of jobs that wait to be claimed.
+    """
 
-    id: int
-    type: str
+    state: JobState
     bonus_s: float
-    jobs: Mapping[str, int]
+    lanes: Sequence[int]
+    jobs: Sequence[int]
 
-    def of(self, states: Collection[JobState]) -> int:
-        return sum(self.jobs.get(state.value, 0) for state in states)
+
+class CountedLanes:
+    """Lanes and how many jobs they have by state. As columns: there may be very many."""
+
+    def __init__(self, counts: Sequence[Counts]) -> None:
+        self._counts = counts
+
+    def jobs(self, states: Collection[JobState]) -> int:
+        """How many there are in these states."""
+        return sum(sum(some.jobs) for some in self._counts if some.state in states)
+
+    def having(self, states: Collection[JobState]) -> list[int]:
+        """The lanes that have such jobs."""
+        lanes = (some.lanes for some in self._counts if some.state in states)
+        return list(dict.fromkeys(chain.from_iterable(lanes)))
+
+    def all_jobs(self, states: Collection[JobState]) -> int:
+        """How many jobs the lanes that have such jobs have in whatever state."""
+        lanes = set(self.having(states))
+        return sum(
+            jobs
+            for some in self._counts
+            for lane, jobs in zip(some.lanes, some.jobs, strict=True)
+            if lane in lanes
+        )
+
+    def bonuses(self) -> dict[int, float]:
+        """Of each lane whose jobs count older than they are, by how many seconds."""
+        return {lane: some.bonus_s for some in self._counts if some.bonus_s for lane in some.lanes}
 
 
 async def find_lanes(
@@ -76,7 +110,7 @@ async def find_lanes(
     types: Collection[str],
     priorities: Collection[Priority] = (),
     tags: Collection[str] = (),
-) -> list[CountedLane]:
+) -> CountedLanes:
     """The lanes with jobs that a search filters on."""
     parameters = {
         "namespace": namespace,
@@ -85,10 +119,12 @@ async def find_lanes(
         "tags": sorted(tags),
     }
     cursor = await connection.execute(_LANES, parameters, binary=True)
-    return [
-        CountedLane(number, kind, _BONUSES[priority], dict(zip(states, jobs, strict=True)))
-        for number, kind, priority, states, jobs in await cursor.fetchall()
-    ]
+    return CountedLanes(
+        [
+            Counts(JobState(state), _BONUSES.get(priority, 0.0), numbers, jobs)
+            for state, priority, numbers, jobs in await cursor.fetchall()
+        ]
+    )
 
 
 class Looking:
@@ -97,12 +133,12 @@ class Looking:
     def __init__(
         self,
         connection: AsyncConnection[TupleRow],
-        lanes: Sequence[CountedLane],
+        lanes: CountedLanes,
         condition: Condition,
         order: Order,
     ) -> None:
         self._connection = connection
-        self._lanes = {lane.id: lane for lane in lanes}
+        self._lanes = lanes
         self._condition = condition
         self._order = order
         after, before = condition.bounds(order)
@@ -129,15 +165,19 @@ class Looking:
 
     async def count(self, bound: int) -> int:
         """How many match, or `bound` if there are as many or more."""
-        after, before = self._condition.bounds(self._order)
-        ends = {"after": after, "before": before}
+        asked, sources = self._condition, self._sources()
+        if GATHERED in sources and self._lanes.all_jobs(asked.states) <= _FEW_JOBS:
+            # All have to be looked up, which is done in one go where no order is wanted.
+            every = Order(by_change=False, descending=True)
+            return await Looking(self._connection, self._lanes, asked, every).count(bound)
+        after, before = asked.bounds(self._order)
+        limits = {"after": after, "before": before, "until": self._until, "want": bound}
         total = 0
-        for source, lanes in self._parts(self._sources()):
-            streams = self._streams(source, lanes, self._first, _ALL)
-            limits = {"want": bound, "give": _ALL, "bound": bound - total}
+        for source, lanes in self._parts(sources):
+            stream = self._stream(source, lanes, self._first, _ALL)
             cursor = await self._connection.execute(
                 counting(source, self._order),
-                {**self._parameters(streams, _ALL), **ends, **limits},
+                {**self._parameters(stream), **limits, "give": _ALL, "bound": bound - total},
             )
             [[found]] = await cursor.fetchall()
             total += found
@@ -186,7 +226,7 @@ class Looking:
             # What was created later was completed later, too.
             changed_after=max(asked.changed_after, asked.created_after),
         )
-        done = Looking(self._connection, [*self._lanes.values()], condition, NEWEST_CHANGE)
+        done = Looking(self._connection, self._lanes, condition, NEWEST_CHANGE)
         return done._merge(done._sources(), _CHUNK, None, most=_FAR)
 
     def _sources(self) -> tuple[Source, ...]:
@@ -197,9 +237,8 @@ class Looking:
             return (JOBS,) if completed else _BY_STATE
         if not completed:
             return _BY_STATE
-        held = [lane for lane in self._lanes.values() if lane.of(_COMPLETED)]
-        few = sum(sum(lane.jobs.values()) for lane in held) <= _FEW_JOBS
-        return (*_BY_STATE, GATHERED if few else DONE)
+        few = self._lanes.all_jobs(_COMPLETED) <= _FEW_JOBS
+        return (WAITING, ASIDE, ENDED, GATHERED if few else DONE, RUNNING)
 
     def _parts(self, sources: Sequence[Source]) -> Iterator[tuple[Source, list[int]]]:
         """The sources that may have matches, each with the lanes that have such jobs."""
@@ -208,10 +247,7 @@ class Looking:
             # What is due is neither delayed nor waiting for others.
             if source is WAITING and asked.phases and Phase.SCHEDULED not in asked.phases:
                 continue
-            # Of plain text, which is hashed much faster than a state, and there may be many lanes.
-            states = {state.value for state in source.states & asked.states}
-            lanes = [lane.id for lane in self._lanes.values() if not states.isdisjoint(lane.jobs)]
-            if lanes:
+            if lanes := self._lanes.having(source.states & asked.states):
                 yield source, lanes
 
     def _merge(
@@ -226,46 +262,59 @@ class Looking:
         size = sum(1 if source.whole else len(lanes) for source, lanes in parts)
         look = min(count, 2 * count // max(size, 1) + _LEAST_LOOK)
         streams = [
-            stream
+            self._stream(source, lanes, beyond or self._first, count if source.whole else look)
             for source, lanes in parts
-            for stream in self._streams(source, lanes, beyond or self._first, look)
         ]
         return Merge(streams, self._fetch, descending=self._order.descending, most=most)
 
-    def _streams(
-        self, source: Source, lanes: list[int], place: Place, look: int
-    ) -> list[Stream[Source]]:
-        parts = [lanes] if source.whole else [[lane] for lane in lanes]
-        return [Stream(source, part, place, look) for part in parts]
+    @staticmethod
+    def _stream(source: Source, lanes: Sequence[int], place: Place, look: int) -> Stream[Source]:
+        return Stream(source, _TOGETHER if source.whole else lanes, place, look)
 
     async def _fetch(
-        self, source: Source, streams: Sequence[Stream[Source]], look: int, want: int
+        self, source: Source, streams: Sequence[Stream[Source]], want: int, end: Place | None
     ) -> Fetched:
-        # Besides what is wanted at most one of each stream, which tells how far that has got.
-        give = want + len(streams)
-        cursor = await self._connection.execute(
-            statement(source, self._order),
-            {**self._parameters(streams, look), "want": want, "give": give},
-            binary=True,
-        )
-        answers: dict[int, list[Seen]] = {}
-        found = await cursor.fetchall()
-        for stream, at, number, created_at, matched, is_last in found:
-            seen = Seen((place_of(at), number), place_of(created_at), matched, is_last)
-            answers.setdefault(stream - 1, []).append(seen)
-        cut = (place_of(found[-1][1]), found[-1][2]) if len(found) == give else None
-        return Fetched(answers, cut)
-
-    def _parameters(self, streams: Sequence[Stream[Source]], look: int) -> dict[str, Any]:
         lanes = [lane for stream in streams for lane in stream.lanes]
-        by_turn = streams[0].source.by_turn
+        # Where not all match, one more of each lane, which tells how far that has got.
+        more = 0 if self._condition.has_all(source, self._order) else len(lanes)
+        limits = {"want": want, "give": want + more, "until": self._no_further(end)}
+        cursor = await self._connection.execute(
+            statement(source, self._order), {**self._parameters(*streams), **limits}, binary=True
+        )
+        rows: list[Seen] = []
+        left = want
+        for stream, at, number, created_at, matched, is_last in await cursor.fetchall():
+            place = place_of(at), number
+            rows.append(Seen(place, place_of(created_at), matched, is_last, lanes[stream - 1]))
+            left -= matched
+            if not left:
+                break
+        is_cut = not left or len(rows) == want + more
+        return Fetched(rows, rows[-1].place if is_cut else None)
+
+    def _no_further(self, end: Place | None) -> datetime:
+        """The far end, exclusive, where nothing beyond a place is wanted."""
+        if end is None:
+            return self._until
+        if self._order.descending:
+            return time_of(max(end[0] - 1, place_of(self._until)))
+        return time_of(min(end[0] + 1, place_of(self._until)))
+
+    def _parameters(self, *streams: Stream[Source]) -> dict[str, Any]:
+        source, look = streams[0].source, streams[0].look
+        lanes = [lane for stream in streams for lane in stream.lanes]
+        ats = [at for s in streams for at in [time_of(s.place[0])] * len(s.lanes)]
+        nos = [no for s in streams for no in [s.place[1]] * len(s.lanes)]
+        bonus = self._lanes.bonuses() if source.by_turn else {}
+        asked = (
+            self._lanes.having(source.states & self._condition.states) if source.whole else lanes
+        )
         return {
             **self._condition.parameters(),
             **self._condition.places(),
-            "lanes": lanes,
-            "ats": [time_of(stream.place[0]) for stream in streams],
-            "nos": [stream.place[1] for stream in streams],
-            "bonuses": [self._lanes[lane].bonus_s * by_turn for lane in lanes],
-            "until": self._until,
+            "lanes": asked,
+            "ats": Times(ats),
+            "nos": Int8s(nos),
+            "bonuses": [bonus.get(lane, 0.0) for lane in lanes],
             "look": look,
         }

@@ -1,12 +1,12 @@
 """Many ordered streams read as one, and none of them further than needed."""
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 _GROWTH: Final = 4
+ABOVE_ALL: Final = 2**63 - 1
 
 Place = tuple[int, int]
 """Where something lies in an order: microseconds since 1970 and the job's number."""
@@ -15,52 +15,39 @@ SourceT = TypeVar("SourceT")
 
 
 class Seen(NamedTuple):
-    """A job that a stream came by; one that does not match only tells how far it has got.
-    `is_last` says that the stream was cut off there.
+    """A job that a lane came by; one that does not match only tells how far it has got.
+    `is_last` says that the lane was cut off there.
     """
 
     place: Place
     created_us: int
     matched: bool
     is_last: bool
+    lane: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Stream(Generic[SourceT]):
-    """Jobs of some lanes from one source, beyond `place`. `look` is how many to look at next."""
+    """What some lanes of one source have beyond `place`, which nobody knows yet. `look` is how
+    many to look at next in each. A lane of a source is in one stream at most.
+    """
 
     source: SourceT
     lanes: Sequence[int]
     place: Place
     look: int
-    found: deque[Seen] = field(default_factory=deque)
-    ended: bool = False
-
-    def take_in(self, rows: Sequence[Seen], want: int, cut: Place | None) -> None:
-        """What a fetch of at most `want` rows gave; it told nothing beyond `cut`."""
-        stopped = bool(rows) and (len(rows) >= want or rows[-1].is_last)
-        if stopped or cut is None:
-            self.ended = not stopped
-            self.look *= _GROWTH
-        if stopped:
-            self.place = rows[-1].place
-        elif cut is not None:
-            self.place = cut
-        self.found.extend(row for row in rows if row.matched)
 
 
 class Fetched(NamedTuple):
-    """The answers of streams by their index. Where there were more, `cut` is the place of the
-    last one: of no stream anything beyond it was told.
-    """
+    """What lanes have, in order. `cut` is how far all of it was told, None to the end."""
 
-    rows: Mapping[int, Sequence[Seen]]
+    rows: Sequence[Seen]
     cut: Place | None = None
 
 
-Fetch = Callable[[SourceT, Sequence[Stream[SourceT]], int, int], Awaitable[Fetched]]
-"""Given a source, some of its streams, how many jobs to look at and how many to give of each:
-their answers.
+Fetch = Callable[[SourceT, Sequence[Stream[SourceT]], int, Place | None], Awaitable[Fetched]]
+"""Given a source, some of its streams of the same `look`, how many jobs to give of each lane and
+up to which place, bar none: their answers.
 """
 
 
@@ -81,73 +68,80 @@ class Merge(Generic[SourceT]):
         descending: bool,
         most: int | None = None,
     ) -> None:
-        self._streams = streams
+        self._streams = list(streams)
         self._fetch = fetch
-        self._sign = -1 if descending else 1
+        self._descending = descending
         self._most = most
         self.looked = 0
-        # The next match of each stream that has one, and how far the others have got.
-        self._heads: list[tuple[Place, int]] = []
-        self._dry = [(self._key(s.place), n) for n, s in enumerate(streams)]
-        heapify(self._dry)
+        # Matches that nobody has taken, in order.
+        self._found: list[Seen] = []
 
     async def take(self, count: int) -> list[Seen]:
         """The next matches of all, `count` unless there are no more."""
-        taken: list[Seen] = []
-        while len(taken) < count:
-            # Whoever has not got as far as the first match may have one before it.
-            behind = []
-            while self._dry and (not self._heads or self._dry[0][0] < self._heads[0][0]):
-                behind.append(heappop(self._dry)[1])
-            if behind:
-                await self._refill(behind + self._soon(behind), count - len(taken))
-            elif self._heads:
-                taken.append(self._pop())
-            else:
-                break
+        while behind := self._behind(count):
+            groups: dict[tuple[SourceT, int], list[Stream[SourceT]]] = {}
+            for stream in behind:
+                groups.setdefault((stream.source, stream.look), []).append(stream)
+            self._allow(sum(stream.look * len(stream.lanes) for stream in behind))
+            for group in groups.values():
+                await self._read_on(group, count)
+        taken, self._found = self._found[:count], self._found[count:]
         return taken
 
-    def _soon(self, behind: Sequence[int]) -> list[int]:
-        """Other streams that are as cheap to ask, and likely to be next."""
-        look = max(self._streams[n].look for n in behind)
-        soon = [n for _, n in self._dry if self._streams[n].look <= look]
-        self._dry = [(key, n) for key, n in self._dry if self._streams[n].look > look]
-        heapify(self._dry)
-        return soon
+    def _behind(self, count: int) -> list[Stream[SourceT]]:
+        """Those that may have one of the next `count` matches."""
+        end = self._end(count)
+        return [s for s in self._streams if end is None or self._is_before(s.place, end)]
 
-    def _pop(self) -> Seen:
-        _, n = heappop(self._heads)
-        first = self._streams[n].found.popleft()
-        self._queue(n)
-        return first
+    def _end(self, count: int) -> Place | None:
+        """The place that the last of the next `count` matches cannot be beyond."""
+        if not count:
+            return (ABOVE_ALL, 0) if self._descending else (-ABOVE_ALL, 0)
+        return self._found[count - 1].place if len(self._found) >= count else None
 
-    async def _refill(self, numbers: Sequence[int], want: int) -> None:
-        groups: dict[SourceT, list[int]] = {}
-        for n in numbers:
-            groups.setdefault(self._streams[n].source, []).append(n)
-        looks = {
-            source: max(self._streams[n].look for n in group) for source, group in groups.items()
-        }
-        self._allow(sum(looks[source] * len(group) for source, group in groups.items()))
-        for source, group in groups.items():
-            streams = [self._streams[n] for n in group]
-            fetched = await self._fetch(source, streams, looks[source], want)
-            for place, stream in enumerate(streams):
-                stream.take_in(fetched.rows.get(place, ()), want, fetched.cut)
-        for n in numbers:
-            self._queue(n)
+    def _is_before(self, place: Place, other: Place) -> bool:
+        return place > other if self._descending else place < other
+
+    async def _read_on(self, group: Sequence[Stream[SourceT]], count: int) -> None:
+        # What was found in other sources meanwhile may be all that is needed, or nearly.
+        end = self._end(count)
+        streams = [s for s in group if end is None or self._is_before(s.place, end)]
+        if not streams:
+            return
+        first = (max if self._descending else min)(stream.place for stream in streams)
+        want = count - sum(1 for s in self._found[:count] if self._is_before(s.place, first))
+        far = None if end is None else (end[0], 0 if self._descending else ABOVE_ALL)
+        rows, cut = await self._fetch(streams[0].source, streams, want, far)
+        self._move(streams, self._stopped(rows, want), far if cut is None else cut)
+        self._found += [row for row in rows if row.matched]
+        self._found.sort(reverse=self._descending)
+
+    @staticmethod
+    def _stopped(rows: Sequence[Seen], want: int) -> dict[int, Place]:
+        """The lanes that may have more, and where they got to."""
+        given = Counter(row.lane for row in rows)
+        return {row.lane: row.place for row in rows if row.is_last or given[row.lane] >= want}
+
+    def _move(
+        self, streams: Sequence[Stream[SourceT]], stopped: dict[int, Place], cut: Place | None
+    ) -> None:
+        """`streams` were asked; all is known of them up to `cut`, bar what stopped before."""
+        source, look = streams[0].source, streams[0].look
+        asked = {id(stream) for stream in streams}
+        self._streams = [stream for stream in self._streams if id(stream) not in asked]
+        self._streams += [
+            Stream(source, [lane], place, look * _GROWTH) for lane, place in stopped.items()
+        ]
+        if cut is None:
+            return
+        beyond = [stream for stream in streams if not self._is_before(stream.place, cut)]
+        self._streams += beyond
+        known = {lane for stream in beyond for lane in stream.lanes}.union(stopped)
+        rest = [lane for stream in streams for lane in stream.lanes if lane not in known]
+        if rest:
+            self._streams.append(Stream(source, rest, cut, look))
 
     def _allow(self, more: int) -> None:
         if self.looked and self._most is not None and self.looked + more > self._most:
             raise TooFar
         self.looked += more
-
-    def _queue(self, n: int) -> None:
-        stream = self._streams[n]
-        if stream.found:
-            heappush(self._heads, (self._key(stream.found[0].place), n))
-        elif not stream.ended:
-            heappush(self._dry, (self._key(stream.place), n))
-
-    def _key(self, place: Place) -> Place:
-        return self._sign * place[0], self._sign * place[1]

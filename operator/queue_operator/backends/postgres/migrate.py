@@ -1,9 +1,10 @@
 """Brings the schema up to date: forward only, safe from several replicas at once, and without
 holding up those who work meanwhile.
 
-All that is missing is one transaction. It gives up when it has to wait for a lock for longer
-than `lock_timeout_s`, because whoever comes later stands behind it, and is tried again from the
-start after a pause.
+What is missing is one transaction. It gives up when it has to wait for a lock for longer than
+`lock_timeout_s`, because whoever comes later stands behind it, and is tried again from the start
+after a pause. Indexes on tables that may be large are built outside of it (`building`), where
+nobody waits for them; a file that does so has the line `-- outside a transaction`.
 """
 
 import asyncio
@@ -22,8 +23,9 @@ import psycopg
 from psycopg import AsyncConnection, IsolationLevel, sql
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.building import build, split
 from queue_operator.backends.postgres.driver_errors import unavailable
-from queue_operator.backends.postgres.grants import check_granted, check_role, grant
+from queue_operator.backends.postgres.grants import check_exists, check_granted, check_role, grant
 from queue_operator.backends.postgres.line import address
 from queue_operator.backends.sql import load, render
 from queue_operator.domain.errors import MissingPrivilege, SchemaMismatch, Unavailable
@@ -38,8 +40,13 @@ _RECORD: Final = load(__package__, "migration_record")
 _PLACE: Final = load(__package__, "migration_place")
 # Any number will do, as long as every replica takes the same.
 _ADVISORY_LOCK: Final = 7_164_002
+# Held while indexes are built, and only ever tried: a statement that waits for a lock is older than
+# what comes after it, so that the build would wait for who waits for the build.
+_BUILDING_LOCK: Final = 7_164_003
 _PAUSE_S: Final = 1.0
+_GLANCE_S: Final = 0.1
 _NEEDS: Final = re.compile(r"^-- needs: (\S+)$", re.MULTILINE)
+_OUTSIDE: Final = re.compile(r"^-- outside a transaction$", re.MULTILINE)
 # For the transaction only, which is all that holds behind a pooler. What is set for the role
 # must neither end a long migration nor change what it makes.
 _SETTINGS: Final[LiteralString] = """
@@ -77,6 +84,11 @@ class Migration:
         """
         found = _NEEDS.search(self.text)
         return found[1] if found else None
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether its statements run outside a transaction, each of which may find itself done."""
+        return _OUTSIDE.search(self.text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +155,20 @@ async def migrate(
 async def _insist(conninfo: str, plan: Plan) -> list[str]:
     """Tries until no lock is in the way."""
     end = time.monotonic() + plan.patience_s
+    done: list[str] = []
     while True:
         try:
-            return await _once(conninfo, plan, end)
+            while outside := await _once(conninfo, plan, end, done):
+                await _build(conninfo, plan, end, outside, done)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             if time.monotonic() + _PAUSE_S > end:
+                changed = f"{', '.join(done)} applied, no more" if done else "nothing was changed"
                 raise Unavailable(
-                    f"others held a lock for {plan.patience_s:g} s: nothing was changed; look for "
+                    f"others held a lock for {plan.patience_s:g} s: {changed}; look for "
                     "old transactions in pg_stat_activity and try again"
                 ) from None
+        else:
+            return done
         plan.say(
             f"a lock was not to be had within {plan.lock_timeout_s:g} s: undone, "
             f"trying again in {_PAUSE_S:g} s"
@@ -159,19 +176,67 @@ async def _insist(conninfo: str, plan: Plan) -> list[str]:
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _once(conninfo: str, plan: Plan, end: float) -> list[str]:
+async def _once(conninfo: str, plan: Plan, end: float, done: list[str]) -> Migration | None:
+    """Applies what is missing up to what is to be applied outside a transaction, and gives that."""
     async with _session(conninfo) as connection:
         await connection.execute(_SETTINGS)
-        applied = await _applied(connection)
-        if not _missing(plan.shipped, applied) and plan.grant_to is None:
-            # Without a lock, and without a right but that to read.
-            return []
-        await _wait_for_turn(connection, plan, end)
-        done = await _apply_missing(connection, plan)
+        missing = _missing(plan.shipped, await _applied(connection))
         if plan.grant_to is not None:
+            # Before anything is changed for good.
+            await check_exists(connection, plan.grant_to)
+        if missing and missing[0].is_outside:
+            return missing[0]
+        if not missing and plan.grant_to is None:
+            # Without a lock, and without a right but that to read.
+            return None
+        await _wait_for_turn(connection, plan, end)
+        applied, outside = await _apply_missing(connection, plan)
+        if plan.grant_to is not None and outside is None:
             plan.say(f"granting what the queue needs to {plan.grant_to}")
             await grant(connection, plan.grant_to)
-        return done
+    done += applied
+    return outside
+
+
+async def _build(
+    conninfo: str, plan: Plan, end: float, migration: Migration, done: list[str]
+) -> None:
+    """One process builds, the others wait. The lock is that of a transaction which looks at
+    nothing meanwhile, so the build does not wait for it, and it holds behind a pooler.
+    """
+    waits = False
+    while True:
+        async with _session(conninfo) as connection:
+            await connection.execute(_SETTINGS)
+            if await _got(connection, _BUILDING_LOCK):
+                if migration in _missing(plan.shipped, await _applied(connection)):
+                    plan.say(f"applying {migration.name}, beside those who work")
+                    await _build_indexes(conninfo, plan, end, migration)
+                    await _record(connection, migration)
+                    done.append(migration.name)
+                return
+        if not waits:
+            plan.say("another process builds indexes: waiting for it")
+            waits = True
+        if time.monotonic() > end:
+            raise Unavailable(
+                f"another process has built indexes for {plan.patience_s:g} s and goes on: wait, "
+                "and try again"
+            )
+        await asyncio.sleep(_GLANCE_S)
+
+
+async def _build_indexes(conninfo: str, plan: Plan, end: float, migration: Migration) -> None:
+    wait_s = max(end - time.monotonic(), plan.lock_timeout_s)
+    try:
+        statements = split(migration.statements)
+        await build(conninfo, statements, lock_timeout_s=wait_s, say=plan.say)
+    except psycopg.errors.LockNotAvailable:
+        raise Unavailable(
+            f"others held a transaction open for {wait_s:g} s: {migration.name} is not done, and "
+            "goes on where it stood when this is run again; look for old transactions in "
+            "pg_stat_activity"
+        ) from None
 
 
 @asynccontextmanager
@@ -190,13 +255,16 @@ async def _session(conninfo: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
 
 async def _wait_for_turn(connection: AsyncConnection[TupleRow], plan: Plan, end: float) -> None:
     """Held to the end of the transaction: another replica waits, then finds all done."""
-    take = "SELECT pg_try_advisory_xact_lock(%s)"
-    cursor = await connection.execute(take, (_ADVISORY_LOCK,))
-    if await cursor.fetchone() != (True,):
+    if not await _got(connection, _ADVISORY_LOCK):
         plan.say("another process migrates this database: waiting for it")
         await _limit_waiting(connection, max(end - time.monotonic(), plan.lock_timeout_s))
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
     await _limit_waiting(connection, plan.lock_timeout_s)
+
+
+async def _got(connection: AsyncConnection[TupleRow], lock: int) -> bool:
+    cursor = await connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock,))
+    return await cursor.fetchone() == (True,)
 
 
 async def _limit_waiting(connection: AsyncConnection[TupleRow], seconds: float) -> None:
@@ -204,19 +272,25 @@ async def _limit_waiting(connection: AsyncConnection[TupleRow], seconds: float) 
     await connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(limit))
 
 
-async def _apply_missing(connection: AsyncConnection[TupleRow], plan: Plan) -> list[str]:
+async def _apply_missing(
+    connection: AsyncConnection[TupleRow], plan: Plan
+) -> tuple[list[str], Migration | None]:
+    """Up to what is to be applied outside a transaction, which is given as well."""
     await _prepare(connection)
-    missing = _missing(plan.shipped, await _applied(connection))
-    for migration in missing:
+    applied: list[str] = []
+    for migration in _missing(plan.shipped, await _applied(connection)):
+        if migration.is_outside:
+            return applied, migration
         plan.say(f"applying {migration.name}")
         await connection.execute(migration.statements)
-        values = {
-            "name": migration.name,
-            "checksum": migration.checksum,
-            "needs": migration.needs,
-        }
-        await connection.execute(_RECORD, values)
-    return [migration.name for migration in missing]
+        await _record(connection, migration)
+        applied.append(migration.name)
+    return applied, None
+
+
+async def _record(connection: AsyncConnection[TupleRow], migration: Migration) -> None:
+    values = {"name": migration.name, "checksum": migration.checksum, "needs": migration.needs}
+    await connection.execute(_RECORD, values)
 
 
 async def _prepare(connection: AsyncConnection[TupleRow]) -> None:

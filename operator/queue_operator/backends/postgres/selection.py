@@ -17,6 +17,7 @@ from queue_operator.backends.postgres.rows import (
     ask_to_stop,
     lock_rows,
 )
+from queue_operator.backends.protocol import DELETE
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Cancelled, CancelRequest, Demand
@@ -86,7 +87,7 @@ class Selection:
             ids = await _select(connection, wanted)
             for row in (await lock_rows(connection, dict.fromkeys(ids), terms)).values():
                 if row.current.state not in TERMINAL:
-                    raise InvalidTransition(row.current.job_id, row.current.state, "DELETE")
+                    raise InvalidTransition(row.current.job_id, row.current.state, DELETE)
             return await _delete(connection, list(ids))
 
         return await run(self._pool, work)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection
@@ -53,9 +53,14 @@ class Settling:
         self._rng = rng
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Answers in the order of the outcomes, which is the order in which they apply."""
+        """Answers in the order of the outcomes. In that order apply those of one job, and those
+        of jobs that wait for each other.
+        """
         answers: dict[int, Settled] = {}
-        for batch in _rounds(outcomes):
+        rounds = _rounds(outcomes)
+        if len(rounds) > 1 and await self._entangled(dict(enumerate(outcomes))):
+            rounds = _rounds(outcomes, in_order=True)
+        for batch in rounds:
             done = await self._completions.complete(batch)
             rest = {n: outcome for n, outcome in batch.items() if n not in done}
             answers |= done
@@ -63,6 +68,21 @@ class Settling:
                 answers |= await self._isolating(rest)
                 self._completions.forget(rest.values())
         return [answers[n] for n in range(len(outcomes))]
+
+    @again_when_undone
+    async def _entangled(self, batch: dict[int, Outcome]) -> bool:
+        wanted = await self._wanted(batch)
+
+        async def look(connection: AsyncConnection[TupleRow], terms: Terms) -> bool:
+            cursor = await connection.execute(_FIND, wanted)
+            numbers = dict.fromkeys(number for _, number in await cursor.fetchall())
+            return _entangled(await lock_rows(connection, numbers, terms))
+
+        return await run(self._pool, look)
+
+    async def _wanted(self, batch: dict[int, Outcome]) -> dict[str, list[Any]]:
+        namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
+        return {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
 
     async def _isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
         """As `_decide`, which does all or nothing, but halves a batch that the database refuses
@@ -83,9 +103,7 @@ class Settling:
 
     @again_when_undone
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
-        wanted = {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
-        lanes = await self._other_lanes(batch)
+        wanted, lanes = await self._wanted(batch), await self._other_lanes(batch)
 
         async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
             cursor = await connection.execute(_FIND, wanted)
@@ -223,20 +241,24 @@ def _relabelled(outcome: Outcome, type_: str, tags: Sequence[str]) -> Job:
     )
 
 
-def _rounds(outcomes: Sequence[Outcome]) -> list[dict[int, Outcome]]:
-    """Splits a batch, in its order, where a job occurs again or where what a round carries would
-    not fit into one statement. Nothing overtakes: what comes of one job may decide about another.
+def _rounds(outcomes: Sequence[Outcome], *, in_order: bool = False) -> list[dict[int, Outcome]]:
+    """Splits a batch so that each job occurs once in a round, in order of arrival, and that what
+    a round carries fits into one statement. With `in_order` nothing goes into an earlier round
+    than what was told before it.
     """
     rounds: list[dict[int, Outcome]] = []
-    taken: set[tuple[str, str]] = set()
-    room = 0
+    sizes: list[int] = []
+    next_turn: dict[tuple[str, str], int] = {}
     for n, outcome in enumerate(outcomes):
-        job, size = (outcome.namespace, outcome.job_id), len(outcome.result or b"")
-        if not rounds or job in taken or size > room:
+        size = len(outcome.result or b"")
+        earliest = max(len(rounds) - 1, 0) if in_order else 0
+        turn = max(next_turn.get((outcome.namespace, outcome.job_id), 0), earliest)
+        while turn < len(rounds) and rounds[turn] and sizes[turn] + size > _ROUND_BYTES:
+            turn += 1
+        if turn == len(rounds):
             rounds.append({})
-            taken.clear()
-            room = _ROUND_BYTES
-        rounds[-1][n] = outcome
-        taken.add(job)
-        room -= size
+            sizes.append(0)
+        rounds[turn][n] = outcome
+        sizes[turn] += size
+        next_turn[outcome.namespace, outcome.job_id] = turn + 1
     return rounds

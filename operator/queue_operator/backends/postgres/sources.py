@@ -7,7 +7,7 @@ from typing import Any, Final, LiteralString
 
 from psycopg import sql
 
-from queue_operator.backends.postgres.merging import Place
+from queue_operator.backends.postgres.merging import ABOVE_ALL, Place
 from queue_operator.backends.sql import load, render
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, JobState
@@ -17,7 +17,6 @@ FIRST: Final = datetime.min.replace(tzinfo=UTC)
 LAST: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-ABOVE_ALL: Final = 2**63 - 1
 _KINDS_OF_DEAD: Final = (frozenset({Phase.FAILED}), frozenset({Phase.DEAD_LETTER}))
 
 
@@ -137,6 +136,18 @@ class Condition:
         if order.by_change:
             return self.changed_after, self.changed_before
         return self.created_after, self.created_before
+
+    def has_all(self, source: "Source", order: Order) -> bool:
+        """Whether all of a source matches that is between the `bounds` of the order."""
+        # A line also holds what is due again, which is told with what waits aside.
+        if source.whole or source.by_turn or not source.states <= self.states:
+            return False
+        after, before = self.bounds(order)
+        if order.by_change:
+            between = Condition(states=self.states, changed_after=after, changed_before=before)
+        else:
+            between = Condition(states=self.states, created_after=after, created_before=before)
+        return self == between
 
     def parameters(self) -> dict[str, Any]:
         everything = self.states == frozenset(JobState)

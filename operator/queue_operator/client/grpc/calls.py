@@ -29,7 +29,6 @@ DoneBefore = Callable[[QueueError], Awaitable[Answer | None]]
 Mend = Callable[[Answer], Awaitable[None]]
 
 CLOSED: Final = "this client is closed"
-_PENDING_JOBS: Final = "pending_jobs"
 
 
 class Calls:
@@ -82,9 +81,9 @@ class Calls:
             except QuotaExceeded as error:
                 # It has not begun, so that anything may be sent again; not by all at once.
                 failures += 1
-                pause_s = error.retry_after_s + self._repeats.pause_s(failures)
+                pause_s = (error.retry_after_s or 0.0) + self._repeats.pause_s(failures)
                 late = loop.time() + pause_s >= deadline
-                if self._was_last(failures, late) or _is_hopeless(request, error):
+                if self._was_last(failures, late) or error.is_hopeless_for(_jobs(request)):
                     raise
             except Unavailable as error:
                 failures += 1
@@ -151,10 +150,8 @@ class Calls:
         return error if told == error.message else Unavailable(told)
 
 
-def _is_hopeless(request: Message, error: QuotaExceeded) -> bool:
-    """More jobs at once than may ever wait are refused however often they are sent."""
-    jobs = len(getattr(request, "jobs", ()))
-    return error.limit == _PENDING_JOBS and jobs > error.maximum
+def _jobs(request: Message) -> int:
+    return len(getattr(request, "jobs", ()))
 
 
 def _pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:

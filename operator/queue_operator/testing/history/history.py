@@ -73,7 +73,7 @@ class History:
     statement, and sees what was committed before: `statement_s` is what the server may take
     between, on a busy machine. What ends an attempt may be several statements, of a process that
     stands on a slow line: that is `transaction_s`. A process that is frozen midway takes as long
-    as it is frozen, so where somebody was told of the end, that is what counts.
+    as it is frozen, so where it was told of the end, that is what counts.
     """
 
     records: Sequence[Record]
@@ -102,20 +102,27 @@ class History:
         return found
 
     @cached_property
-    def _told_of(self) -> Mapping[str, float]:
-        """When somebody was first told that the outcome under a token is stored."""
-        found: dict[str, float] = {}
-        for record in self.of(Kind.OUTCOME_ACKNOWLEDGED):
-            found[record.token] = min(record.at, found.get(record.token, record.at))
+    def _outcomes(self) -> Mapping[str, Sequence[Record]]:
+        """What was said of outcomes, by the token under which they were sent."""
+        found: defaultdict[str, list[Record]] = defaultdict(list)
+        for record in self.of(Kind.OUTCOME_SENT, Kind.OUTCOME_ACKNOWLEDGED):
+            found[record.token].append(record)
         return found
 
     def ended_by(self, attempt: Attempt) -> float | None:
-        """When the end of an attempt had taken effect, at the latest."""
+        """When the end of an attempt had taken effect, at the latest. An answer counts if it is
+        to the call that ended the attempt: the last that began before.
+        """
         if attempt.ended_at is None:
             return None
         ended_at = attempt.ended_at.timestamp()
-        told_at = self._told_of.get(attempt.token, 0.0)
-        return told_at if told_at >= ended_at else ended_at + self.transaction_s
+        said = self._outcomes.get(attempt.token, ())
+        calls = [one for one in said if one.kind is Kind.OUTCOME_SENT and one.at <= ended_at]
+        caller = max(calls, key=lambda one: one.at).process if calls else ""
+        told = [one for one in said if one.process == caller and one.at > ended_at]
+        if told and told[0].kind is Kind.OUTCOME_ACKNOWLEDGED:
+            return told[0].at
+        return ended_at + self.transaction_s
 
     def around(self, job_id: str, extra: Iterable[Record] = ()) -> tuple[str, ...]:
         """What everybody saw of the job and what the store says of it, in order of time."""

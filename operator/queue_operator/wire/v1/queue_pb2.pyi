@@ -401,6 +401,7 @@ class Error(_message.Message):
     field: _builtins.str
     reason: _builtins.str
     size: _builtins.int
+    """Of what is too large; jobs of the batch that is over a quota."""
     limit: _builtins.int
     key: _builtins.str
     job_id: _builtins.str
@@ -417,7 +418,9 @@ class Error(_message.Message):
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
-    def retry_after(self) -> _duration_pb2.Duration: ...
+    def retry_after(self) -> _duration_pb2.Duration:
+        """Not there for a batch that never fits as a whole."""
+
     def __init__(
         self,
         *,

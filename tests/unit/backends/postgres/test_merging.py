@@ -29,42 +29,46 @@ class Store:
     looked: Counter[int] = field(default_factory=Counter)
 
     async def fetch(
-        self, source: str, streams: Sequence[Stream[str]], look: int, want: int
+        self, source: str, streams: Sequence[Stream[str]], want: int, end: Place | None
     ) -> Fetched:
         self.fetches += 1
+        assert len({stream.look for stream in streams}) == 1
+        lanes = [(lane, stream) for stream in streams for lane in stream.lanes]
+        assert len(lanes) == len({lane for lane, _ in lanes})
+        assert {lane % 2 for lane, _ in lanes} == {int(source[-1])}
         every = sorted(
-            (
-                (row.place, n, row)
-                for n, stream in enumerate(streams)
-                for row in self._rows(stream, look, want)
-            ),
+            (row for lane, stream in lanes for row in self._rows(lane, stream, want, end)),
             reverse=self.descending,
         )
-        give = want + len(streams)
-        rows: dict[int, list[Seen]] = {}
-        for _, n, row in every[:give]:
-            rows.setdefault(n, []).append(row)
-        return Fetched(rows, every[give - 1][0] if len(every) >= give else None)
+        give = want + len(lanes)
+        return Fetched(every[:give], every[give - 1].place if len(every) >= give else None)
 
-    def _rows(self, stream: Stream[str], look: int, want: int) -> list[Seen]:
-        [lane] = stream.lanes
+    def _rows(self, lane: int, stream: Stream[str], want: int, end: Place | None) -> list[Seen]:
         left = [
             one
             for one in sorted(self.lanes[lane], reverse=self.descending)
-            if (one[0] < stream.place if self.descending else one[0] > stream.place)
-        ][:look]
+            if self._is_before(stream.place, one[0])
+            and (end is None or not self._is_before(end, one[0]))
+        ][: stream.look]
         rows = []
         for n, (place, matched) in enumerate(left, start=1):
             self.looked[lane] += 1
-            if matched or n == look:
-                rows.append(Seen(place, place[0], matched, n == look))
+            if matched or n == stream.look:
+                rows.append(Seen(place, place[0], matched, n == stream.look, lane))
             if len(rows) == want:
                 break
         return rows
 
+    def _is_before(self, place: Place, other: Place) -> bool:
+        return place > other if self.descending else place < other
+
     def merge(self, look: int, most: int | None = None) -> Merge[str]:
         start = END if self.descending else START
-        streams = [Stream(f"source-{n % 2}", [n], start, look) for n in range(len(self.lanes))]
+        numbers = range(len(self.lanes))
+        halves = [numbers[n::2] for n in range(2)]
+        streams = [
+            Stream(f"source-{n}", half, start, look) for n, half in enumerate(halves) if half
+        ]
         return Merge(streams, self.fetch, descending=self.descending, most=most)
 
 
@@ -108,10 +112,26 @@ def test_all_matches_come_once_and_in_order(
 
 async def test_no_stream_is_read_again_from_its_beginning() -> None:
     store = Store(spread({n: (n, n % 10 == 0) for n in range(400)}, 4))
+    assert len(await store.merge(look=3).take(1000)) == 40
+    assert set(store.looked.values()) == {100}
+
+
+async def test_the_next_take_looks_again_at_little_more_than_the_last_one_gave_away() -> None:
+    store = Store(spread({n: (n, n % 10 == 0) for n in range(400)}, 4))
     merge = store.merge(look=3)
     while await merge.take(7):
         pass
-    assert set(store.looked.values()) == {100}
+    assert max(store.looked.values()) < 150
+
+
+async def test_what_lies_beyond_the_page_is_not_looked_at_in_other_sources() -> None:
+    """The second source has what is as far away as the first one's second page."""
+    near = {n * 2: (n, True) for n in range(100)}
+    far = {n * 2 + 1: (50 + n, True) for n in range(100)}
+    store = Store(spread(near | far, 2))
+    taken = await store.merge(look=100).take(50)
+    assert [seen.place[1] for seen in taken] == [n * 2 for n in range(50)]
+    assert store.looked[1] == 0
 
 
 async def test_a_page_reads_little_more_than_itself() -> None:

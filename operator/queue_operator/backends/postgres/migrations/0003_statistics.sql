@@ -5,10 +5,6 @@
 ALTER TABLE job_event ADD COLUMN lane_ids integer[];
 ALTER TABLE job_event ALTER COLUMN lane_ids SET STORAGE EXTERNAL;
 
--- What is not due, for counting: equal keys share their entries' space. The condition on the lane
--- always holds, and keeps all other statements from this index.
-CREATE INDEX ready_undue ON ready (lane_id, state, blocked) WHERE NOT due AND lane_id > 0;
-
 -- How often what happened in `span_s` seconds from `begins_at` on, by type and priority.
 CREATE TABLE roll_up (
     namespace_id    integer     NOT NULL,

@@ -68,8 +68,9 @@ WITH seen AS MATERIALIZED (
            coalesce(timeout_s, ((SELECT %(default_timeouts)s::float8[]))[l]) AS timeout_s,
            CASE WHEN max_attempts = 0 THEN coalesce(backoff, %(system_backoff)s::jsonb)
                 ELSE backoff END AS backoff,
-           last_retry_at, started_at, error, failed_at, mirrored, has_children, checkpointed,
-           result, result_content_type,
+           last_retry_at, started_at, error,
+           coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) AS failed_at,
+           mirrored, has_children, checkpointed, result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
             || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,

@@ -27,7 +27,8 @@ WITH gone AS (
            lease_version,
            transition + 1, retry_count, failure_count, max_attempts, timeout_s, backoff,
            last_retry_at, token, assignee_id, worker_name, host, assigned_at, started_at, error,
-           failed_at, now(), mirrored, has_children,
+           coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END), now(), mirrored,
+           has_children,
            CASE WHEN ((SELECT %(lengths)s::bigint[]))[place] >= 0 THEN
                substring((SELECT %(results)s::bytea)
                          FROM ((SELECT %(starts)s::bigint[]))[place]::int

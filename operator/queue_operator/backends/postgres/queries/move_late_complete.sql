@@ -12,7 +12,8 @@ WITH given AS MATERIALIZED (
         result_content_type = CASE WHEN new_result IS NULL THEN result_content_type
                                    ELSE content_type END,
         error = coalesce(new_error::jsonb, error),
-        failed_at = CASE WHEN new_error IS NULL THEN failed_at ELSE now() END,
+        failed_at = CASE WHEN new_error IS NOT NULL THEN now()
+            ELSE coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) END,
         finalized_at = now(), changed_at = now(), transition = transition + 1,
         reason = 'COMPLETE'
     FROM given

@@ -14,7 +14,8 @@ WITH asked AS (
         cancel_reason = coalesce(nullif(%(reason)s, ''), cancel_reason),
         transition = transition + CASE WHEN state IN ({{RUNNING}}) THEN 1 ELSE 0 END,
         error = coalesce(%(error)s::jsonb, error),
-        failed_at = CASE WHEN %(error)s::jsonb IS NULL THEN failed_at ELSE now() END,
+        failed_at = CASE WHEN %(error)s::jsonb IS NOT NULL THEN now()
+            ELSE coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) END,
         result = coalesce(%(result)s, result),
         result_content_type = CASE WHEN %(result)s::bytea IS NULL THEN result_content_type
                                    ELSE %(content_type)s END

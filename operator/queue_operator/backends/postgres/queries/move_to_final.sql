@@ -17,7 +17,9 @@ WITH given AS MATERIALIZED (
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
-              lease.assigned_at, lease.started_at, lease.error, lease.failed_at,
+              lease.assigned_at, lease.started_at, lease.error,
+              coalesce(lease.failed_at,
+                       CASE WHEN lease.error IS NOT NULL THEN lease.changed_at END) AS failed_at,
               lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, lease.cancel_reason, given.*
@@ -32,7 +34,9 @@ WITH given AS MATERIALIZED (
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
-              ready.assigned_at, ready.started_at, ready.error, ready.failed_at,
+              ready.assigned_at, ready.started_at, ready.error,
+              coalesce(ready.failed_at,
+                       CASE WHEN ready.error IS NOT NULL THEN ready.changed_at END) AS failed_at,
               ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, ''::text, given.*

@@ -25,7 +25,9 @@ WITH given AS MATERIALIZED (
               lease.transition, lease.retry_count, lease.failure_count,
               lease.max_attempts, lease.timeout_s, lease.backoff, lease.last_retry_at,
               lease.token, lease.assignee_id, lease.worker_name, lease.host,
-              lease.assigned_at, lease.started_at, lease.error, lease.failed_at,
+              lease.assigned_at, lease.started_at, lease.error,
+              coalesce(lease.failed_at,
+                       CASE WHEN lease.error IS NOT NULL THEN lease.changed_at END) AS failed_at,
               lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
               lease.state, given.*
@@ -40,7 +42,9 @@ WITH given AS MATERIALIZED (
               ready.transition, ready.retry_count, ready.failure_count,
               ready.max_attempts, ready.timeout_s, ready.backoff, ready.last_retry_at,
               ready.token, ready.assignee_id, ready.worker_name, ready.host,
-              ready.assigned_at, ready.started_at, ready.error, ready.failed_at,
+              ready.assigned_at, ready.started_at, ready.error,
+              coalesce(ready.failed_at,
+                       CASE WHEN ready.error IS NOT NULL THEN ready.changed_at END) AS failed_at,
               ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
               ready.state, given.*
@@ -55,7 +59,9 @@ WITH given AS MATERIALIZED (
               final.transition, final.retry_count, final.failure_count,
               final.max_attempts, final.timeout_s, final.backoff, final.last_retry_at,
               final.token, final.assignee_id, final.worker_name, final.host,
-              final.assigned_at, final.started_at, final.error, final.failed_at,
+              final.assigned_at, final.started_at, final.error,
+              coalesce(final.failed_at,
+                       CASE WHEN final.error IS NOT NULL THEN final.changed_at END) AS failed_at,
               final.mirrored,
               final.has_children, false AS checkpointed, final.result, final.result_content_type,
               final.state, given.*
@@ -77,8 +83,8 @@ WITH given AS MATERIALIZED (
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
                        assigned_at, started_at, error, error_category, error_code, failed_at,
-                       changed_at, mirrored, has_children, checkpointed, result, result_content_type,
-                       blocked)
+                       changed_at, mirrored, has_children, checkpointed, result,
+                       result_content_type, blocked)
     SELECT job_no, coalesce(new_lane_id, lane_id), new_state,
            CASE WHEN retries > 0 THEN now() - make_interval(secs => bonus_s)
                 -- Another priority moves it as if it had been submitted with that one.

@@ -1,7 +1,7 @@
 -- Waiting jobs of some lanes that search_waiting.sql leaves out: delayed, waiting for others,
 -- retried, or with a time of creation that the submitter gave.
 -- Parameters, words and answer: as search_jobs.sql; key: created_at or changed_at.
--- Index: ready_aside_created or ready_aside_changed, whose condition is spelt here.
+-- Index: ready_aside_created or ready_aside_moved, whose condition is spelt here.
 WITH streams AS MATERIALIZED (
     SELECT * FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[])
         WITH ORDINALITY AS s(lane_id, at, no, stream)

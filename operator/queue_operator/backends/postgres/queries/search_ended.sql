@@ -1,6 +1,6 @@
 -- Jobs of some lanes that ended, but only those that an index has for searches.
 -- Parameters, words and answer: as search_jobs.sql; key: created_at or changed_at; which: the
---   condition of the index. Index: final_ended_created, final_ended_changed or final_early.
+--   condition of the index. Index: final_ended_created, final_ended_moved or final_early.
 WITH streams AS MATERIALIZED (
     SELECT * FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[])
         WITH ORDINALITY AS s(lane_id, at, no, stream)

@@ -1,9 +1,10 @@
--- The lanes that a search may find jobs in, each with how many it has by state: two arrays.
+-- The lanes that a search may find jobs in: by state an array of them, and one of how many jobs
+-- each has. Of what waits to be claimed, also by priority; that is NULL else.
 -- Parameters: namespace, types, priorities, tags (text[]; an empty one does not filter).
--- Index: lane_namespace_id_type_id_priority_tags_key, lane_count_pkey, then the primary keys of
---   lane and job_type. The changes not yet folded are read whole. Locks: none.
+-- Index: lane_namespace_id_type_id_priority_tags_key, lane_count_pkey, then for the priority the
+--   primary key of lane. The changes not yet folded are read whole. Locks: none.
 -- Traps: a join of the lanes with the counts may be planned as a loop over both; the array, the
---   set that IS TRUE keeps from becoming a join, and OFFSET 0 leave no choice.
+--   set that IS TRUE and the look-up within CASE cannot become one.
 WITH wanted AS MATERIALIZED (
     SELECT id
     FROM lane
@@ -24,15 +25,12 @@ WITH wanted AS MATERIALIZED (
     GROUP BY lane_id, state
     HAVING sum(jobs) > 0
 )
-SELECT by_lane.lane_id, named.type, named.priority, by_lane.states, by_lane.jobs
+SELECT state, priority, array_agg(lane_id), array_agg(jobs)
 FROM (
-    SELECT lane_id, array_agg(state) AS states, array_agg(jobs) AS jobs
-    FROM counted GROUP BY lane_id
-) AS by_lane
-CROSS JOIN LATERAL (
-    SELECT job_type.name AS type, lane.priority
-    FROM lane
-    JOIN job_type ON job_type.id = lane.type_id
-    WHERE lane.id = by_lane.lane_id
-    OFFSET 0
-) AS named
+    SELECT state, lane_id, jobs,
+           CASE WHEN state IN ({{INITIAL_PENDING}}) THEN
+               (SELECT priority FROM lane WHERE lane.id = counted.lane_id)
+           END AS priority
+    FROM counted
+) AS told
+GROUP BY state, priority

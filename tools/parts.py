@@ -1,8 +1,9 @@
-"""Runs the tests as two processes side by side, each on a PostgreSQL of its own.
+"""Runs the tests in parts side by side: two, or three in the full run. Each is a process with a
+PostgreSQL of its own.
 
 Most tests wait for something most of the time, so that one process leaves half of a machine with
-two cores idle. What needs the cluster, and what injects faults, is in one half. The stores' own
-tests, whose races take most of an hour in the full run, are a third part there.
+two cores idle. What needs the cluster, and what injects faults, is in one part. The stores' own
+tests are one in the full run, where their races take most of an hour.
 """
 
 import os
@@ -34,13 +35,13 @@ _RACES: Final = "contract"
 FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 
 
-def halves(*, full: bool = FULL) -> list[list[str]]:
-    """The folders and files of each half; a new one belongs to the second."""
+def parts(*, full: bool = FULL) -> list[list[str]]:
+    """The folders and files of each part; a new one belongs to the second."""
     places = sorted(str(path.relative_to(TESTS)) for path in _places(TESTS))
     first = [place for place in _FIRST if not (full and place == _RACES)]
     second = [place for place in places if place not in _FIRST]
-    parts = [first, second, [_RACES]] if full else [first, second]
-    return [[f"tests/{place}" for place in part] for part in parts]
+    divided = [first, second, [_RACES]] if full else [first, second]
+    return [[f"tests/{place}" for place in part] for part in divided]
 
 
 def _places(folder: Path) -> Iterator[Path]:
@@ -52,7 +53,7 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def main(options: list[str]) -> int:
-    runs = [_start(number, half, options) for number, half in enumerate(halves())]
+    runs = [_start(number, part, options) for number, part in enumerate(parts())]
     tellers = [
         threading.Thread(target=_tell, args=(f"{number}| ", run.stdout))
         for number, run in enumerate(runs, 1)
@@ -66,15 +67,15 @@ def main(options: list[str]) -> int:
         statuses = [run.wait() for run in runs]
     for teller in tellers:
         teller.join()
-    for half, status in zip(halves(), statuses, strict=True):
-        print(f"{' '.join(half)}: {'passed' if status == 0 else f'failed with {status}'}")
+    for part, status in zip(parts(), statuses, strict=True):
+        print(f"{' '.join(part)}: {'passed' if status == 0 else f'failed with {status}'}")
     return max(map(abs, statuses))
 
 
-def _start(number: int, half: list[str], options: list[str]) -> "subprocess.Popen[str]":
+def _start(number: int, part: list[str], options: list[str]) -> "subprocess.Popen[str]":
     environment = {**os.environ, POSTGRES_PORT_VARIABLE: str(POSTGRES_PORT + number)}
     cache = f"cache_dir=.pytest_cache/{number + 1}"
-    command = [sys.executable, "-m", "pytest", "-o", cache, *half, *options]
+    command = [sys.executable, "-m", "pytest", "-o", cache, *part, *options]
     return subprocess.Popen(
         command,
         cwd=ROOT,
