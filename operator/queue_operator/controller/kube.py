@@ -143,7 +143,8 @@ class KubeClient:
                 if response.status >= HTTPStatus.BAD_REQUEST:
                     raise await _refusal(response)
                 return await response.json()
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
+            # Something between may cut an answer off and leave it whole as far as HTTP goes.
             where = self._credentials.server
             why = str(error) or type(error).__name__
             raise Unavailable(f"the API server at {where} cannot be reached: {why}") from error

@@ -25,6 +25,8 @@ class ApiServer:
         """Namespaces in which nothing can be read."""
         self.broken: set[str] = set()
         """Objects that cannot be read."""
+        self.cut: set[str] = set()
+        """Those whose body ends midway."""
         self.app = web.Application()
         self.app.router.add_get(_OBJECTS, self._get)
         self.app.router.add_patch(f"{_OBJECTS}/status", self._write)
@@ -67,6 +69,8 @@ class ApiServer:
             return web.json_response({"message": "forbidden"}, status=403)
         if name in self.broken:
             return web.json_response({"message": "cannot be converted"}, status=500)
+        if name in self.cut:
+            return web.Response(text='{"metadata": ', content_type="application/json")
         body = self.objects.get((namespace, name))
         if body is None:
             return web.json_response({"message": "not found"}, status=404)

@@ -245,7 +245,8 @@ async def test_an_object_that_cannot_be_read_holds_up_none_of_its_namespace(
 ) -> None:
     stage = await start(quotas(team, pending_jobs=3))
     await stage.see(*(stage.api.make(f"j{n}", team) for n in range(8)))
-    stage.api.broken.update(("j3", "j5"))
+    stage.api.broken.add("j3")
+    stage.api.cut.add("j5")
     await stage.take(team, 3)
     # Alone in front, it is put off; then those behind it come in until there is no more room.
     await stage.later()
@@ -254,6 +255,7 @@ async def test_an_object_that_cannot_be_read_holds_up_none_of_its_namespace(
     assert dict(stage.api.reads) == {"j3": 1, "j4": 1, "j5": 1, "j6": 1, "j7": 1}
     await stage.take(team, 3)
     stage.api.broken.clear()
+    stage.api.cut.clear()
     await stage.later()
     assert await stage.stored(team) == 2
     assert len(stage.deferred) == 0
