@@ -24,8 +24,6 @@ _FIRST: Final = (
     "contract_api",
     "contract_queue",
     "model",
-    "integration/api",
-    "integration/client",
     "integration/pooler",
     "integration/postgres",
 )
