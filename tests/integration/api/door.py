@@ -131,7 +131,10 @@ def check_error(answer: httpx.Response, status: int, code: str) -> dict[str, Any
     assert error["message"]
     assert error["request_id"] == answer.headers["x-request-id"]
     for detail in error["details"]:
-        assert set(detail) == {"field", "code", "message"}
+        more = set(detail) - {"field", "code", "message"}
+        assert len(detail) == len(more) + 3
+        assert not more or "job_id" in more, detail
+        assert more <= {"job_id", "state", "event"}, detail
         assert detail["code"]
         assert detail["message"]
     return error

@@ -87,17 +87,19 @@ def group_by_filter(demands: Sequence[Demand]) -> list[list[Demand]]:
 
 
 def apart(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups in as few rounds as they need for no lane to be in two groups of a round."""
+    """The groups in as few rounds as they need for no lane to be in two groups of a round, and
+    for nobody to be served before an earlier group that asks for some of the same lanes.
+    """
     rounds: list[tuple[list[Group], set[int]]] = []
     for group in groups:
         lanes = {lane.id for lane in group.lanes}
-        for members, taken in rounds:
-            if taken.isdisjoint(lanes):
-                members.append(group)
-                taken |= lanes
-                break
-        else:
-            rounds.append(([group], lanes))
+        behind = [n for n, (_, taken) in enumerate(rounds) if not taken.isdisjoint(lanes)]
+        place = behind[-1] + 1 if behind else 0
+        if place == len(rounds):
+            rounds.append(([], set()))
+        members, taken = rounds[place]
+        members.append(group)
+        taken |= lanes
     return [members for members, _ in rounds]
 
 

@@ -188,3 +188,19 @@ async def test_jobs_come_in_the_order_of_the_demands(backend: Contract) -> None:
     ]
     claimed = await backend.claim(demands, lease_ttl_s=TTL_S)
     assert [one.job_id for one in claimed] == [narrow.id, wide.id, apart.id]
+
+
+async def test_who_asks_first_is_served_first_among_demands_that_overlap(
+    backend: Contract,
+) -> None:
+    await backend.enqueue_jobs([_at(0, id="a-u", type="u"), _at(1, id="a-t", type="t")])
+    demands = [
+        Demand(assignee_id="first", limit=1, types=frozenset({"u"})),
+        Demand(assignee_id="second", limit=2),
+        Demand(assignee_id="third", limit=1, types=frozenset({"t"})),
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=TTL_S)
+    assert [(one.assignee_id, one.job_id) for one in claimed] == [
+        ("first", "a-u"),
+        ("second", "a-t"),
+    ]
