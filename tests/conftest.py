@@ -5,10 +5,12 @@ Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run. What ran 
 used as it is, and left running.
 """
 
+import asyncio
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -17,6 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from queue_operator.backends.postgres import migrate
 from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
 
 CLUSTER_NAME = "test"
@@ -63,6 +66,18 @@ def new_database(postgres_admin_dsn: str) -> Iterator[Callable[[], str]]:
         yield create
         for name in names:
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def migrated_database(admin_dsn: str, prefix: str) -> Iterator[str]:
+    """A database of one module, migrated; dropped at the end."""
+    name = f"{prefix}_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        address = make_conninfo(admin_dsn, dbname=name)
+        asyncio.run(migrate(address))
+        yield address
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture(scope="session")

@@ -7,15 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import pytest
 from aiohttp.test_utils import TestServer
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 from tests.integration.controller.apiserver import ApiServer, credentials
 from tests.unit.queue.conftest import ManualClock
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Usage
 from queue_operator.controller.deferred import Deferred
 from queue_operator.controller.intake import Intake, IntakeRules
@@ -36,13 +34,8 @@ WRITES_PER_S = 10_000.0
 
 @pytest.fixture(scope="module")
 def module_dsn(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"controller_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "controller") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture
