@@ -2,6 +2,17 @@
 
 CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
+CREATE TABLE arrival (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    lane_ids bigint[] STORAGE EXTERNAL NOT NULL,
+    firsts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
+    first_nos bigint[] STORAGE EXTERNAL NOT NULL,
+    lasts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
+    last_nos bigint[] STORAGE EXTERNAL NOT NULL,
+    due_at timestamp with time zone
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
+CREATE INDEX arrival_by_xid ON queue_operator.arrival USING btree (xid);
+
 CREATE TABLE attempt (
     job_no bigint NOT NULL,
     version integer NOT NULL,
@@ -37,7 +48,7 @@ ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE count_delta (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -62,7 +73,7 @@ ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE final (
     job_no bigint NOT NULL,
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -119,7 +130,7 @@ CREATE TABLE job (
     job_no bigint NOT NULL,
     namespace_id integer NOT NULL,
     id text NOT NULL,
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     payload bytea NOT NULL,
     content_type text NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -154,7 +165,7 @@ CREATE TABLE job_event (
     correlations text[],
     lane_of integer[] STORAGE EXTERNAL,
     lanes jsonb,
-    lane_ids integer[] STORAGE EXTERNAL
+    lane_ids bigint[]
 );
 ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
 CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
@@ -167,17 +178,21 @@ ALTER TABLE job_type ADD CONSTRAINT job_type_pkey PRIMARY KEY (id);
 ALTER TABLE job_type ADD CONSTRAINT job_type_name_key UNIQUE (name);
 
 CREATE TABLE lane (
-    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     namespace_id integer NOT NULL,
     type_id integer NOT NULL,
     priority text NOT NULL,
-    tags text[] NOT NULL
+    tags text[] NOT NULL,
+    used_at timestamp with time zone NOT NULL DEFAULT now(),
+    retired xid8
 );
 ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
+CREATE INDEX lane_by_type ON queue_operator.lane USING btree (type_id);
+CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, id);
 
 CREATE TABLE lane_count (
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -186,7 +201,7 @@ ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, stat
 
 CREATE TABLE lease (
     job_no bigint NOT NULL,
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -251,7 +266,8 @@ ALTER TABLE mirror_outbox ADD CONSTRAINT mirror_outbox_pkey PRIMARY KEY (sequenc
 
 CREATE TABLE namespace (
     id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-    name text NOT NULL
+    name text NOT NULL,
+    retired_at timestamp with time zone
 );
 ALTER TABLE namespace ADD CONSTRAINT namespace_pkey PRIMARY KEY (id);
 ALTER TABLE namespace ADD CONSTRAINT namespace_name_key UNIQUE (name);
@@ -283,7 +299,7 @@ ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY 
 
 CREATE TABLE ready (
     job_no bigint NOT NULL,
-    lane_id integer NOT NULL,
+    lane_id bigint NOT NULL,
     state text NOT NULL DEFAULT 'INITIAL_PENDING'::text,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),

@@ -4,7 +4,7 @@
 --   retries, failures, returned (int: 1 counts a retry, a failure, takes an attempt back),
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
 --   allowed (int: a new max_attempts, NULL keeps it), resets (bool: attempt becomes 0), lanes
---   (int: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
+--   (bigint: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
 --   it), content_types, notes (why, for the history).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
@@ -15,7 +15,7 @@ WITH given AS MATERIALIZED (
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
                          %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
-                         %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
+                         %(resets)s::bool[], %(lanes)s::bigint[], %(results)s::bytea[],
                          %(content_types)s::text[], %(notes)s::text[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
              clears, records, allowed, resets, new_lane_id, new_result, content_type, note)
@@ -108,6 +108,17 @@ WITH given AS MATERIALIZED (
            CASE WHEN new_result IS NOT NULL THEN content_type
                 WHEN event <> 'RETRY_NOW' THEN result_content_type END, false
     FROM gone
+    RETURNING job_no, lane_id, order_time, due, eligible_at
+), arrived AS (
+    -- Each by itself: a claim walks all that is dead between the ends of a range.
+    INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos, due_at)
+    SELECT coalesce(array_agg(lane_id) FILTER (WHERE due), '{}'),
+           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
+           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
+           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
+           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
+           min(eligible_at) FILTER (WHERE NOT due)
+    FROM waiting HAVING count(*) > 0
 ), relabelled AS (
     UPDATE job SET lane_id = gone.new_lane_id
     FROM gone WHERE job.job_no = gone.job_no AND gone.new_lane_id IS NOT NULL
