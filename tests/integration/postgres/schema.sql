@@ -4,7 +4,7 @@ CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
 CREATE TABLE arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    lane_ids bigint[] STORAGE EXTERNAL NOT NULL,
+    lane_ids integer[] STORAGE EXTERNAL NOT NULL,
     firsts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
     first_nos bigint[] STORAGE EXTERNAL NOT NULL,
     lasts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
@@ -48,7 +48,7 @@ ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE count_delta (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -73,7 +73,7 @@ ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE final (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE job (
     job_no bigint NOT NULL,
     namespace_id integer NOT NULL,
     id text NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     payload bytea NOT NULL,
     content_type text NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -165,7 +165,7 @@ CREATE TABLE job_event (
     correlations text[],
     lane_of integer[] STORAGE EXTERNAL,
     lanes jsonb,
-    lane_ids bigint[]
+    lane_ids integer[] STORAGE EXTERNAL
 );
 ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
 CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
@@ -178,7 +178,7 @@ ALTER TABLE job_type ADD CONSTRAINT job_type_pkey PRIMARY KEY (id);
 ALTER TABLE job_type ADD CONSTRAINT job_type_name_key UNIQUE (name);
 
 CREATE TABLE lane (
-    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
     namespace_id integer NOT NULL,
     type_id integer NOT NULL,
     priority text NOT NULL,
@@ -190,9 +190,10 @@ ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
 CREATE INDEX lane_by_type ON queue_operator.lane USING btree (type_id);
 CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, id);
+CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired IS NOT NULL);
 
 CREATE TABLE lane_count (
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -201,7 +202,7 @@ ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, stat
 
 CREATE TABLE lease (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -299,7 +300,7 @@ ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY 
 
 CREATE TABLE ready (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL DEFAULT 'INITIAL_PENDING'::text,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),

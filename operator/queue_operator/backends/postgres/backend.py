@@ -45,6 +45,7 @@ from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.tidying import Tidying
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -162,6 +163,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._logs = LogStore(pool, self._lanes)
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
+        self._tidying = Tidying(pool)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -355,6 +357,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
+            await self._arrivals.prune()
+            await self._tidying.tidy()
         if lost:
             self._announcer.announce(Topic.MIRROR)
         return lost

@@ -33,6 +33,11 @@ _NOTED_S: Final = 300.0
 """A lane in use is written at most so often. What was noted before that counts as noted now."""
 _SUBMITTED_WITHIN: Final = timedelta(minutes=15)
 _TRIES: Final = 10
+_NAMESPACE_S: Final = 60.0
+FORGOTTEN_S: Final = 600.0
+"""Nobody remembers the number of a namespace for so long after it could last be looked up: one
+that has long been empty gets another number when it is used again.
+"""
 UNUSED_S: Final = 1800.0
 """A lane without jobs may go when nobody noted for so long that it uses it: no submission begins
 later than 20 minutes after a note, by the clock of whoever submits or by that of the server.
@@ -190,13 +195,6 @@ class Lanes:
         }
         async with borrowed(self._pool) as connection:
             await connection.execute(_NAMES, parameters)
-
-
-_NAMESPACE_S: Final = 60.0
-"""The number of a namespace is looked up again after that: one that has been empty for long is
-removed, and gets another number when it is used again. It takes longer than this from when it
-cannot be looked up any more until it is gone.
-"""
 
 
 def lane_of(lane_id: int, namespace: str, type_: str, priority: str, tags: Collection[str]) -> Lane:

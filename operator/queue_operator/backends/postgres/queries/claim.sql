@@ -4,9 +4,9 @@
 -- looked at, then, aligned, of each range that holds anything its number, how many of its
 -- jobs were looked at, and the place of the first that was not taken (NULL: none); the rest of a row
 -- is NULL if nothing was taken.
--- Parameters: ranges, numbered from 1: lanes (bigint[]), froms (timestamptz[]) and from_nos
+-- Parameters: ranges, numbered from 1: lanes (int[]), froms (timestamptz[]) and from_nos
 --   (bigint[]), tos and to_nos, both ends included; bound (timestamptz) and bound_no: only jobs
---   before that place are taken; lane_ids (bigint[], ascending) and, aligned with them, the defaults
+--   before that place are taken; lane_ids (int[], ascending) and, aligned with them, the defaults
 --   of the lane's type: default_attempts (int[]), default_timeouts (float8[]);
 --   per_lane: how many to look at in each range; reach: how many to
 --   look at in all; slots: how many to take;
@@ -31,7 +31,7 @@
 --   cost a system call per job, and `complete.sql` finds the lease by the number.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, g.n
-    FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
                 %(tos)s::timestamptz[], %(to_nos)s::bigint[])
         WITH ORDINALITY AS g(lane_id, at, no, to_at, to_no, n)
     CROSS JOIN LATERAL (
@@ -78,7 +78,7 @@ WITH seen AS MATERIALIZED (
     FROM (
         SELECT removed.*,
                ((SELECT %(slot_of)s::int[]))[row_number() OVER (ORDER BY order_time, job_no)] AS s,
-               width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[])) AS l
+               width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
         FROM removed
     ) ranked
 ), leased AS (

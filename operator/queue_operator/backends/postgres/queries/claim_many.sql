@@ -4,7 +4,7 @@
 -- be there than were looked at; then, of the ranges, as in `claim.sql`; the rest of it is NULL if
 -- nothing was taken.
 -- Parameters: ranges, as in `claim.sql`, and how many to look at in each: depths (int[]); groups being
---   numbered from 1, of which group each is: range_groups (int[]); lane_ids (bigint[], ascending) and,
+--   numbered from 1, of which group each is: range_groups (int[]); lane_ids (int[], ascending) and,
 --   aligned with them, lane_groups (int[]) and the defaults of the lane's type: default_attempts
 --   (int[]), default_timeouts (float8[]). By group: reaches, how many to look at;
 --   bounds (timestamptz[]) and bound_nos (bigint[]): only jobs before that place are taken;
@@ -21,7 +21,7 @@
 --   What was looked at is told with the first job: the client would unpack it again with each.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, l.n, l.g, r.place = l.depth AS is_last
-    FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
                 %(tos)s::timestamptz[], %(to_nos)s::bigint[], %(range_groups)s::int[],
                 %(depths)s::int[])
         WITH ORDINALITY AS l(lane_id, at, no, to_at, to_no, g, depth, n)
@@ -79,7 +79,7 @@ WITH seen AS MATERIALIZED (
             FROM (
                 SELECT known.*, ((SELECT %(lane_groups)s::int[]))[l] AS g
                 FROM (
-                    SELECT *, width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[])) AS l
+                    SELECT *, width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
                     FROM removed
                 ) known
             ) found

@@ -4,7 +4,7 @@
 --   retries, failures, returned (int: 1 counts a retry, a failure, takes an attempt back),
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
 --   allowed (int: a new max_attempts, NULL keeps it), resets (bool: attempt becomes 0), lanes
---   (bigint: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
+--   (int: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
 --   it), content_types, notes (why, for the history).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
@@ -15,7 +15,7 @@ WITH given AS MATERIALIZED (
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
                          %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
-                         %(resets)s::bool[], %(lanes)s::bigint[], %(results)s::bytea[],
+                         %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
                          %(content_types)s::text[], %(notes)s::text[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
              clears, records, allowed, resets, new_lane_id, new_result, content_type, note)

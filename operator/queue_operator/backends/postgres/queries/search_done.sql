@@ -6,7 +6,7 @@ SELECT 1::bigint, judged.finalized_at, judged.job_no, judged.created_at, judged.
        judged.is_last
 FROM (
     SELECT finalized_at, job_no, created_at, place = %(look)s AS is_last,
-           lane_id IN (SELECT unnest(%(lanes)s::bigint[]))
+           lane_id IN (SELECT unnest(%(lanes)s::int[]))
                AND coalesce({condition}, false) AS matched
     FROM (
         SELECT lane_id, finalized_at, job_no, created_at, changed_at, eligible_at, state, error,
