@@ -19,7 +19,7 @@ DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DE
 DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
 DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
-DELETE FROM callback; DELETE FROM pause;
+DELETE FROM callback; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
 DELETE FROM lease_check;
@@ -141,8 +141,8 @@ class PostgresStore:
                 statement = sql.SQL(_AGE_PLACE).format(sql.Identifier(place))
                 await cursor.execute(statement, [float(seconds)])
         for backend in self.opened:
-            # Times too: what was moved back may lie before them now.
-            backend._claims._marks.forget(list(backend._claims._marks._by_lane))
+            # What was moved back lies elsewhere now than it was told to.
+            backend._arrivals.lose()
 
     async def break_down(self) -> None:
         await self._allow_connections(False)

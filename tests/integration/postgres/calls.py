@@ -441,7 +441,7 @@ CASES = {
         4000,
     ),
     "stage": Case(
-        lambda backend: backend._leases.stage(), {"ready_stage", "ready_pkey"}, 2100, 20000
+        lambda backend: backend._staging.stage(), {"ready_stage", "ready_pkey"}, 2100, 20000
     ),
     "cancel by tag": Case(
         lambda backend: backend.cancel_jobs([million.RARE], [], namespace=million.BIG),

@@ -145,6 +145,11 @@ INSERT INTO dependency (parent_no, child_no, place, parent_id)
 SELECT job_no - 7, job_no, 0, 'job-' || lpad((job_no - 7)::text, 8, '0')
 FROM given WHERE blocked ORDER BY job_no;
 UPDATE ready SET has_children = true WHERE job_no IN (SELECT parent_no FROM dependency);
+INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos, due_at)
+SELECT array_agg(lane_id), array_agg(first), array_agg(0), array_agg(last),
+    array_agg(10 * %(jobs)s), now() - interval '1 day'
+FROM (SELECT lane_id, min(order_time) AS first, max(order_time) AS last FROM ready
+    WHERE due GROUP BY lane_id) AS waiting HAVING count(*) > 0;
 INSERT INTO lane_count (lane_id, state, jobs, retries)
 SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state
 ON CONFLICT (lane_id, state) DO UPDATE SET jobs = lane_count.jobs + excluded.jobs,

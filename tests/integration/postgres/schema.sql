@@ -2,6 +2,17 @@
 
 CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
+CREATE TABLE arrival (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    lane_ids integer[] STORAGE EXTERNAL NOT NULL,
+    firsts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
+    first_nos bigint[] STORAGE EXTERNAL NOT NULL,
+    lasts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
+    last_nos bigint[] STORAGE EXTERNAL NOT NULL,
+    due_at timestamp with time zone
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
+CREATE INDEX arrival_by_xid ON queue_operator.arrival USING btree (xid);
+
 CREATE TABLE attempt (
     job_no bigint NOT NULL,
     version integer NOT NULL,
@@ -171,10 +182,15 @@ CREATE TABLE lane (
     namespace_id integer NOT NULL,
     type_id integer NOT NULL,
     priority text NOT NULL,
-    tags text[] NOT NULL
+    tags text[] NOT NULL,
+    used_at timestamp with time zone NOT NULL DEFAULT now(),
+    retired xid8
 );
 ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
+CREATE INDEX lane_by_type ON queue_operator.lane USING btree (type_id);
+CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, id);
+CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired IS NOT NULL);
 
 CREATE TABLE lane_count (
     lane_id integer NOT NULL,
@@ -262,7 +278,8 @@ ALTER TABLE mirror_outbox ADD CONSTRAINT mirror_outbox_pkey PRIMARY KEY (sequenc
 
 CREATE TABLE namespace (
     id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-    name text NOT NULL
+    name text NOT NULL,
+    retired_at timestamp with time zone
 );
 ALTER TABLE namespace ADD CONSTRAINT namespace_pkey PRIMARY KEY (id);
 ALTER TABLE namespace ADD CONSTRAINT namespace_name_key UNIQUE (name);

@@ -15,10 +15,11 @@ import psycopg
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
+from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.assigned import leased
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
-from queue_operator.backends.postgres.claiming import Claims, Marks
+from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.depth import DepthStore
@@ -41,8 +42,10 @@ from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.postgres.spawning import Spawning
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.tidying import Tidying
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -116,24 +119,33 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     ) -> None:
         super().__init__(limits)
         self._pool = pool
-        self._lanes = Lanes(pool, resumed=lambda: self._pulse.resumed())
-        marks = Marks()
+        self._lanes = Lanes(pool)
+        self._staging = Staging(pool)
+        self._arrivals = Arrivals(
+            pool, self._lanes, self._staging, resumed=lambda: self._pulse.resumed()
+        )
         self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
         self._pulse = Pulse(
-            listen_dsn, pool, self._lanes, marks, self._announcer, sleep=sleep, rng=rng
+            listen_dsn,
+            pool,
+            self._lanes,
+            self._arrivals,
+            self._staging,
+            self._announcer,
+            sleep=sleep,
+            rng=rng,
         )
-        self._submission = Submission(pool, self._lanes, marks)
+        self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
-        self._claims = Claims(pool, self._lanes, marks, claimed)
+        self._claims = Claims(pool, self._arrivals, claimed)
         self._settling = Settling(
             pool,
             self._lanes,
-            marks,
             rng,
             Completions(pool, claimed),
             self._ready,
         )
-        self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s, self._ready)
+        self._leases = Leases(pool, self._lanes, rng, cancel_timeout_s, self._ready)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
         self._finder = Finder(pool)
@@ -151,6 +163,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._logs = LogStore(pool, self._lanes)
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
+        self._tidying = Tidying(pool)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -219,6 +232,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         """Those that wait for others are told of too: the others may have ended before. Whether
         a point in time is over only the server's clock can tell.
         """
+        self._arrivals.hint()
         later = [job.delay_s for job in jobs if job.delay_s]
         now = [job for job in jobs if not job.delay_s] if later else jobs
         kinds = about((job.namespace, job.type, job.tags) for job in now)
@@ -228,6 +242,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._pulse.expect(min(later, default=0.0))
 
     def _ready(self, lanes: Collection[int], soonest_s: float | None) -> None:
+        self._arrivals.hint()
         self._announcer.announce_ready(self._lanes.kinds(lanes), anew=False)
         if soonest_s is not None:
             self._pulse.expect(soonest_s)
@@ -238,7 +253,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         try:
             # Who calls this may not listen, and then nobody else makes delayed jobs due.
-            if len(claimed) < demand.limit and await self._leases.stage():
+            if len(claimed) < demand.limit and await self._staging.stage():
                 rest = replace(demand, limit=demand.limit - len(claimed))
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
@@ -342,6 +357,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
+            await self._arrivals.prune()
+            await self._tidying.tidy()
         if lost:
             self._announcer.announce(Topic.MIRROR)
         return lost

@@ -17,7 +17,7 @@ _MISSING: Final = load(__package__, "privileges_missing")
 _OWNER: Final = load(__package__, "privileges_owner")
 _PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _READ_ONLY: Final = ("schema_migration",)
-_SEQUENCES: Final = ("job_no_block",)
+_SEQUENCES: Final = ("job_no_block", "lane_id_seq")
 # Named one by one: a table that a newer release brought must not be missed by this one.
 TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
@@ -34,6 +34,7 @@ TABLES: Final = (
         "roll_up_latency",
         "roll_up_progress",
         "token_bucket",
+        "arrival",
         "rollup_hour",
         "pipeline_checkpoint",
         "schema_migration",

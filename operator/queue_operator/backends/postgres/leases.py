@@ -8,7 +8,6 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
@@ -25,8 +24,6 @@ from queue_operator.domain.transition import Move, decide
 _EXTEND: Final = load(__package__, "lease_extend")
 _FATE: Final = load(__package__, "lease_fate")
 _LEASED: Final = load(__package__, "find_leased")
-_STAGE: Final = load(__package__, "stage")
-_STAGE_BATCH: Final = 1000
 _PAGES: Final = 20
 """Of what is due, in one sweep: after an outage the next ones go on."""
 
@@ -38,14 +35,12 @@ class Leases:
         self,
         pool: Pool,
         lanes: Lanes,
-        marks: Marks,
         rng: Callable[[], float],
         cancel_s: float,
         on_ready: OnReady,
     ) -> None:
         self._pool = pool
         self._lanes = lanes
-        self._marks = marks
         self._rng = rng
         self._cancel_timeout_s = cancel_s
         self._on_ready = on_ready
@@ -149,17 +144,7 @@ class Leases:
         return Counter(row.assignee_id for row, _ in decided)
 
     def _tell(self, decided: "_Decided", released: Sequence[int]) -> None:
-        self._marks.forget([row.lane_id for row, _ in decided])
-        self._marks.forget(released)
         tell_ready(decided, released, self._on_ready)
-
-    async def stage(self) -> int:
-        """Makes jobs due whose time has come, and says how many."""
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_STAGE, {"max_rows": _STAGE_BATCH})
-            lanes = [lane_id for (lane_id,) in await cursor.fetchall()]
-        self._marks.forget(lanes)
-        return len(lanes)
 
     def _overdue(self, row: LockedRow, token: str, why: str, ttl_s: float) -> Move:
         cancelling = row.current.state is JobState.CANCELLING

@@ -115,7 +115,7 @@ class Selection:
         lanes = []
         if tags:
             demand = Demand(assignee_id="", limit=0, namespace=namespace, tags=frozenset(tags))
-            lanes = [lane.id for lane in await self._lanes.matching(demand)]
+            lanes = await self._lanes.matching(demand)
         ids = list(dict.fromkeys(job_ids))
         return _Wanted(lanes, [await self._lanes.namespace_id(namespace)] * len(ids), ids)
 
