@@ -26,7 +26,7 @@ TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "sweep"),
-    "lease_check",
+    *("lease_check", "progress"),
     *(
         "checkpoint",
         "spawned",
