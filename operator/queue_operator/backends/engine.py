@@ -1,7 +1,6 @@
 """The contract on a shelf of jobs: each call finds, decides and changes, alone with the shelf."""
 
 import random
-import uuid
 from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from queue_operator.backends import protocol
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy, tokens
 from queue_operator.backends.intake import Name, first_of, refusals
 from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
 from queue_operator.backends.protocol import DELETE, Topic
@@ -85,11 +85,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._shelf = shelf
         self._clock = clock
         self._rng = rng
+        self._entropy = entropy
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
 
@@ -221,10 +223,11 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         slots = [demand for turn in turns for demand in group if turn < demand.limit]
         eligible = self._shelf.claimable(wanted, now, len(slots))
         taken = list(zip(eligible, slots, strict=False))
-        for one, slot in taken:
+        fresh = tokens(self._entropy, len(taken))
+        for (one, slot), token in zip(taken, fresh, strict=True):
             before, default = one.job.state, defaults.get(one.job.type, TypeDefaults())
             job = record.claimed(one.job, slot, default, now)
-            one.start(job, slot, str(uuid.uuid4()), ttl_s)
+            one.start(job, slot, token, ttl_s)
             wait_us = max((now - (job.eligible_at or now)) // _US, 0)
             worker = slot.worker_name or slot.assignee_id
             told = {"wait_us": (wait_us,), "workers": (worker,)}

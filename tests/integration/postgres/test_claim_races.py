@@ -1,6 +1,7 @@
 """Claims beside others that hold the jobs in front, and claims whose line breaks midway."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -212,3 +213,31 @@ async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
             await call
     [job] = await backend.dequeue_jobs("w", [], 1, namespace=namespace)
     assert (job.id, job.attempt) == ("t0000", 1)
+
+
+@pytest.mark.parametrize("filters", [[()], [("a",), ("b",)]])
+async def test_tokens_are_made_of_one_draw_of_the_system(
+    dsn: str, namespace: str, filters: list[tuple[str, ...]]
+) -> None:
+    drawn: list[bytes] = []
+
+    def entropy(count: int) -> bytes:
+        drawn.append(os.urandom(count))
+        return drawn[-1]
+
+    backend = await PostgresBackend.open(dsn, entropy=entropy)
+    kinds = [kind for types in filters for kind in types or ("t",)]
+    names = [(kind, n) for kind in kinds for n in range(3)]
+    jobs = [Job(id=f"{kind}{n}", type=kind, namespace=namespace) for kind, n in names]
+    await backend.enqueue_jobs(jobs)
+    demands = [
+        Demand(assignee_id="w", limit=3, namespace=namespace, types=frozenset(types))
+        for types in filters
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=60)
+    await backend.close()
+    assert len(claimed) == len(jobs)
+    [random] = drawn
+    halves = {random[place : place + 8].hex() for place in range(0, len(random), 8)}
+    # No two jobs share theirs, and nothing was made of anything but what was drawn.
+    assert {one.token.replace("-", "")[16:] for one in claimed} == halves

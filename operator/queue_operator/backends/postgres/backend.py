@@ -13,6 +13,7 @@ from typing import Final, Self
 import psycopg
 
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
 from queue_operator.backends.postgres.assigned import leased
@@ -113,6 +114,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._pool = pool
@@ -124,7 +126,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         )
         self._submission = Submission(pool, self._lanes, marks)
         claimed = Claimed()
-        self._claims = Claims(pool, self._lanes, marks, claimed)
+        self._claims = Claims(pool, self._lanes, marks, claimed, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
@@ -167,6 +169,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> Self:
         """Connects and checks the schema. `sleep` paces what goes on while somebody listens.
 
@@ -191,7 +194,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             raise
         heard = listen_dsn or (None if pooler else dsn)
         return cls(
-            heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng, sleep=sleep
+            heard,
+            pool,
+            limits=limits,
+            cancel_timeout_s=cancel_timeout_s,
+            rng=rng,
+            sleep=sleep,
+            entropy=entropy,
         )
 
     # Submission

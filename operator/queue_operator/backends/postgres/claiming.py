@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
@@ -103,11 +103,20 @@ class Marks:
 class Claims:
     """Gives jobs to streams."""
 
-    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks, claimed: Claimed) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        marks: Marks,
+        claimed: Claimed,
+        *,
+        entropy: Entropy = SYSTEM,
+    ) -> None:
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
         self._claimed = claimed
+        self._entropy = entropy
 
     async def claim(
         self,
@@ -123,7 +132,7 @@ class Claims:
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
         found: list[Found] = []
-        terms = _Terms(lease_ttl_s, defaults)
+        terms = _Terms(lease_ttl_s, defaults, self._entropy)
         every = await self._groups(demands)
         try:
             for groups in apart(every):
@@ -236,6 +245,7 @@ class _Terms:
 
     lease_ttl_s: float | None
     defaults: Mapping[str, TypeDefaults]
+    entropy: Entropy
 
 
 def _looked(first: TupleRow, groups: int) -> tuple[dict[int, int], set[int]]:
@@ -293,7 +303,7 @@ def _parameters(
         "default_timeouts": floats(d.timeout_s for d in of_type) or [None],
         **_takers([slot for group in groups for slot in _numbered(group)]),
         "ttl_s": terms.lease_ttl_s,
-        "seed": secrets.randbits(63),
+        "chances": Int8s(chances(terms.entropy, sum(rooms))),
         "system_attempts": DEFAULT_MAX_ATTEMPTS,
         "system_backoff": _SYSTEM_BACKOFF,
     }
