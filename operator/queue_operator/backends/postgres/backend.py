@@ -35,6 +35,7 @@ from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.returning import Returns
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
@@ -74,7 +75,6 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -86,7 +86,7 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         )
         self._submission = Submission(pool, self._lanes, marks)
         claimed = Claimed()
-        self._claims = Claims(pool, self._lanes, marks, claimed, entropy=entropy)
+        self._returns = Returns(pool, lambda given: self._settle(given), sleep)
+        self._claims = Claims(pool, self._lanes, marks, claimed, self._returns, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
@@ -252,22 +253,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         except BaseException:
-            # A caller who was cancelled never hears of them either.
-            await asyncio.shield(self._give_back(claimed))
+            self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
-
-    async def _give_back(self, claimed: Sequence[Assignment]) -> None:
-        """Their caller will never hear of them, and their lease may have no end."""
-        outcomes = [
-            Outcome(one.job_id, Event.RELEASE, namespace=one.namespace, token=one.token)
-            for one in claimed
-        ]
-        try:
-            await self._settling.settle(outcomes)
-        except Unavailable as error:
-            logger.warning("%d claimed jobs could not be given back: %s", len(claimed), error)
 
     async def _claim(
         self,
@@ -507,6 +496,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
+        await self._returns.aclose()
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()
