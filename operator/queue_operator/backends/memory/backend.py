@@ -1,4 +1,6 @@
-"""The memory backend: nothing waits inside a change, so every call is alone."""
+"""The memory backend: nothing waits inside a change, so every call is alone on its loop; and one
+lock per shelf keeps it alone among threads.
+"""
 
 import asyncio
 import random
@@ -30,7 +32,8 @@ _T = TypeVar("_T")
 
 class MemoryBackend(Engine):
     """Every store's model, with all capabilities but ResourceMirror. Nothing outlives the
-    process; backends on one shelf share its jobs. `sleep` paces `listen`.
+    process; backends on one shelf share its jobs. `sleep` paces `listen`. Threads with loops of
+    their own may share a backend, or a shelf.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class MemoryBackend(Engine):
 
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
         await asyncio.sleep(0)
-        if self._closed or not self._own.reachable:
-            raise Unavailable("the memory store is closed or was put out of reach")
-        return work()
+        with self._own.lock:
+            if self._closed or not self._own.reachable:
+                raise Unavailable("the memory store is closed or was put out of reach")
+            return work()
 
     async def close(self) -> None:
         self._closed = True
@@ -85,9 +89,12 @@ class MemoryBackend(Engine):
         return await self._alone(lambda: self._own.news(since, now), reads=True)
 
     async def open_session(self, session: WorkerSession) -> SessionNews:
-        kept = self._own.sessions
-        await self._on_sessions(lambda: book.open_session(kept, session, self._clock()))
-        return told_of(kept[session.session_id])
+        def opened() -> SessionNews:
+            new = book.open_session(self._own.sessions, session, self._clock())
+            self._own.announce(Topic.SESSION)
+            return told_of(new)
+
+        return await self._alone(opened)
 
     async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         kept = self._own.sessions
@@ -111,8 +118,11 @@ class MemoryBackend(Engine):
         await self._on_sessions(lambda: book.close(self._own.sessions, session_ids, replica))
 
     async def _on_sessions(self, change: Callable[[], bool]) -> None:
-        if await self._alone(change):
-            self._own.announce(Topic.SESSION)
+        def changed() -> None:
+            if change():
+                self._own.announce(Topic.SESSION)
+
+        await self._alone(changed)
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         kept = self._own.sessions

@@ -8,7 +8,7 @@ begun if it waits. Otherwise a cancelled claim would give jobs to nobody.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -33,7 +33,6 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
         self._version = 0
-        self._closed = False
 
     async def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         """Makes the file if there is none. `prepare` runs as one transaction."""
@@ -49,11 +48,12 @@ class SqliteFile:
 
     async def close(self) -> None:
         """After the calls before it; those that come later are refused. May be repeated."""
-        if not self._closed:
-            self._closed = True
-            closing = self._thread.submit(self._close)
-            self._thread.shutdown(wait=False)
-            await asyncio.wrap_future(closing)
+        try:
+            closing = self._submit(self._close)
+        except Unavailable:
+            return
+        self._thread.shutdown(wait=False)
+        await asyncio.wrap_future(closing)
 
     async def _transact(self, begin: str, work: Work[T]) -> T:
         caller_left = Event()
@@ -71,9 +71,14 @@ class SqliteFile:
             raise
 
     async def _run(self, call: Callable[[], T]) -> T:
-        if self._closed:
-            raise Unavailable(f"{self._path} was closed")
-        return await asyncio.wrap_future(self._thread.submit(call))
+        return await asyncio.wrap_future(self._submit(call))
+
+    def _submit(self, call: Callable[[], T]) -> Future[T]:
+        try:
+            return self._thread.submit(call)
+        except RuntimeError:
+            # Whether it was closed is for the executor to say: another thread may do so just now.
+            raise Unavailable(f"{self._path} was closed") from None
 
     def _open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         with self._named():
