@@ -4,14 +4,21 @@ repeat finds what was done.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from queue_operator.domain.errors import Unavailable
+from queue_operator.backends.protocol import Freed
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    JobNotFound,
+    Unavailable,
+)
 from queue_operator.domain.job import Demand, Job
-from queue_operator.domain.states import JobState
+from queue_operator.domain.lease import Lost
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import a_job
+from queue_operator.testing.driving import a_job, apply, claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 from queue_operator.testing.walking import Walked, walk
 
@@ -104,3 +111,133 @@ async def test_closing_waits_until_what_nobody_hears_of_is_back(store: Store) ->
     await _check_claims(
         store, [Walked(one.subject[1], one.when, one.place, one.answers) for one in calls]
     )
+
+
+# Calls that a repeat finds done
+
+
+@pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL, Event.RELEASE])
+async def test_a_cancelled_outcome_is_found_by_a_repeat(backend: Contract, event: Event) -> None:
+    async def bring() -> tuple[Job, str]:
+        return await running(backend)
+
+    async def call(one: tuple[Job, str]) -> object:
+        return await apply(backend, one[0], event, one[1])
+
+    counts = set()
+    for one in await walk(bring, call):
+        job, token = one.subject
+        again = await apply(backend, job, event, token)
+        assert again.error is None, one
+        # Who was cancelled may not know whose slot is free now: the store says what is leased.
+        assert again.repeated or again.freed_assignee_id == "worker-1", one
+        assert job.id not in {held.job_id for held in await backend.leased(["worker-1"])}, one
+        stored = await backend.get_job(job.id)
+        counts.add((stored.transition, stored.retry_count, stored.failure_count, stored.attempt))
+    assert len(counts) == 1, "some outcomes counted twice"
+
+
+async def test_a_cancelled_loss_is_found_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> Job:
+        job = await submitted(backend)
+        await claim(backend, job, job.id)
+        return job
+
+    async def call(job: Job) -> Freed:
+        return await backend.mark_worker_unresponsive(job.id)
+
+    for one in await walk(bring, call):
+        job = one.subject
+        assert await backend.mark_worker_unresponsive(job.id) in ({}, {job.id: 1}), one
+        await _check_lost(backend, job, one)
+
+
+async def test_a_cancelled_sweep_is_found_by_a_repeat(store: Store, backend: Contract) -> None:
+    async def bring() -> Job:
+        job = await submitted(backend)
+        await claim(backend, job, job.id, ttl_s=1)
+        await store.age(2)
+        return job
+
+    async def call(job: Job) -> list[Lost]:
+        return await backend.expire_leases(lease_ttl_s=1)
+
+    for one in await walk(bring, call):
+        await backend.expire_leases(lease_ttl_s=1)
+        await _check_lost(backend, one.subject, one)
+
+
+async def _check_lost(backend: Contract, job: Job, one: object) -> None:
+    assert await backend.leased([job.id]) == [], one
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.transition) == (JobState.UNKNOWN_RETRY, 3), one
+
+
+@pytest.mark.parametrize("key", ["", "key of "], ids=["ids", "keys"])
+async def test_a_cancelled_submission_is_found_by_a_repeat(backend: Contract, key: str) -> None:
+    async def bring() -> Jobs:
+        jobs = [a_job() for _ in range(3)]
+        tags = frozenset({jobs[0].id})
+        return [replace(job, tags=tags, idempotency_key=key and key + job.id) for job in jobs]
+
+    async def call(jobs: Jobs) -> list[str]:
+        return await backend.enqueue_jobs(jobs)
+
+    for one in await walk(bring, call):
+        jobs = one.subject
+        answers = await backend.submit(jobs, atomic=False)
+        assert {answer.job_id for answer in answers} == {job.id for job in jobs}, one
+        for answer in answers:
+            assert answer.error is None or (isinstance(answer.error, DuplicateJob) and not key), one
+        assert (await backend.get_job_stats(jobs[0].tags)).total_jobs == len(jobs), one
+        claimed = await backend.claim([_of_tags(jobs)], lease_ttl_s=TTL_S)
+        assert {job.job_id for job in claimed} == {job.id for job in jobs}, one
+
+
+def _of_tags(jobs: Jobs) -> Demand:
+    return Demand(assignee_id="w", limit=10, tags=jobs[0].tags)
+
+
+async def test_a_cancelled_cancel_is_found_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> Jobs:
+        jobs = await _three(backend)
+        await backend.claim([_demand(jobs, jobs[0].id, 1)], lease_ttl_s=TTL_S)
+        return jobs
+
+    async def call(jobs: Jobs) -> object:
+        return await backend.cancel_jobs(jobs[0].tags, [])
+
+    for one in await walk(bring, call):
+        jobs = one.subject
+        await backend.cancel_jobs(jobs[0].tags, [])
+        states = [(await backend.get_job(job.id)).state for job in jobs]
+        assert sorted(states) == [JobState.CANCELLING, *[JobState.UNSCHEDULED] * 2], one
+        for job in jobs:
+            assert len((await backend.get_history(job.id)).transitions) <= 3, one
+
+
+async def test_a_cancelled_retry_may_be_repeated(backend: Contract) -> None:
+    async def bring() -> Job:
+        return (await job_in(backend, JobState.DEAD_LETTER))[0]
+
+    async def call(job: Job) -> object:
+        return await apply(backend, job, Event.RETRY_NOW)
+
+    for one in await walk(bring, call):
+        # What waits for its next attempt may be told to go on too, so this is no error.
+        assert (await apply(backend, one.subject, Event.RETRY_NOW)).error is None, one
+        assert (await backend.get_job(one.subject.id)).state is JobState.FAILED_RETRY, one
+        await claim(backend, one.subject)
+
+
+async def test_a_cancelled_deletion_is_found_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> Job:
+        return (await job_in(backend, JobState.COMPLETED))[0]
+
+    async def call(job: Job) -> int:
+        return await backend.delete_jobs([], [job.id])
+
+    for one in await walk(bring, call):
+        assert await backend.delete_jobs([], [one.subject.id]) in (0, 1), one
+        with pytest.raises(JobNotFound):
+            await backend.get_job(one.subject.id)
