@@ -247,6 +247,12 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     # Outcomes
 
+    @reading
+    def _owners_of(self, named: Mapping[str, Name]) -> dict[str, str]:
+        found = {token: self._shelf.get(name) for token, name in named.items()}
+        owners = {token: one.owner_of(token) for token, one in found.items() if one is not None}
+        return {token: owner for token, owner in owners.items() if owner}
+
     @atomic
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         return [self._settle_in_turn(outcome) for outcome in outcomes]
@@ -367,7 +373,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return Cancelled(requests=tuple(mine))
 
     @atomic
-    def confirm_cancels(self, received: Sequence[Held]) -> None:
+    def _confirm_cancels(self, received: Sequence[Held]) -> None:
         for held in received:
             one = self._shelf.get((held.namespace, held.job_id))
             if one is not None and one.token == held.token:
@@ -439,7 +445,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return [Lost(one.job.id, one.job.namespace, one.job.assignee_id) for one, _ in lost]
 
     @atomic
-    def record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
+    def _record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
         for report in sorted(reports, key=lambda report: report.progress.updated_at):
             one = self._shelf.get((report.namespace, report.job_id))
             if one is not None and one.token == report.token:

@@ -429,11 +429,14 @@ class ProgressSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Ignored when `token` is not current. `progress.percent` is 0 to 100."""
+    """Ignored when `token` is not current. `progress.percent` is 0 to 100. `assignee_id` as in
+    Outcome.
+    """
 
     job_id: str
     token: str
     namespace: str = DEFAULT_NAMESPACE
+    assignee_id: str | None = None
     progress: Progress
 
 

@@ -16,7 +16,7 @@ from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
-from queue_operator.backends.postgres.assigned import leased
+from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims, Marks
@@ -274,6 +274,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
 
     # Outcomes
 
+    async def _owners_of(self, named: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        return await owners_of(self._pool, named)
+
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
         self._announcer.announce(Topic.MIRROR)
@@ -307,7 +310,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
-    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+    async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
             "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
             "ids": [held.job_id for held in received],
@@ -447,7 +450,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
-    async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+    async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:
         await self._progress.record_progress(reports)
 
     async def _store_checkpoints(
