@@ -1,4 +1,4 @@
-"""Names cost only while they are used: a tag set of its own for each job, and what is left of it."""
+"""Names cost only while they are used: a tag set of its own for each job, and what is left."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 
 from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.listening import Versions
@@ -35,7 +36,9 @@ _Entry = tuple[str, int, datetime, JobKind]
 
 @dataclass
 class MemoryShelf:
-    """What all backends on one store share. One that is not `reachable` is Unavailable."""
+    """What all backends on one store share. One that is not `reachable` is Unavailable. Whoever
+    reads or changes it holds the `lock`.
+    """
 
     jobs: dict[Name, Stored] = field(default_factory=dict)
     keys: dict[Name, Holder] = field(default_factory=dict)
@@ -50,6 +53,7 @@ class MemoryShelf:
     swept_at: datetime | None = None
     resumed_at: datetime | None = None
     reachable: bool = True
+    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def get(self, name: Name) -> Stored | None:
         return self.jobs.get(name)
