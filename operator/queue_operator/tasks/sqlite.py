@@ -57,7 +57,8 @@ class SQLiteBackend:
             # Each connection would get a database of its own, gone with it.
             raise InvalidArgument("path", "must name a file")
         check_positive("busy_timeout_s", busy_timeout_s)
-        self._path = Path(path)
+        # Whoever changes the current folder must not change the file.
+        self._path = Path(path).absolute()
         self._clock = clock
         self._busy_timeout_s = busy_timeout_s
         self._limits = limits
