@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from tests.integration.postgres import million
 
+from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import (
     CheckpointReport,
@@ -25,7 +26,7 @@ from queue_operator.backends.sql import render
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
-from queue_operator.domain.lease import Held
+from queue_operator.domain.lease import Held, LeaseStatus
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
@@ -260,6 +261,21 @@ async def renew(backend: PostgresBackend) -> None:
     await backend.extend_leases([*held[5:], *stale], lease_ttl_s=60)
 
 
+async def renew_elsewhere(backend: PostgresBackend) -> None:
+    """Sessions name jobs of which this process does not know to whom they were given."""
+    held = await take(backend, million.BIG, 50)
+    backend._owners = Owners(backend._owners_of)
+    ours = [replace(h, assignee_id=WORKER) for h in held[5:]]
+    foreign = [replace(h, assignee_id="another") for h in held[:5]]
+    answers = await backend.extend_leases([*ours, *foreign], lease_ttl_s=60)
+    current = sum(answer.status is LeaseStatus.CURRENT for answer in answers)
+    assert current == len(ours)
+    await backend.settle([outcome(h, Event.COMPLETE) for h in held])
+    late = [outcome(h, Event.COMPLETE)._replace(assignee_id=WORKER) for h in held]
+    backend._owners = Owners(backend._owners_of)
+    assert all(answer.repeated for answer in await backend.settle(late))
+
+
 async def clean_up(backend: PostgresBackend) -> None:
     """Deletes some 200 jobs: each is two seconds older than the next."""
     # Not over the backend's own connection, whose plans are watched.
@@ -301,6 +317,12 @@ CASES = {
     "fail": Case(fail, {"lease_pkey", "job_pkey"}, 2000, 8000),
     "submit": Case(submit, set(), 300, 6000),
     "heartbeat": Case(renew, {"lease_pkey", "job_namespace_id_id_key"}, 1200, 4000),
+    "heartbeat of a session from elsewhere": Case(
+        renew_elsewhere,
+        {"lease_pkey", "ready_pkey", "final_pkey", "attempt_pkey"},
+        5000,
+        16000,
+    ),
     "submit to a new lane": Case(
         lambda backend: backend.enqueue_jobs(new_jobs(1, tags=frozenset({uuid.uuid4().hex}))),
         set(),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.listening import Versions, listen
 from queue_operator.backends.memory import sessions as book
@@ -44,12 +45,18 @@ class MemoryBackend(Engine):
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         self._own = shelf or MemoryShelf()
         self._sleep = sleep
         self._closed = False
         super().__init__(
-            self._own, limits=limits, clock=clock, rng=rng, cancel_timeout_s=cancel_timeout_s
+            self._own,
+            limits=limits,
+            clock=clock,
+            rng=rng,
+            cancel_timeout_s=cancel_timeout_s,
+            entropy=entropy,
         )
         self._own.swept_at = self._own.swept_at or self._now
 

@@ -13,9 +13,10 @@ from typing import Final, Self
 import psycopg
 
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
-from queue_operator.backends.postgres.assigned import leased
+from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims, Marks
@@ -35,6 +36,7 @@ from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.returning import Returns
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
@@ -74,7 +76,6 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -86,7 +87,7 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
 
 logger = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._pool = pool
@@ -126,7 +128,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         )
         self._submission = Submission(pool, self._lanes, marks)
         claimed = Claimed()
-        self._claims = Claims(pool, self._lanes, marks, claimed)
+        self._returns = Returns(pool, lambda given: self._settle(given), sleep)
+        self._claims = Claims(pool, self._lanes, marks, claimed, self._returns, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
@@ -169,6 +172,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> Self:
         """Connects and checks the schema. `sleep` paces what goes on while somebody listens.
 
@@ -193,7 +197,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             raise
         heard = listen_dsn or (None if pooler else dsn)
         return cls(
-            heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng, sleep=sleep
+            heard,
+            pool,
+            limits=limits,
+            cancel_timeout_s=cancel_timeout_s,
+            rng=rng,
+            sleep=sleep,
+            entropy=entropy,
         )
 
     # Submission
@@ -245,22 +255,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         except BaseException:
-            # A caller who was cancelled never hears of them either.
-            await asyncio.shield(self._give_back(claimed))
+            self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
-
-    async def _give_back(self, claimed: Sequence[Assignment]) -> None:
-        """Their caller will never hear of them, and their lease may have no end."""
-        outcomes = [
-            Outcome(one.job_id, Event.RELEASE, namespace=one.namespace, token=one.token)
-            for one in claimed
-        ]
-        try:
-            await self._settling.settle(outcomes)
-        except Unavailable as error:
-            logger.warning("%d claimed jobs could not be given back: %s", len(claimed), error)
 
     async def _claim(
         self,
@@ -277,6 +275,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         return await self._claims.eligible_for(demands)
 
     # Outcomes
+
+    async def _owners_of(self, named: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        return await owners_of(self._pool, named)
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
@@ -311,7 +312,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
-    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+    async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
             "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
             "ids": [held.job_id for held in received],
@@ -451,7 +452,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
-    async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+    async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:
         await self._progress.record_progress(reports)
 
     async def _store_checkpoints(
@@ -500,6 +501,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
+        await self._returns.aclose()
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,11 +12,13 @@ from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
 from queue_operator.backends.postgres.lanes import Lane, Lanes
+from queue_operator.backends.postgres.returning import Claim, Returns
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
@@ -103,11 +104,22 @@ class Marks:
 class Claims:
     """Gives jobs to streams."""
 
-    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks, claimed: Claimed) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        marks: Marks,
+        claimed: Claimed,
+        returns: Returns,
+        *,
+        entropy: Entropy = SYSTEM,
+    ) -> None:
         self._pool = pool
         self._lanes = lanes
         self._marks = marks
         self._claimed = claimed
+        self._returns = returns
+        self._entropy = entropy
 
     async def claim(
         self,
@@ -123,7 +135,7 @@ class Claims:
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
         found: list[Found] = []
-        terms = _Terms(lease_ttl_s, defaults)
+        terms = _Terms(lease_ttl_s, defaults, self._entropy)
         every = await self._groups(demands)
         try:
             for groups in apart(every):
@@ -132,6 +144,9 @@ class Claims:
             if not found:
                 raise
             logger.warning("a claim ends early, with %d jobs: %s", len(found), error)
+        except BaseException:
+            self._returns.owe(one for _, one in found)
+            raise
         # As they were asked for, whichever had to wait for another's lanes.
         places = {group: place for place, group in enumerate(every)}
         return [one for _, one in sorted(found, key=lambda pair: places[pair[0]])]
@@ -200,21 +215,27 @@ class Claims:
         lanes = [lane for group in groups for lane in group.lanes]
         places = [place for g in groups for place in self._marks.places(g.lanes, g.start)]
         parameters = _parameters(groups, lanes, places, terms)
-        async with borrowed(self._pool) as connection:
-            statement = _CLAIM if len(groups) == 1 else _CLAIM_MANY
-            cursor = await connection.execute(statement, parameters, binary=True)
-            rows = await cursor.fetchall()
+        by_id = {lane.id: lane for lane in lanes}
+        rows = await self._returns.fetch(
+            Claim(
+                _CLAIM if len(groups) == 1 else _CLAIM_MANY,
+                parameters,
+                read=lambda rows: _assignments(rows, by_id),
+                assignees=set(parameters["assignees"]),
+                chances=parameters["chances"],
+                endless=terms.lease_ttl_s is None,
+            )
+        )
         looked, cut_off = _looked(rows[0], len(groups))
         if rows[0][3] is None:
             rows = []
-        by_id = {lane.id: lane for lane in lanes}
         group_of = {lane.id: n for n, group in enumerate(groups, 1) for lane in group.lanes}
         taken = Counter(group_of[row[4]] for row in rows)
         for n, group in enumerate(groups, 1):
             self._note(group, Looked(looked.get(n, 0), n in cut_off, taken[n]))
         for lane_id, place in _last_places(rows).items():
             self._marks.advance(lane_id, min(place, _next(by_id[lane_id], rows[0][16])))
-        assignments = [_assignment(row[3:], by_id[row[4]]) for row in rows]
+        assignments = _assignments(rows, by_id)
         self._claimed.remember(assignments)
         owners = [groups[group_of[row[4]] - 1] for row in rows]
         return list(zip(owners, assignments, strict=True))
@@ -236,6 +257,7 @@ class _Terms:
 
     lease_ttl_s: float | None
     defaults: Mapping[str, TypeDefaults]
+    entropy: Entropy
 
 
 def _looked(first: TupleRow, groups: int) -> tuple[dict[int, int], set[int]]:
@@ -293,7 +315,7 @@ def _parameters(
         "default_timeouts": floats(d.timeout_s for d in of_type) or [None],
         **_takers([slot for group in groups for slot in _numbered(group)]),
         "ttl_s": terms.lease_ttl_s,
-        "seed": secrets.randbits(63),
+        "chances": Int8s(chances(terms.entropy, sum(rooms))),
         "system_attempts": DEFAULT_MAX_ATTEMPTS,
         "system_backoff": _SYSTEM_BACKOFF,
     }
@@ -313,6 +335,10 @@ def _takers(slots: Sequence[tuple[tuple[int, int], Demand]]) -> dict[str, Any]:
         "workers": [stream.worker_name for stream in streams.values()],
         "hosts": [stream.host for stream in streams.values()],
     }
+
+
+def _assignments(rows: Sequence[TupleRow], lanes: Mapping[int, Lane]) -> list[Assignment]:
+    return [_assignment(row[3:], lanes[row[4]]) for row in rows if row[3] is not None]
 
 
 def _assignment(row: TupleRow, lane: Lane) -> Assignment:

@@ -1,11 +1,12 @@
 """One SQLite file: a connection on a thread of its own, one transaction at a time, in order of
 arrival. Several processes may use the file, and several of these in one process.
 
-A caller that is cancelled leaves nothing behind: its transaction is undone if it runs, and not
-begun if it waits. Otherwise a cancelled claim would give jobs to nobody.
+A caller that is cancelled leaves nothing behind as long as nothing is committed: its transaction
+is undone if it runs, and not begun if it waits. What was given out to nobody is taken back.
 """
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,9 @@ from queue_operator.domain.errors import Unavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+Undo = Callable[[sqlite3.Connection, T], None]
+
+logger = logging.getLogger(__name__)
 
 
 class SqliteFile:
@@ -39,6 +43,8 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None
         self._files: Files = {}
         self._version = 0
+        self._closing = False
+        self._giving: set[Future[None]] = set()
 
     async def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         """Makes the file if there is none. `prepare` runs as one transaction."""
@@ -48,20 +54,36 @@ class SqliteFile:
         """Runs `work` as one transaction that locks out all other writers from its start."""
         return await self._transact("BEGIN IMMEDIATE", work)
 
+    async def give(self, work: Work[T], undo: Undo[T]) -> T:
+        """`write` for what gives something to its caller: where that one is cancelled, `undo` takes
+        it back, in a transaction right behind this one.
+        """
+        over: Future[None] = Future()
+        self._giving.add(over)
+        try:
+            return await self._transact("BEGIN IMMEDIATE", work, undo)
+        finally:
+            self._giving.discard(over)
+            over.set_result(None)
+
     async def read(self, work: Work[T]) -> T:
         """Runs `work` on the file as it is at the first look; it waits for nobody."""
         return await self._transact("BEGIN", work)
 
     async def close(self) -> None:
         """After the calls before it; those that come later are refused. May be repeated."""
+        self._closing = True
+        # One whose caller is cancelled right now still has something to take back.
+        while self._giving:
+            await asyncio.wait([asyncio.wrap_future(over) for over in self._giving])
         try:
-            closing = self._submit(self._close)
-        except Unavailable:
+            closing = self._thread.submit(self._close)
+        except RuntimeError:
             return
         self._thread.shutdown(wait=False)
         await asyncio.wrap_future(closing)
 
-    async def _transact(self, begin: str, work: Work[T]) -> T:
+    async def _transact(self, begin: str, work: Work[T], undo: Undo[T] | None = None) -> T:
         caller_left = Event()
 
         def wanted(connection: sqlite3.Connection) -> T:
@@ -70,10 +92,14 @@ class SqliteFile:
                 raise Unavailable("undone: nobody waits for it any more")
             return done
 
+        running = self._submit(lambda: self._in_transaction(begin, wanted))
         try:
-            return await self._run(lambda: self._in_transaction(begin, wanted))
+            return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             caller_left.set()
+            if undo is not None:
+                # It may be beyond its commit; on the one thread this comes right after it.
+                self._thread.submit(self._undo, running, undo)
             raise
 
     async def _run(self, call: Callable[[], T]) -> T:
@@ -81,10 +107,12 @@ class SqliteFile:
 
     def _submit(self, call: Callable[[], T]) -> Future[T]:
         try:
-            return self._thread.submit(call)
+            if not self._closing:
+                return self._thread.submit(call)
         except RuntimeError:
-            # Whether it was closed is for the executor to say: another thread may do so just now.
-            raise Unavailable(f"{self._path} was closed") from None
+            # Another thread closes it just now.
+            pass
+        raise Unavailable(f"{self._path} was closed")
 
     def _open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         with self._named():
@@ -101,6 +129,14 @@ class SqliteFile:
         with self._named(), transaction(self._connection, begin):
             self._check(self._connection)
             return work(self._connection)
+
+    def _undo(self, running: Future[T], undo: Undo[T]) -> None:
+        if running.cancelled() or running.exception() is not None:
+            return
+        try:
+            self._in_transaction("BEGIN IMMEDIATE", lambda c: undo(c, running.result()))
+        except Unavailable as error:
+            logger.warning("what was given to a caller that is gone was not taken back: %s", error)
 
     def _check(self, connection: sqlite3.Connection) -> None:
         check_files(self._files)
