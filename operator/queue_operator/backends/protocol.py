@@ -231,7 +231,8 @@ class Backend(Protocol):
         token: str | None = None,
     ) -> Freed:
         """A change to `status` that some row of the state table makes, but never into RUNNING
-        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone.
+        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone. A slot
+        is freed only where `status` is terminal: else the worker may still be at it.
 
         FAILED_RETRY is another attempt: where none was left, `max_attempts` grows by one. With
         the token of an attempt that ended in `status` already, the call is a repeat, as after

@@ -30,6 +30,7 @@ from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
@@ -102,10 +103,11 @@ _FOLDS: Final = 20
 """A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
+@on_one_loop
 class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
-    Statistics and Usages.
+    Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
     """
 
     def __init__(
