@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound
+from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound, KeyConflict
 from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.record import answered
 from queue_operator.domain.states import Event, JobState
@@ -241,3 +241,17 @@ async def test_submit_tells_nothing_of_what_was_refused(backend: Contract) -> No
     taken = await submitted(backend)
     answers = await backend.submit([a_job(type=""), taken], atomic=False)
     assert [(one.created_at, one.eligible_at) for one in answers] == [(None, None)] * 2
+
+
+async def test_a_refusal_names_the_place_among_all_that_were_given(backend: Contract) -> None:
+    stored = await submitted(backend)
+    await submitted(backend, idempotency_key="k")
+    batch = [a_job(id=""), a_job(), stored, a_job(idempotency_key="k", payload=b"other")]
+    answers = await backend.submit(batch, atomic=False)
+    bad, good, twice, clash = [answer.error for answer in answers]
+    assert good is None
+    assert isinstance(bad, InvalidArgument)
+    assert isinstance(twice, DuplicateJob)
+    assert isinstance(clash, KeyConflict)
+    assert (bad.field, clash.field) == ("jobs[0].id", "jobs[3].idempotency_key")
+    assert (twice.indexes, twice.job_ids) == ((2,), (stored.id,))

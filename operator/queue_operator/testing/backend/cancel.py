@@ -7,7 +7,7 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import CancelRequest, Job
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
     cancelled_anywhere,
     in_a_cancelled_task,
@@ -17,6 +17,7 @@ from queue_operator.testing.breaking import (
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 _AFTER: Final = {
     JobState.INITIAL_PENDING: JobState.UNSCHEDULED,

@@ -3,11 +3,12 @@
 import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import job_call_cancelled, needs_the_store, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 # Spelled out: taken from the table, a wrong table would agree with itself.
 _FROM = (

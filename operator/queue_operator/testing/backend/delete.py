@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 
 async def _left(backend: Contract, jobs: list[Job]) -> list[str]:

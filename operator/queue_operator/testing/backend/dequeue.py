@@ -8,11 +8,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import ELIGIBLE
 
 _EPOCH: Final = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import ErrorInfo, Outcome
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState, frees_slot
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import SLOT_HOLDING, frees_slot
 
 _SETTLED = sorted(set(Event) - {Event.CLAIM, Event.CANCEL})
 # Each example takes a database round trip per step.

@@ -6,10 +6,11 @@ from typing import Final
 import pytest
 
 from queue_operator.domain.outcome import ErrorInfo, Outcome
-from queue_operator.domain.states import SLOT_HOLDING, TARGET, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING, TARGET
 
 _OUTCOMES: Final = (
     Event.COMPLETE,

@@ -6,7 +6,7 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
     cancelled_anywhere,
     in_a_cancelled_task,
@@ -16,6 +16,7 @@ from queue_operator.testing.breaking import (
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import SLOT_HOLDING
 
 _DAY_S = 86_400.0
 

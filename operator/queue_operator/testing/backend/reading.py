@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job, JobStats
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 
 @proves("backend-api.GetJob.pre.1", "backend-api.GetJob.error.3")

@@ -8,8 +8,7 @@ import pytest
 from queue_operator.domain.errors import DuplicateJob, InvalidTransition, StaleLease
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
-from queue_operator.domain.transition import FENCED
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.views import SEMANTIC, Semantic
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import (
@@ -23,6 +22,7 @@ from queue_operator.testing.driving import (
     submitted,
 )
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import FENCED, SLOT_HOLDING
 
 _LATER: Final = Backoff(BackoffStrategy.CONSTANT, 50.0, 50.0)
 

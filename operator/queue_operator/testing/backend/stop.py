@@ -8,11 +8,12 @@ import pytest
 from queue_operator.backends.protocol import Freed
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import job_call_cancelled
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import job_in, submitted
+from queue_operator.testing.driving import claim, job_in, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING
 
 # Spelled out: taken from the table, a wrong table would agree with itself.
 _STOP: Final = (
@@ -327,3 +328,43 @@ async def test_mark_job_unknown_stopped_is_not_eligible_again(
     job, token = await job_in(backend, state)
     await backend.mark_job_unknown_stopped(job.id, "gone", token=token)
     await _never_again(backend, job)
+
+
+@proves("backend-api.StopJob.post.2", "backend-api.StopJobWithRetry.post.2")
+@pytest.mark.parametrize("event", [Event.STOP, Event.STOP_WITH_RETRY])
+async def test_an_empty_message_takes_the_place_of_an_older_one(
+    backend: Contract, event: Event
+) -> None:
+    job = await submitted(backend)
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.cancel_jobs([], [job.id])
+    stop = backend.stop_job if event is Event.STOP else backend.stop_job_with_retry
+    await stop(job.id, "", token=token)
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.error_message) == (JobState.STOPPED, "")
+
+
+@proves("backend-api.MarkJobUnknownStopped.post.2")
+async def test_an_empty_message_of_a_job_given_up_takes_the_place_of_an_older_one(
+    backend: Contract,
+) -> None:
+    job = await submitted(backend)
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.mark_job_unknown_stopped(job.id, "", token=token)
+    assert (await backend.get_job(job.id)).error_message == ""
+
+
+@proves("backend-api.StopJobWithRetry.post.3")
+async def test_retries_of_stopped_jobs_are_in_the_statistics(backend: Contract) -> None:
+    job = await submitted(backend, tags=frozenset({"a"}))
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.cancel_jobs([], [job.id])
+    await backend.stop_job_with_retry(job.id, "again", token=token)
+    for tags in ([], ["a"]):
+        stats = await backend.get_job_stats(tags)
+        assert (stats.stopped_jobs, stats.total_retries) == (1, 2)
+    await backend.delete_jobs([], [job.id])
+    assert (await backend.get_job_stats([])).total_retries == 0

@@ -3,17 +3,11 @@
 import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition
-from queue_operator.domain.states import (
-    SLOT_HOLDING,
-    TARGET,
-    TERMINAL,
-    Event,
-    JobState,
-    frees_slot,
-)
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, happens, job_in, running, skipped
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING, TARGET, TERMINAL, frees_slot
 
 # UNSCHEDULED may be retried only when SKIP made it so, and a second CANCEL is a no-op.
 _SPECIAL = {(Event.RETRY_NOW, JobState.UNSCHEDULED), (Event.CANCEL, JobState.CANCELLING)}

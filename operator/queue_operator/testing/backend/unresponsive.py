@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING
 
 
 @proves("backend-api.MarkWorkerUnresponsive.pre.1", "backend-api.MarkWorkerUnresponsive.error.2")

@@ -10,16 +10,12 @@ from queue_operator.domain.errors import (
     JobNotFound,
     StaleLease,
 )
-from queue_operator.domain.states import (
-    LEGAL_PAIRS,
-    SLOT_HOLDING,
-    TERMINAL,
-    JobState,
-)
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import job_call_cancelled, needs_the_store, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import LEGAL_PAIRS, SLOT_HOLDING, TERMINAL
 
 # Nothing leads into RUNNING, for that would be a run without a token. That only a skipped job
 # may be retried from UNSCHEDULED is a rule of RETRY_NOW: here a pair is all that counts.
