@@ -29,7 +29,12 @@ _COPIED: Final = (
     "tests/unit/worker",
     "tests/unit/wire",
 )
-_FILES: Final = ("pyproject.toml", "tests/conftest.py", "tests/programs.py")
+_FILES: Final = (
+    "pyproject.toml",
+    "tests/conftest.py",
+    "tests/programs.py",
+    "tests/integration/test_draws.py",
+)
 _AT_ONCE: Final = 2
 _PATIENCE_S: Final = 120.0
 # A mistake often shows in that something never comes.

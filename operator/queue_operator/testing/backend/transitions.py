@@ -5,7 +5,7 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition
 from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import apply, happens, job_in, running, skipped
+from queue_operator.testing.driving import apply, claim, happens, job_in, running, skipped
 from queue_operator.testing.store import Contract
 from queue_operator.testing.table import SLOT_HOLDING, TARGET, TERMINAL, frees_slot
 
@@ -95,6 +95,18 @@ async def test_a_retry_by_hand_gives_another_attempt_and_clears_the_end(backend:
     assert await happens(backend, job, Event.CLAIM, None)
     # The old token is void.
     assert not (await apply(backend, job, Event.COMPLETE, token)).freed_assignee_id
+
+
+async def test_only_a_retry_by_hand_drops_a_result(backend: Contract) -> None:
+    job, _ = await running(backend)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY, b"half")
+    await claim(backend, job)
+    await backend.mark_worker_unresponsive("worker-1")
+    assert (await backend.get_job(job.id)).result == b"half"
+    await backend.fail_job(job.id, "boom")
+    assert (await backend.get_job(job.id)).result == b"half"
+    assert await happens(backend, job, Event.RETRY_NOW, None)
+    assert (await backend.get_job(job.id)).result is None
 
 
 @pytest.mark.parametrize("state", SLOT_HOLDING)
