@@ -137,7 +137,12 @@ def could_follow(told: JobState, found: JobState | None) -> bool:
     return found is told or found in later.get(told, set())
 
 
-@proves("queue-semantics.Durability.rule.1", "queue-semantics.Durability.rule.2")
+@proves(
+    "queue-semantics.Durability.rule.1",
+    "queue-semantics.Durability.rule.2",
+    "backend-api.ImplementationGuidelines.must.3",
+    "backend-api.TestingRequirements.must.7",
+)
 async def test_a_server_killed_in_mid_work_comes_back_with_all_that_was_answered(
     server: Postgres, opened: Open
 ) -> None:
@@ -162,6 +167,7 @@ async def test_a_server_killed_in_mid_work_comes_back_with_all_that_was_answered
     assert stats.total_jobs >= len(told.states)
 
 
+@proves("backend-api.TestingRequirements.must.7")
 @pytest.mark.parametrize("pooler", [False, True], ids=["direct", "pooler"])
 async def test_connections_that_store_jobs_wait_for_the_disk(opened: Open, pooler: bool) -> None:
     backend = await opened(pooler=pooler)

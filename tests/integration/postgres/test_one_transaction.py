@@ -81,7 +81,13 @@ _STEPS: Final[dict[str, tuple[Prepare, Call]]] = {
 }
 
 
-@proves("backend-api.Invariants.rule.2")
+@proves(
+    "backend-api.Invariants.rule.2",
+    "backend-api.ImplementationGuidelines.must.2",
+    "backend-api.CancelJobs.must.7",
+    "backend-api.MarkWorkerUnresponsive.must.6",
+    "backend-api.ResetRunningJobs.must.6",
+)
 @pytest.mark.parametrize("name", _STEPS)
 async def test_a_call_on_many_jobs_is_one_transaction(
     backend: PostgresBackend, ask: Ask, namespace: str, name: str

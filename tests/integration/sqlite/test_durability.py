@@ -43,7 +43,12 @@ ENDS: Final = {JobState.COMPLETED, JobState.STOPPED}
 NEXT: Final = {JobState.INITIAL_PENDING: {JobState.RUNNING, *ENDS}, JobState.RUNNING: ENDS}
 
 
-@proves("queue-semantics.Durability.rule.1", "queue-semantics.Durability.rule.2")
+@proves(
+    "queue-semantics.Durability.rule.1",
+    "queue-semantics.Durability.rule.2",
+    "backend-api.ImplementationGuidelines.must.3",
+    "backend-api.TestingRequirements.must.7",
+)
 async def test_a_process_killed_in_mid_work_leaves_all_that_it_was_told(
     path: Path, store: SqliteStore, ask: Ask
 ) -> None:
@@ -68,7 +73,7 @@ def _settings(connection: sqlite3.Connection) -> tuple[object, ...]:
     return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
 
 
-@proves("queue-semantics.Durability.rule.2")
+@proves("queue-semantics.Durability.rule.2", "backend-api.TestingRequirements.must.7")
 async def test_a_commit_waits_for_the_disk(backend: SqliteBackend) -> None:
     assert await backend._file.read(_settings) == (FULL, "wal")
     assert await backend._file.write(_settings) == (FULL, "wal")

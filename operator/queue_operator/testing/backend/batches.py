@@ -28,7 +28,11 @@ async def _ids(backend: Contract, jobs: list[Job]) -> list[str]:
     return found
 
 
-@proves("backend-api.EnqueueJobs.pre.1", "backend-api.EnqueueJobs.error.3")
+@proves(
+    "backend-api.EnqueueJobs.pre.1",
+    "backend-api.EnqueueJobs.error.3",
+    "backend-api.EnqueueJobs.must.1",
+)
 async def test_enqueue_jobs_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(lambda: backend.enqueue_jobs([a_job(), a_job()]))
 
@@ -63,7 +67,7 @@ async def test_enqueue_jobs_of_what_is_no_batch(backend: Contract, thing: Any) -
     assert raised.value.field == "jobs"
 
 
-@proves("backend-api.EnqueueJobs.pre.4")
+@proves("backend-api.EnqueueJobs.pre.4", "backend-api.EnqueueJobs.must.2")
 async def test_enqueue_jobs_without_an_id_or_with_one_twice(backend: Contract) -> None:
     with pytest.raises(InvalidArgument) as empty:
         await backend.enqueue_jobs([a_job(), a_job(), a_job(id="")])
@@ -89,6 +93,7 @@ async def test_enqueue_jobs_in_another_state(backend: Contract, state: JobState)
     "backend-api.EnqueueJobs.post.4",
     "backend-api.EnqueueJobs.post.5",
     "backend-api.EnqueueJobs.error.4",
+    "backend-api.EnqueueJobs.must.2",
 )
 async def test_enqueue_jobs_with_ids_that_exist(backend: Contract) -> None:
     first, second = await submitted(backend), await submitted(backend)
@@ -126,7 +131,12 @@ async def test_enqueue_jobs_makes_all_visible_at_once(backend: Contract) -> None
     assert len(await backend.dequeue_jobs("w", ["all"], 9)) == 6
 
 
-@proves("backend-api.EnqueueJobs.error.1", "backend-api.Invariants.rule.2")
+@proves(
+    "backend-api.EnqueueJobs.error.1",
+    "backend-api.Invariants.rule.2",
+    "backend-api.EnqueueJobs.must.1",
+    "backend-api.EnqueueJobs.must.4",
+)
 @pytest.mark.parametrize("place", [0, 9, 19])
 async def test_enqueue_jobs_with_one_bad_job(backend: Contract, place: int) -> None:
     jobs = [a_job(type="" if n == place else "t") for n in range(20)]

@@ -56,7 +56,7 @@ async def test_freed_is_empty_where_no_slot_was_taken(backend: Contract) -> None
     assert await backend.reset_running_jobs() == {}
 
 
-@proves("backend-api.ObservableStateChanges.effect.2")
+@proves("backend-api.ObservableStateChanges.effect.2", "backend-api.TestingRequirements.must.8")
 async def test_freed_maps_add_up_to_what_was_taken(backend: Contract) -> None:
     jobs = [await running(backend) for _ in range(4)]
     (a, token_a), (b, token_b), (c, token_c), (d, _) = jobs
@@ -127,7 +127,11 @@ async def test_no_life_leads_back_to_the_beginning(backend: Contract) -> None:
     assert set(pairwise(seen)) <= pairs
 
 
-@proves("backend-api.Invariants.rule.2", "backend-api.ImplementationGuidelines.expect.3")
+@proves(
+    "backend-api.Invariants.rule.2",
+    "backend-api.ImplementationGuidelines.expect.3",
+    "backend-api.ImplementationGuidelines.must.21",
+)
 async def test_a_batch_of_outcomes_changes_only_what_it_may(backend: Contract) -> None:
     good, token = await running(backend)
     bad, _ = await running(backend)

@@ -75,7 +75,7 @@ async def _never_again(backend: Contract, job: Job) -> None:
 # StopJob
 
 
-@proves("backend-api.StopJob.pre.1", "backend-api.StopJob.error.4")
+@proves("backend-api.StopJob.pre.1", "backend-api.StopJob.error.4", "backend-api.StopJob.must.1")
 async def test_stop_job_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.stop_job(job.id, "boom")
@@ -87,17 +87,18 @@ async def test_stop_job_without_an_id(backend: Contract) -> None:
     await _refuses_a_bad_id(backend.stop_job)
 
 
-@proves("backend-api.StopJob.pre.4", "backend-api.StopJob.error.1")
+@proves("backend-api.StopJob.pre.4", "backend-api.StopJob.error.1", "backend-api.StopJob.must.3")
 async def test_stop_job_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.stop_job)
 
 
-@proves("backend-api.StopJob.pre.3", "backend-api.StopJob.post.2")
+@proves("backend-api.StopJob.pre.3", "backend-api.StopJob.post.2", "backend-api.StopJob.must.2")
 @pytest.mark.parametrize("message", ["", "enough"])
 async def test_stop_job_stores_its_message(backend: Contract, message: str) -> None:
     job, token = await job_in(backend, JobState.RUNNING)
     await backend.stop_job(job.id, message, token=token)
-    assert (await backend.get_job(job.id)).error_message == message
+    stored = await backend.get_job(job.id)
+    assert (stored.error_message, stored.finalized_at) == (message, stored.updated_at)
 
 
 @proves(
@@ -105,6 +106,7 @@ async def test_stop_job_stores_its_message(backend: Contract, message: str) -> N
     "backend-api.StopJob.post.1",
     "backend-api.StopJob.post.3",
     "backend-api.StopJob.post.4",
+    "backend-api.StopJob.must.4",
 )
 @pytest.mark.parametrize("state", _STOP)
 async def test_stop_job_from_each_state(backend: Contract, state: JobState) -> None:
@@ -115,7 +117,12 @@ async def test_stop_job_from_each_state(backend: Contract, state: JobState) -> N
     assert (after.state, after.retry_count) == (JobState.STOPPED, before.retry_count)
 
 
-@proves("backend-api.StopJob.move.1", "backend-api.StopJob.move.2", "backend-api.StopJob.move.3")
+@proves(
+    "backend-api.StopJob.move.1",
+    "backend-api.StopJob.move.2",
+    "backend-api.StopJob.move.3",
+    "backend-api.StopJob.must.1",
+)
 async def test_stop_job_moves_by_the_table(backend: Contract) -> None:
     for state in _STOP:
         job, token = await job_in(backend, state)
@@ -128,6 +135,7 @@ async def test_stop_job_moves_by_the_table(backend: Contract) -> None:
     "backend-api.StopJob.post.5",
     "backend-api.StopJob.post.6",
     "backend-api.StopJob.effect.2",
+    "backend-api.StopJob.must.6",
 )
 @pytest.mark.parametrize("state", _STOP)
 async def test_stop_job_frees_the_slot_if_it_had_one(backend: Contract, state: JobState) -> None:
@@ -137,7 +145,12 @@ async def test_stop_job_frees_the_slot_if_it_had_one(backend: Contract, state: J
     assert await backend.mark_worker_unresponsive("worker-1") == {}
 
 
-@proves("backend-api.StopJob.post.7", "backend-api.StopJob.error.2")
+@proves(
+    "backend-api.StopJob.post.7",
+    "backend-api.StopJob.error.2",
+    "backend-api.StopJob.must.3",
+    "backend-api.StopJob.must.5",
+)
 @pytest.mark.parametrize("state", sorted(set(JobState) - set(_STOP)))
 async def test_stop_job_in_another_state_changes_nothing(
     backend: Contract, state: JobState
@@ -156,7 +169,11 @@ async def test_stop_job_is_for_ever(backend: Contract, state: JobState) -> None:
 # StopJobWithRetry
 
 
-@proves("backend-api.StopJobWithRetry.pre.1", "backend-api.StopJobWithRetry.error.4")
+@proves(
+    "backend-api.StopJobWithRetry.pre.1",
+    "backend-api.StopJobWithRetry.error.4",
+    "backend-api.StopJobWithRetry.must.1",
+)
 async def test_stop_job_with_retry_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.CANCELLING, lambda job: backend.stop_job_with_retry(job.id, "boom")
@@ -168,7 +185,11 @@ async def test_stop_job_with_retry_without_an_id(backend: Contract) -> None:
     await _refuses_a_bad_id(backend.stop_job_with_retry)
 
 
-@proves("backend-api.StopJobWithRetry.pre.3", "backend-api.StopJobWithRetry.error.1")
+@proves(
+    "backend-api.StopJobWithRetry.pre.3",
+    "backend-api.StopJobWithRetry.error.1",
+    "backend-api.StopJobWithRetry.must.4",
+)
 async def test_stop_job_with_retry_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.stop_job_with_retry)
 
@@ -189,17 +210,29 @@ async def test_stop_job_with_retry_ends_the_job(backend: Contract, message: str)
     assert (after.state, after.error_message) == (JobState.STOPPED, message)
 
 
-@proves("backend-api.StopJobWithRetry.post.3", "backend-api.StopJobWithRetry.post.4")
+@proves(
+    "backend-api.StopJobWithRetry.post.3",
+    "backend-api.StopJobWithRetry.post.4",
+    "backend-api.StopJobWithRetry.must.1",
+    "backend-api.StopJobWithRetry.must.2",
+    "backend-api.StopJobWithRetry.must.5",
+)
 async def test_stop_job_with_retry_counts_it(backend: Contract) -> None:
     job, token = await job_in(backend, JobState.CANCELLING)
     before = await backend.get_job(job.id)
     assert (before.retry_count, before.last_retry_at) == (0, None)
     await backend.stop_job_with_retry(job.id, "boom", token=token)
     after = await backend.get_job(job.id)
-    assert (after.retry_count, after.last_retry_at) == (1, after.finalized_at)
+    assert (after.state, after.retry_count) == (JobState.STOPPED, 1)
+    assert after.last_retry_at == after.finalized_at is not None
+    assert (after.assignee_id, after.assigned_at) == (before.assignee_id, before.assigned_at)
 
 
-@proves("backend-api.StopJobWithRetry.post.8", "backend-api.StopJobWithRetry.effect.2")
+@proves(
+    "backend-api.StopJobWithRetry.post.8",
+    "backend-api.StopJobWithRetry.effect.2",
+    "backend-api.StopJobWithRetry.must.7",
+)
 async def test_stop_job_with_retry_frees_the_slot(backend: Contract) -> None:
     job, token = await job_in(backend, JobState.CANCELLING)
     assert await backend.stop_job_with_retry(job.id, "boom", token=token) == {"worker-1": 1}
@@ -211,6 +244,7 @@ async def test_stop_job_with_retry_frees_the_slot(backend: Contract) -> None:
     "backend-api.StopJobWithRetry.post.7",
     "backend-api.StopJobWithRetry.post.9",
     "backend-api.StopJobWithRetry.error.2",
+    "backend-api.StopJobWithRetry.must.6",
 )
 @pytest.mark.parametrize("state", sorted(set(JobState) - {JobState.CANCELLING}))
 async def test_stop_job_with_retry_in_another_state_changes_nothing(
@@ -232,7 +266,11 @@ async def test_stop_job_with_retry_is_for_ever(backend: Contract) -> None:
 # MarkJobUnknownStopped
 
 
-@proves("backend-api.MarkJobUnknownStopped.pre.1", "backend-api.MarkJobUnknownStopped.error.3")
+@proves(
+    "backend-api.MarkJobUnknownStopped.pre.1",
+    "backend-api.MarkJobUnknownStopped.error.3",
+    "backend-api.MarkJobUnknownStopped.must.1",
+)
 async def test_mark_job_unknown_stopped_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.mark_job_unknown_stopped(job.id, "gone")
@@ -248,6 +286,8 @@ async def test_mark_job_unknown_stopped_without_an_id(backend: Contract) -> None
     "backend-api.MarkJobUnknownStopped.pre.3",
     "backend-api.MarkJobUnknownStopped.post.7",
     "backend-api.MarkJobUnknownStopped.error.1",
+    "backend-api.MarkJobUnknownStopped.must.3",
+    "backend-api.MarkJobUnknownStopped.must.5",
 )
 async def test_mark_job_unknown_stopped_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.mark_job_unknown_stopped)
@@ -258,6 +298,7 @@ async def test_mark_job_unknown_stopped_that_is_not_stored(backend: Contract) ->
     "backend-api.MarkJobUnknownStopped.post.2",
     "backend-api.MarkJobUnknownStopped.post.3",
     "backend-api.MarkJobUnknownStopped.post.4",
+    "backend-api.MarkJobUnknownStopped.must.4",
 )
 @pytest.mark.parametrize("state", _MARK)
 async def test_mark_job_unknown_stopped_from_each_state(backend: Contract, state: JobState) -> None:
@@ -272,6 +313,7 @@ async def test_mark_job_unknown_stopped_from_each_state(backend: Contract, state
     "backend-api.MarkJobUnknownStopped.move.1",
     "backend-api.MarkJobUnknownStopped.move.2",
     "backend-api.MarkJobUnknownStopped.move.3",
+    "backend-api.MarkJobUnknownStopped.must.1",
 )
 async def test_mark_job_unknown_stopped_moves_by_the_table(backend: Contract) -> None:
     for state in _MARK:
@@ -289,6 +331,7 @@ async def test_mark_job_unknown_stopped_moves_by_the_table(backend: Contract) ->
     "backend-api.MarkJobUnknownStopped.post.5",
     "backend-api.MarkJobUnknownStopped.post.6",
     "backend-api.MarkJobUnknownStopped.effect.2",
+    "backend-api.MarkJobUnknownStopped.must.6",
 )
 @pytest.mark.parametrize("state", _MARK)
 async def test_mark_job_unknown_stopped_frees_the_slot_if_it_had_one(
@@ -330,7 +373,12 @@ async def test_mark_job_unknown_stopped_is_not_eligible_again(
     await _never_again(backend, job)
 
 
-@proves("backend-api.StopJob.post.2", "backend-api.StopJobWithRetry.post.2")
+@proves(
+    "backend-api.StopJob.post.2",
+    "backend-api.StopJobWithRetry.post.2",
+    "backend-api.StopJob.must.2",
+    "backend-api.StopJobWithRetry.must.3",
+)
 @pytest.mark.parametrize("event", [Event.STOP, Event.STOP_WITH_RETRY])
 async def test_an_empty_message_takes_the_place_of_an_older_one(
     backend: Contract, event: Event
@@ -343,9 +391,10 @@ async def test_an_empty_message_takes_the_place_of_an_older_one(
     await stop(job.id, "", token=token)
     stored = await backend.get_job(job.id)
     assert (stored.state, stored.error_message) == (JobState.STOPPED, "")
+    assert stored.finalized_at == stored.updated_at
 
 
-@proves("backend-api.MarkJobUnknownStopped.post.2")
+@proves("backend-api.MarkJobUnknownStopped.post.2", "backend-api.MarkJobUnknownStopped.must.2")
 async def test_an_empty_message_of_a_job_given_up_takes_the_place_of_an_older_one(
     backend: Contract,
 ) -> None:
@@ -353,7 +402,8 @@ async def test_an_empty_message_of_a_job_given_up_takes_the_place_of_an_older_on
     await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
     token = (await claim(backend, job)).token
     await backend.mark_job_unknown_stopped(job.id, "", token=token)
-    assert (await backend.get_job(job.id)).error_message == ""
+    stored = await backend.get_job(job.id)
+    assert (stored.error_message, stored.finalized_at) == ("", stored.updated_at)
 
 
 @proves("backend-api.StopJobWithRetry.post.3")

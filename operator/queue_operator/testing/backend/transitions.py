@@ -14,7 +14,7 @@ _SPECIAL = {(Event.RETRY_NOW, JobState.UNSCHEDULED), (Event.CANCEL, JobState.CAN
 _LEGAL = sorted(set(TARGET) - _SPECIAL)
 
 
-@proves("backend-api.Invariants.rule.3")
+@proves("backend-api.Invariants.rule.3", "backend-api.TestingRequirements.must.1")
 @pytest.mark.parametrize(("event", "state"), _LEGAL, ids=lambda value: value.value)
 async def test_a_legal_event_leads_to_the_target_of_its_row(
     backend: Contract, event: Event, state: JobState
@@ -28,7 +28,7 @@ async def test_a_legal_event_leads_to_the_target_of_its_row(
     assert (after.finalized_at is not None) == (after.state in TERMINAL)
 
 
-@proves("backend-api.Invariants.rule.8")
+@proves("backend-api.Invariants.rule.8", "backend-api.TestingRequirements.must.8")
 @pytest.mark.parametrize(("event", "state"), _LEGAL, ids=lambda value: value.value)
 async def test_the_slot_is_freed_exactly_when_the_table_says_so(
     backend: Contract, event: Event, state: JobState
@@ -42,7 +42,12 @@ async def test_the_slot_is_freed_exactly_when_the_table_says_so(
     assert answer.freed_assignee_id == expected
 
 
-@proves("backend-api.Invariants.rule.3", "backend-api.ErrorConditions.error.2")
+@proves(
+    "backend-api.Invariants.rule.3",
+    "backend-api.ErrorConditions.error.2",
+    "backend-api.StopJobWithRetry.must.4",
+    "backend-api.TestingRequirements.must.1",
+)
 @pytest.mark.parametrize("event", Event, ids=lambda value: value.value)
 async def test_an_event_that_the_state_does_not_allow_changes_nothing(
     backend: Contract, event: Event
@@ -109,6 +114,7 @@ async def test_only_a_retry_by_hand_drops_a_result(backend: Contract) -> None:
     assert (await backend.get_job(job.id)).result is None
 
 
+@proves("backend-api.MarkWorkerUnresponsive.must.2")
 @pytest.mark.parametrize("state", SLOT_HOLDING)
 async def test_losing_a_worker_moves_its_jobs_by_state(backend: Contract, state: JobState) -> None:
     job, _ = await job_in(backend, state)

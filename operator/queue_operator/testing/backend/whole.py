@@ -60,7 +60,13 @@ def _counts(stats: JobStats) -> tuple[tuple[JobState, int], ...]:
     return tuple((state, n) for state, n in sorted(stats.by_state.items()) if n)
 
 
-@proves("backend-api.Invariants.rule.2")
+@proves(
+    "backend-api.Invariants.rule.2",
+    "backend-api.EnqueueJobs.must.1",
+    "backend-api.DeleteJobs.must.3",
+    "backend-api.ImplementationGuidelines.must.1",
+    "backend-api.TestingRequirements.must.2",
+)
 @pytest.mark.parametrize("name", _STEPS)
 async def test_a_call_on_many_jobs_is_seen_whole_or_not_at_all(store: Store, name: str) -> None:
     prepare, call = _STEPS[name]
