@@ -22,6 +22,7 @@ _COPIED: Final = (
     "tests/contract",
     "tests/contract_queue",
     "tests/contract_api",
+    "tests/integration/local",
     "tests/integration/postgres",
     "tests/integration/sqlite",
     "tests/unit/domain",
