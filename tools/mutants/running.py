@@ -28,6 +28,7 @@ _COPIED: Final = (
     "tests/unit/domain",
     "tests/unit/tasks",
     "tests/unit/worker",
+    "tests/vectors",
     "tests/unit/wire",
 )
 _FILES: Final = (
