@@ -11,6 +11,7 @@ import pytest
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.job import Job
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.sqlite import SqliteStore
 
 PACKAGE = "queue_operator.backends.sqlite"
@@ -105,6 +106,13 @@ def test_every_statement_has_a_plan_here() -> None:
     assert set(names()) - {"search_condition"} == set(PLANS) | INSERTS
 
 
+@proves(
+    "backend-api.DequeueJobs.must.11",
+    "backend-api.ImplementationGuidelines.must.5",
+    "backend-api.ImplementationGuidelines.must.6",
+    "backend-api.ImplementationGuidelines.must.7",
+    "backend-api.ImplementationGuidelines.must.9",
+)
 @pytest.mark.parametrize("name", sorted(PLANS))
 async def test_plan(name: str, backend: SqliteBackend, store: SqliteStore) -> None:
     await backend.enqueue_job(Job(id="a", type="t", tags=frozenset({"x"})))
