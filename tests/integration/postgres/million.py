@@ -119,6 +119,14 @@ INSERT INTO lease ({_MOVING}, expires_at, cancel_requested_at)
 SELECT {_MOVED}, now() + interval '1 hour',
     CASE WHEN state = {{{{CANCELLING}}}} THEN now() END
 FROM given WHERE state IN ({{{{slot_holding}}}}) ORDER BY job_no;
+INSERT INTO lease_check (kind, look_at, leases, assignees)
+SELECT 'CLAIM', expires_at, array_agg((job_no << 16) | lease_version ORDER BY job_no),
+    ARRAY[hashtext(assignee_id)]
+FROM lease JOIN given USING (job_no) GROUP BY expires_at, assignee_id, job_no / 1000;
+INSERT INTO lease_check (kind, look_at, leases)
+SELECT 'CANCEL', cancel_requested_at, array_agg((job_no << 16) | lease_version)
+FROM lease JOIN given USING (job_no) WHERE lease.state = {{{{CANCELLING}}}}
+GROUP BY cancel_requested_at;
 INSERT INTO final ({_MOVING}, error_category, error_code, failed_at, finalized_at, reason,
     result, result_content_type)
 SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json'

@@ -23,6 +23,7 @@ TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "signal", "sweep"),
+    "lease_check",
     *(
         "checkpoint",
         "spawned",

@@ -98,8 +98,21 @@ WITH seen AS MATERIALIZED (
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
            coalesce(started_at, now()), error, failed_at, now(), mirrored,
            has_children, checkpointed, result, result_content_type,
-           now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
+           now() + make_interval(secs => %(ttl_s)s::float8), now() + make_interval(secs => timeout_s)
     FROM resolved
+), checked AS (
+    -- The sweeper looks at a lease when it runs out, and at its execution timeout; at one without
+    -- an end now and then, in case it is gone.
+    INSERT INTO lease_check (kind, look_at, leases, assignees)
+    SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
+           now() + make_interval(secs => coalesce(%(ttl_s)s::float8, 3600)),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)),
+           array_agg(DISTINCT hashtext(assignee_id))
+    FROM resolved HAVING count(*) > 0
+    UNION ALL
+    SELECT 'DEADLINE', now() + make_interval(secs => timeout_s),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)), NULL
+    FROM resolved WHERE timeout_s IS NOT NULL GROUP BY timeout_s
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
                            lane_ids)
