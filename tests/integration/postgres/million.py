@@ -120,8 +120,9 @@ SELECT {_MOVED}, now() + interval '1 hour',
     CASE WHEN state = {{{{CANCELLING}}}} THEN now() END
 FROM given WHERE state IN ({{{{slot_holding}}}}) ORDER BY job_no;
 INSERT INTO final ({_MOVING}, error_category, error_code, failed_at, finalized_at, reason,
-    result, result_content_type)
-SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json'
+    result, result_content_type, namespace_id)
+SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json',
+    (SELECT namespace_id FROM lane WHERE lane.id = given.lane_id)
 FROM given WHERE state IN ({{{{terminal}}}}) ORDER BY job_no;
 """
 _THE_REST: LiteralString = """
