@@ -467,6 +467,12 @@ CASES = {
         4000,
         12000,
     ),
+    "prune events": Case(
+        lambda backend: backend.prune_events(86_400.0),
+        {"job_event_pkey", "event_pruned_pkey"},
+        600,
+        600,
+    ),
     "events": Case(
         lambda backend: backend.read_events(after=0, limit=100), {"job_event_pkey"}, 110, 300
     ),

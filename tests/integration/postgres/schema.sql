@@ -60,6 +60,11 @@ CREATE TABLE detached (
 );
 ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
 
+CREATE TABLE event_pruned (
+    seq bigint NOT NULL
+);
+ALTER TABLE event_pruned ADD CONSTRAINT event_pruned_pkey PRIMARY KEY (seq);
+
 CREATE TABLE final (
     job_no bigint NOT NULL,
     lane_id integer NOT NULL,

@@ -35,6 +35,7 @@ TABLES: Final = (
         "token_bucket",
         "rollup_hour",
         "pipeline_checkpoint",
+        "event_pruned",
         "schema_migration",
     ),
 )

@@ -6,3 +6,10 @@ UPDATE final SET namespace_id = lane.namespace_id FROM lane WHERE lane.id = fina
 ALTER TABLE final ALTER COLUMN namespace_id SET NOT NULL;
 DROP INDEX final_completed;
 CREATE INDEX final_done ON final (namespace_id, finalized_at) WHERE state IN ({{completed}});
+
+-- Up to which number the event log has been pruned: the newest row. Where it begins cannot be asked
+-- of the log itself, as long as a snapshot keeps what was deleted.
+CREATE TABLE event_pruned (
+    seq bigint PRIMARY KEY
+);
+INSERT INTO event_pruned VALUES (0);
