@@ -467,9 +467,11 @@ CASES = {
     ),
     "cancel by tag": Case(
         lambda backend: backend.cancel_jobs([million.RARE], [], namespace=million.BIG),
-        {"job_by_lane", "ready_pkey", "lease_pkey", "final_pkey"},
-        1000,
+        {"job_by_lane", "ready_claim", "ready_undue", "ready_pkey", "lease_pkey", "final_pkey"},
+        7000,
         3000,
+        # As long as there are jobs running.
+        also_whole=frozenset({"lease"}),
     ),
     "cancel by id": Case(
         lambda backend: backend.cancel_jobs([], ids(700_000, 20), namespace=million.BIG),
@@ -487,9 +489,15 @@ CASES = {
     ),
     "clean up": Case(
         clean_up,
-        {"final_completed", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
+        {"final_done", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
         4000,
         12000,
+    ),
+    "prune events": Case(
+        lambda backend: backend.prune_events(86_400.0),
+        {"job_event_pkey", "event_pruned_pkey"},
+        600,
+        600,
     ),
     "events": Case(
         lambda backend: backend.read_events(after=0, limit=100), {"job_event_pkey"}, 110, 300

@@ -128,8 +128,9 @@ SELECT 'CANCEL', cancel_requested_at, array_agg((job_no << 16) | lease_version)
 FROM lease JOIN given USING (job_no) WHERE lease.state = {{{{CANCELLING}}}}
 GROUP BY cancel_requested_at;
 INSERT INTO final ({_MOVING}, error_category, error_code, failed_at, finalized_at, reason,
-    result, result_content_type)
-SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json'
+    result, result_content_type, namespace_id)
+SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json',
+    (SELECT namespace_id FROM lane WHERE lane.id = given.lane_id)
 FROM given WHERE state IN ({{{{terminal}}}}) ORDER BY job_no;
 """
 _THE_REST: LiteralString = """

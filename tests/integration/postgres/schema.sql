@@ -71,6 +71,11 @@ CREATE TABLE detached (
 );
 ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
 
+CREATE TABLE event_pruned (
+    seq bigint NOT NULL
+);
+ALTER TABLE event_pruned ADD CONSTRAINT event_pruned_pkey PRIMARY KEY (seq);
+
 CREATE TABLE final (
     job_no bigint NOT NULL,
     lane_id integer NOT NULL,
@@ -104,14 +109,15 @@ CREATE TABLE final (
     finalized_at timestamp with time zone NOT NULL,
     reason text NOT NULL,
     cancel_reason text NOT NULL DEFAULT ''::text,
-    failed_at timestamp with time zone
+    failed_at timestamp with time zone,
+    namespace_id integer NOT NULL
 );
 ALTER TABLE final ADD CONSTRAINT final_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
-CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
+CREATE INDEX final_done ON queue_operator.final USING btree (namespace_id, finalized_at) WHERE (state = 'COMPLETED'::text);
 CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
 CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_ended_moved ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);

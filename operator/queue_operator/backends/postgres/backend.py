@@ -34,6 +34,7 @@ from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
+from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
@@ -91,7 +92,7 @@ from queue_operator.domain.job import (
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch, check_ttl
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +158,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
         self._roll_ups = RollUps(pool)
+        self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes)
         self._windows = WindowStore(pool, self._roll_ups)
         self._mirror = MirrorStore(pool)
@@ -416,6 +418,16 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         return await self._records.events(after, limit)
 
     # Maintenance
+
+    async def prune_events(self, older_than_s: float) -> int:
+        """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
+        and the roll-ups and every lake of the pipeline have them; gives how many.
+
+        Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
+        Raises InvalidArgument for an age of 0 or less.
+        """
+        check_ttl("older_than_s", older_than_s)
+        return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)

@@ -37,6 +37,7 @@ TABLES: Final = (
         "arrival",
         "rollup_hour",
         "pipeline_checkpoint",
+        "event_pruned",
         "schema_migration",
     ),
 )
