@@ -399,7 +399,7 @@ CASES = {
     ),
     "stats": Case(
         lambda backend: backend.get_job_stats([], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"namespace_count_pkey", "count_delta_by_xid"},
         4000,
         6000,
     ),
@@ -407,19 +407,25 @@ CASES = {
     "stats of a window": Case(
         # All that is not due is counted one by one, in an index alone.
         window,
-        {"lane_count_pkey", "ready_undue", "job_event_by_xid", "roll_up_pkey"},
+        {
+            *("kind_count_pkey", "lane_waiting_pkey", "ready_undue", "ready_later"),
+            *("job_event_by_xid", "roll_up_pkey"),
+        },
         100_000,
         30_000,
     ),
-    "quotas": Case(quotas, {"lane_count_pkey", "token_bucket_pkey"}, 4000, 6000),
+    "quotas": Case(quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"lane_count_pkey", "count_delta_by_xid"},
         1500,
         2000,
     ),
     "depths": Case(
-        lambda backend: backend.queue_depth(), {"lane_pkey", "ready_claim"}, 14000, 25000
+        lambda backend: backend.queue_depth(),
+        {"kind_count_pkey", "lane_waiting_pkey", "lane_pkey", "ready_claim"},
+        14000,
+        25000,
     ),
     "sweep": Case(
         lambda backend: backend.expire_leases(lease_ttl_s=60, limit=50),

@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import migrate
+from queue_operator.backends.postgres.counts import FOLD
 from queue_operator.backends.sql import render
 
 JOBS = 1_000_000
@@ -137,10 +138,8 @@ INSERT INTO dependency (parent_no, child_no, place, parent_id)
 SELECT job_no - 7, job_no, 0, 'job-' || lpad((job_no - 7)::text, 8, '0')
 FROM given WHERE blocked ORDER BY job_no;
 UPDATE ready SET has_children = true WHERE job_no IN (SELECT parent_no FROM dependency);
-INSERT INTO lane_count (lane_id, state, jobs, retries)
-SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state
-ON CONFLICT (lane_id, state) DO UPDATE SET jobs = lane_count.jobs + excluded.jobs,
-    retries = lane_count.retries + excluded.retries;
+INSERT INTO count_delta (lane_id, state, jobs, retries)
+SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state;
 DROP TABLE given;
 """
 
@@ -174,7 +173,7 @@ def add_lanes(dsn: str) -> None:
 
 def add_jobs(dsn: str, jobs: int) -> None:
     """The planner is told nothing of them."""
-    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST], jobs=jobs)
+    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST, FOLD], jobs=jobs, limit=1_000_000)
 
 
 def _run(dsn: str, scripts: Sequence[LiteralString], **parameters: int) -> None:

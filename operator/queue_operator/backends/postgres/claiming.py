@@ -60,6 +60,10 @@ class Marks:
         marks = self._by_lane
         return [_START if lane.id in start else marks.get(lane.id, _START) for lane in lanes]
 
+    def known_places(self, lanes: Sequence[int]) -> list[Place]:
+        """The mark of each lane, by its number."""
+        return [self._by_lane.get(lane, _START) for lane in lanes]
+
     def due(self, lanes: Sequence[Lane]) -> set[int]:
         """The lanes to be looked at from the beginning now; whoever asks does it."""
         now = time.monotonic()

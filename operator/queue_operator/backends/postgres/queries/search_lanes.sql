@@ -1,11 +1,12 @@
 -- The lanes that a search may find jobs in: by state an array of them, and one of how many jobs
 -- each has. Of what waits to be claimed, also by priority; that is NULL else.
 -- Parameters: namespace, types, priorities, tags (text[]; an empty one does not filter).
--- Index: lane_namespace_id_type_id_priority_tags_key, lane_count_pkey, then for the priority the
---   primary key of lane. The changes not yet folded are read whole. Locks: none.
--- Traps: a join of the lanes with the counts may be planned as a loop over both; the array, the
---   set that IS TRUE and the look-up within CASE cannot become one.
-WITH wanted AS MATERIALIZED (
+-- Index: lane_namespace_id_type_id_priority_tags_key; of each lane the newest version of its count,
+--   by lane_count_pkey; for the priority the primary key of lane; those of {{tail}}. Locks: none.
+-- Traps: a join of the lanes with the changes may be planned as a loop over both; the set that IS
+--   TRUE and the look-up within CASE cannot become one.
+WITH {{tail}},
+wanted AS MATERIALIZED (
     SELECT id
     FROM lane
     WHERE namespace_id = (SELECT id FROM namespace WHERE name = %(namespace)s)
@@ -16,10 +17,15 @@ WITH wanted AS MATERIALIZED (
 ), counted AS MATERIALIZED (
     SELECT lane_id, state, sum(jobs)::bigint AS jobs
     FROM (
-        SELECT lane_id, state, jobs FROM lane_count
-        WHERE lane_id = ANY (ARRAY(SELECT id FROM wanted))
+        SELECT wanted.id AS lane_id, told.state, told.jobs
+        FROM wanted
+        CROSS JOIN LATERAL (
+            SELECT states, jobs FROM lane_count
+            WHERE lane_id = wanted.id ORDER BY version DESC LIMIT 1
+        ) AS kept
+        CROSS JOIN LATERAL unnest(kept.states, kept.jobs) AS told(state, jobs)
         UNION ALL
-        SELECT lane_id, state, jobs FROM count_delta
+        SELECT lane_id, state, jobs FROM tail
         WHERE (lane_id IN (SELECT id FROM wanted)) IS TRUE
     ) AS told
     GROUP BY lane_id, state
