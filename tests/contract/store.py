@@ -75,7 +75,7 @@ SELECT 'checkpoint', count(*) FROM checkpoint WHERE NOT EXISTS (
     UNION ALL SELECT FROM lease WHERE lease.job_no = checkpoint.job_no AND checkpointed
 ) HAVING count(*) > 0
 """
-_RECOUNT: LiteralString = """
+RECOUNT: LiteralString = """
 WITH moving AS (
     SELECT lane_id, state, retry_count FROM ready
     UNION ALL SELECT lane_id, state, retry_count FROM lease
@@ -191,7 +191,7 @@ class PostgresStore:
     async def faults(self) -> list[str]:
         places = await (await self.admin.execute(_PLACES)).fetchall()
         orphans = await (await self.admin.execute(_ORPHANS)).fetchall()
-        counts = await (await self.admin.execute(_RECOUNT)).fetchall()
+        counts = await (await self.admin.execute(RECOUNT)).fetchall()
         return [
             *(f"job {job_id} is in {n} places" for job_id, n in places if n != 1),
             *(f"{n} rows of {place} belong to no job" for place, n in orphans),

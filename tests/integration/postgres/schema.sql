@@ -361,7 +361,7 @@ CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, c
 CREATE INDEX ready_aside_moved ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_failed ON queue_operator.ready USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE ((error_category IS NOT NULL) AND (state = 'FAILED_RETRY'::text));
-CREATE INDEX ready_later ON queue_operator.ready USING btree (lane_id, eligible_at) INCLUDE (state) WHERE ((NOT due) AND (NOT blocked) AND (lane_id > 0));
+CREATE INDEX ready_later ON queue_operator.ready USING btree (lane_id, eligible_at) INCLUDE (state) WHERE ((NOT COALESCE(due, true)) AND (NOT blocked));
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
 CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));
 CREATE INDEX ready_undue ON queue_operator.ready USING btree (lane_id, state, blocked) WHERE ((NOT due) AND (lane_id > 0));

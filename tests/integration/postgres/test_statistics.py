@@ -10,13 +10,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.restored import restore
 from tests.integration.postgres.watching import at_most, watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
-from queue_operator.backends.postgres.grants import TABLES
 from queue_operator.backends.postgres.roll_ups import BOUNDS, RollUps
 from queue_operator.backends.protocol import Breakdown as By
 from queue_operator.backends.protocol import Counts, StatsWindow, WindowStats
@@ -193,49 +192,6 @@ def copy(new_database: NewDatabase) -> str:
     dsn = new_database()
     asyncio.run(migrate(dsn))
     return dsn
-
-
-def restore(source: str, target: str, shift: int) -> None:
-    """As a dump is: all rows anew, and transactions that mean others, or none yet, there."""
-    with psycopg.connect(source) as one, psycopg.connect(target) as two:
-        for name in TABLES:
-            if name == "schema_migration":
-                continue
-            table = sql.Identifier("queue_operator", name)
-            two.execute(sql.SQL("TRUNCATE {} CASCADE").format(table))
-        for name in ("namespace", "job_type", "lane", *TABLES):
-            table = sql.Identifier("queue_operator", name)
-            empty = two.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(table)).fetchone() is None
-            if name == "schema_migration" or not empty:
-                continue
-            with (
-                one.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(table)) as rows,
-                two.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(table)) as into,
-            ):
-                for row in rows:
-                    into.write(row)
-        two.execute(
-            "UPDATE queue_operator.job_event SET xid = ((xid::text::bigint + %s)::text)::xid8",
-            [shift],
-        )
-        moved = two.execute("SELECT snapshot::text FROM queue_operator.roll_up_progress").fetchone()
-        assert moved is not None
-        lowest, end, opened = moved[0].split(":")
-        listed = ",".join(str(int(xid) + shift) for xid in opened.split(",") if xid)
-        snapshot = f"{int(lowest) + shift}:{int(end) + shift}:{listed}"
-        two.execute(
-            "UPDATE queue_operator.roll_up_progress SET snapshot = %s::pg_snapshot,"
-            " xid = ((xid::text::bigint + %s)::text)::xid8",
-            [snapshot, shift],
-        )
-        for name, column in (
-            *(("job_event", "seq"), ("namespace", "id"), ("job_type", "id"), ("lane", "id")),
-            *(("count_delta", "id"), ("mirror_outbox", "sequence")),
-        ):
-            highest = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
-            key, whole = sql.Identifier(column), sql.Identifier("queue_operator", name)
-            two.execute(highest.format(f"queue_operator.{name}", column, key, whole))
-        two.execute("SELECT setval('queue_operator.job_no_block', 1000000)")
 
 
 @pytest.mark.parametrize("shift", [0, 200, 1_000_000_000], ids=["same", "a-bit", "far"])

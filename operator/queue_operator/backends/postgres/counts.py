@@ -1,7 +1,11 @@
 """Counts of jobs, kept by adding up changes."""
 
 import time
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.sql import load
@@ -9,11 +13,72 @@ from queue_operator.backends.sql import load
 TAIL: Final = load(__package__, "count_tail")
 """What the counts do not have yet: a part of each statement that reads them."""
 FOLD: Final = load(__package__, "count_fold", summed_up=load(__package__, "count_summed_up"))
+_WAITING: Final = load(__package__, "lanes_waiting", tail=TAIL)
+_EMPTY: Final = load(__package__, "lanes_empty", tail=TAIL)
+_WITHOUT_JOBS: Final = load(__package__, "lanes_without_jobs", tail=TAIL)
+_FORGET: Final = load(__package__, "count_forget")
 _STEP: Final = 5000
 """Changes that are folded at a time."""
 _STEPS: Final = 40
 """So many steps follow one another at most: nobody may stand still behind a flood."""
 _EVERY_S: Final = 1.0
+
+
+class Emptied(NamedTuple):
+    """A lane whose last job went, in the order in which that was counted."""
+
+    version: int
+    lane_id: int
+
+
+class OfLane(NamedTuple):
+    """A lane, and what its jobs are also counted by."""
+
+    lane_id: int
+    namespace_id: int
+    type_id: int
+    priority: str
+
+
+BEFORE_ALL: Final = Emptied(-1, 0)
+
+
+async def lanes_waiting(connection: AsyncConnection[TupleRow]) -> tuple[str, list[int]]:
+    """A snapshot, and the lanes in which jobs wait as it sees them, for whatever: all of these,
+    and maybe some more.
+    """
+    [(snapshot, lanes)] = await (await connection.execute(_WAITING)).fetchall()
+    return snapshot, lanes
+
+
+async def emptied_lanes(
+    connection: AsyncConnection[TupleRow], after: Emptied, limit: int
+) -> list[Emptied]:
+    """Lanes whose last job went after `after`, the first ones first. They stay in this list until
+    their counts are forgotten or they are used again.
+    """
+    place = {"version": after.version, "lane_id": after.lane_id, "max_rows": limit}
+    return [Emptied(*row) for row in await (await connection.execute(_EMPTY, place)).fetchall()]
+
+
+async def without_jobs(connection: AsyncConnection[TupleRow], lanes: Collection[int]) -> list[int]:
+    """Those of the lanes that have no job in any state, also if they never had one."""
+    cursor = await connection.execute(_WITHOUT_JOBS, {"lanes": list(lanes)})
+    return [lane_id for (lane_id,) in await cursor.fetchall()]
+
+
+async def forget(connection: AsyncConnection[TupleRow], lanes: Sequence[OfLane]) -> int:
+    """The counts of lanes that are removed in the same transaction; gives how many went. What is
+    not empty stays.
+    """
+    given = {
+        "lanes": [lane.lane_id for lane in lanes],
+        "namespaces": [lane.namespace_id for lane in lanes],
+        "types": [lane.type_id for lane in lanes],
+        "priorities": [lane.priority for lane in lanes],
+    }
+    [(forgotten,)] = await (await connection.execute(_FORGET, given)).fetchall()
+    return int(forgotten)
 
 
 class Counts:

@@ -4,19 +4,15 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
-
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import Pool, borrowed
-from queue_operator.backends.postgres.counts import TAIL, Counts
+from queue_operator.backends.postgres.counts import TAIL, Counts, lanes_waiting
 from queue_operator.backends.protocol import QueueDepth
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import DEFAULT_NAMESPACE, JobStats
 from queue_operator.domain.states import JobState
 
 _DEPTH: Final = load(__package__, "depth_jobs", tail=TAIL)
-_WAITING: Final = load(__package__, "lanes_waiting", tail=TAIL)
 _AGE: Final = load(__package__, "depth_oldest")
 _STATS: Final = load(__package__, "count_stats", tail=TAIL)
 _ALL: Final = load(__package__, "count_all", tail=TAIL)
@@ -29,14 +25,6 @@ Place = tuple[datetime, int]
 def from_the_start(lanes: Sequence[int]) -> list[Place]:
     """Nothing is known of any lane."""
     return [_START] * len(lanes)
-
-
-async def lanes_waiting(connection: AsyncConnection[TupleRow]) -> tuple[str, list[int]]:
-    """A snapshot, and the lanes in which jobs wait as it sees them, for whatever: all of these,
-    and maybe some more.
-    """
-    [(snapshot, lanes)] = await (await connection.execute(_WAITING)).fetchall()
-    return snapshot, lanes
 
 
 class DepthStore:

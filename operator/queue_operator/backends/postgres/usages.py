@@ -34,14 +34,12 @@ class UsageStore:
         """How much was lacking for it, in seconds."""
         parameters = {"name": bucket, "amount": amount, "rate_per_s": rate_per_s, "burst": burst}
         async with borrowed(self._pool) as connection:
-            while True:
-                cursor = await connection.execute(_TAKE, parameters)
-                [(taken, lacking)] = await cursor.fetchall()
-                if taken:
-                    return 0.0
-                if lacking > 0:
-                    return wait_for(lacking, rate_per_s)
-                # Another took at the same time: it had its turn, so there is an end to this.
+            answer = None
+            while answer is None:
+                # Whoever took at the same time had his turn, so there is an end to this.
+                answer = await (await connection.execute(_TAKE, parameters)).fetchone()
+        taken, lacking = answer
+        return 0.0 if taken else wait_for(lacking, rate_per_s)
 
     async def taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         names = {namespace for namespace, _ in keys}

@@ -1,5 +1,5 @@
 -- outside a transaction
 -- What waits for a time, by lane: what is past it lies before now, however much of it is dead. The
--- condition on the lane always holds, and keeps all other statements from this index.
+-- condition is written as no other statement says it, and whoever says it so has no other index.
 CREATE INDEX CONCURRENTLY ready_later ON queue_operator.ready (lane_id, eligible_at) INCLUDE (state)
-    WHERE NOT due AND NOT blocked AND lane_id > 0;
+    WHERE NOT coalesce(due, true) AND NOT blocked;

@@ -4,8 +4,9 @@
 -- Index: kind_count_pkey, from one type and priority to the next below it, and of each the newest
 --   version; lane_waiting_pkey, and of each of these lanes ready_undue, what waits for other jobs,
 --   and ready_later, from now on; those of {{tail}}; lane_pkey, job_type_pkey. Locks: none.
--- Traps: what is over in ready_later lies before now, dead or alive. ready_undue and ready_later are
---   made for what says `lane_id > 0`. The first step begins above all kinds there are.
+-- Traps: what is over in ready_later lies before now, dead or alive. ready_undue is made for what
+--   says `lane_id > 0`, and ready_later, instead of `NOT due`, for what says so by `coalesce`: with a
+--   plan made for few jobs ready_stage would do as well. The first step begins above all kinds there are.
 WITH RECURSIVE {{tail}},
 kinds AS (
     SELECT 2147483647 AS type_id, '' AS priority, NULL::text[] AS states, NULL::bigint[] AS jobs
@@ -42,7 +43,7 @@ kinds AS (
         UNION ALL
         SELECT state, 0, count(*)
         FROM ready
-        WHERE NOT due AND NOT blocked AND lane_id > 0 AND ready.lane_id = waiting.lane_id
+        WHERE NOT coalesce(due, true) AND NOT blocked AND ready.lane_id = waiting.lane_id
           AND eligible_at > now()
         GROUP BY state
     ) AS found
