@@ -398,7 +398,8 @@ CREATE TABLE roll_up_progress (
     only_row boolean NOT NULL DEFAULT true,
     snapshot pg_snapshot NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    above_seq bigint NOT NULL DEFAULT 0
+    above_seq bigint NOT NULL DEFAULT 0,
+    closed_until timestamp with time zone
 ) WITH (fillfactor=50);
 ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_only_row_check CHECK (only_row);
 ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_pkey PRIMARY KEY (only_row);

@@ -298,6 +298,77 @@ async def test_old_roll_ups_are_forgotten(
         assert oldest < timedelta(days=2)
 
 
+async def cells(ask: Ask, namespace: str, span_s: int) -> list[tuple[Any, ...]]:
+    return await ask(
+        "SELECT begins_at, submitted, completed, (SELECT sum(n) FROM roll_up_latency AS took,"
+        " unnest(counts) AS n WHERE took.namespace_id = r.namespace_id AND NOT waits"
+        " AND took.span_s = r.span_s AND took.begins_at = r.begins_at)"
+        " FROM roll_up AS r JOIN namespace ON namespace.id = namespace_id"
+        " WHERE name = %s AND span_s = %s ORDER BY begins_at",
+        namespace,
+        span_s,
+    )
+
+
+async def test_what_is_over_is_summed_up_once_and_what_comes_late_is_added(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    """Two days ago there were jobs in two hours, and today there are."""
+    minute, hour, day = (span.seconds for span in SPANS)
+    await roll_up(backend)
+    # As if nobody had looked since.
+    await ask("UPDATE roll_up_progress SET closed_until = 'epoch', xid = pg_current_xact_id()")
+    for ago in ("50 hours", "48 hours", "0 hours"):
+        await work(backend, namespace, 2)
+        await ask(
+            "UPDATE job_event SET at = at - %s::interval WHERE at > now() - interval '1 h'", ago
+        )
+        await backend._roll_ups._step(1000, waits=True)
+    assert len(await cells(ask, namespace, minute)) == 3
+    assert await cells(ask, namespace, hour) == await cells(ask, namespace, day) == []
+    before = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (before.submitted, before.completed) == (6, 6)
+    assert await roll_up(backend) == 0
+    assert [row[1:] for row in await cells(ask, namespace, hour)] == [(2, 2, 2)] * 2
+    assert sum(row[1] for row in await cells(ask, namespace, day)) == 4
+    after = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (after.submitted, after.completed) == (6, 6)
+    assert after.execution_time == before.execution_time
+    # Late: of a span that is over.
+    await work(backend, namespace, 3)
+    await ask("UPDATE job_event SET at = at - interval '50 h' WHERE at > now() - interval '1 h'")
+    await roll_up(backend)
+    assert [row[1:] for row in await cells(ask, namespace, hour)] == [(5, 5, 5), (2, 2, 2)]
+    assert sum(row[1] for row in await cells(ask, namespace, day)) == 7
+    late = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (late.submitted, late.completed) == (9, 9)
+
+
+async def test_an_older_release_wrote_longer_spans_of_today_already(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    """They are gone on with until the day is over."""
+    _, hour, day = (span.seconds for span in SPANS)
+    await work(backend, namespace, 2)
+    await ask(
+        "INSERT INTO roll_up SELECT namespace.id, span_s, date_bin(make_interval(secs => span_s),"
+        " now(), 'epoch'), job_type.id, 'NORMAL', 7, 7, 0, 0, 0, 0"
+        " FROM namespace, job_type, unnest(%s::int[]) AS span_s WHERE namespace.name = %s"
+        " AND job_type.name = 'mail'",
+        [hour, day],
+        namespace,
+    )
+    await ask("UPDATE roll_up_progress SET closed_until = NULL, xid = pg_current_xact_id()")
+    await roll_up(backend)
+    assert [row[1] for row in await cells(ask, namespace, hour)] == [9]
+    assert [row[1] for row in await cells(ask, namespace, day)] == [9]
+    [[tomorrow]] = await ask(
+        "SELECT closed_until = date_trunc('day', now(), 'UTC') + interval '1 day'"
+        " FROM roll_up_progress"
+    )
+    assert tomorrow
+
+
 async def test_what_is_much_is_rolled_up_before_it_is_told(
     backend: PostgresBackend, namespace: str, ask: Ask
 ) -> None:

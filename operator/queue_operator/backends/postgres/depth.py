@@ -4,6 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL, Counts, lanes_waiting
@@ -16,6 +19,7 @@ _DEPTH: Final = load(__package__, "depth_jobs", tail=TAIL)
 _AGE: Final = load(__package__, "depth_oldest")
 _STATS: Final = load(__package__, "count_stats", tail=TAIL)
 _ALL: Final = load(__package__, "count_all", tail=TAIL)
+_LANES: Final = 5000
 _START: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
 Place = tuple[datetime, int]
@@ -48,17 +52,31 @@ class DepthStore:
         async with borrowed(self._pool) as connection:
             jobs = await (await connection.execute(_DEPTH)).fetchall()
             _, lanes = await lanes_waiting(connection)
-            marks = self._marks(lanes)
+            ages = await self._ages(connection, lanes)
+        return QueueDepth(
+            jobs={(namespace, type_, state): count for namespace, type_, state, count in jobs},
+            oldest_age_s=ages,
+        )
+
+    async def _ages(
+        self, connection: AsyncConnection[TupleRow], lanes: Sequence[int]
+    ) -> dict[tuple[str, str], float]:
+        """Of the oldest job by namespace and type. Each lane is looked at, in parts: there may be
+        more than one statement has the time for.
+        """
+        found: dict[tuple[str, str], float] = {}
+        for first in range(0, len(lanes), _LANES):
+            part = lanes[first : first + _LANES]
+            marks = self._marks(part)
             places = {
-                "lanes": lanes,
+                "lanes": part,
                 "marks": Times(at for at, _ in marks),
                 "mark_numbers": Int8s(number for _, number in marks),
             }
-            ages = await (await connection.execute(_AGE, places)).fetchall()
-        return QueueDepth(
-            jobs={(namespace, type_, state): count for namespace, type_, state, count in jobs},
-            oldest_age_s={(namespace, type_): age_s for namespace, type_, age_s in ages},
-        )
+            rows = await (await connection.execute(_AGE, places)).fetchall()
+            for namespace, type_, age_s in rows:
+                found[namespace, type_] = max(age_s, found.get((namespace, type_), age_s))
+        return found
 
     async def stats(self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE) -> JobStats:
         """Counts of the namespace's jobs that carry all `tags`; without tags, of all."""

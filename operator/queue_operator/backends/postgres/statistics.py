@@ -74,7 +74,7 @@ async def _found(
 ) -> Findings:
     """Without a number the namespace holds nothing."""
     space = {"namespace_id": namespace_id or 0}
-    parts = parts_of(since, progress.at)
+    parts = parts_of(since, progress.at, progress.seen.closed_until)
     ranges = {
         "spans": Int8s(part.span_s for part in parts),
         "begins": Times(part.begins_at for part in parts),

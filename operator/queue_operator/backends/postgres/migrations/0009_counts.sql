@@ -71,6 +71,11 @@ CREATE TABLE count_progress (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 INSERT INTO count_progress (version, snapshot) VALUES (0, '3:3:');
 
+-- Of hours and days that were over before this point in time there are roll-ups; what happens later
+-- is found in minutes, until its hour, and then its day, is over. So these are written once, and not
+-- again and again. NULL: nobody noted it yet.
+ALTER TABLE roll_up_progress ADD COLUMN closed_until timestamptz;
+
 -- As with counts: a take adds a version and removes the one before.
 DROP TABLE token_bucket;
 CREATE TABLE token_bucket (
