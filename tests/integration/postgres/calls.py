@@ -6,12 +6,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from tests.integration.postgres import million
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.connection import borrowed
+from queue_operator.backends.postgres.counts import (
+    BEFORE_ALL,
+    OfLane,
+    emptied_lanes,
+    forget,
+    without_jobs,
+)
 from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
@@ -34,6 +42,10 @@ WORKER = "worker"
 _OLDEST = render(
     "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
     " FROM queue_operator.final WHERE state IN ({{COMPLETED}})"
+)
+_REOPEN: LiteralString = (
+    "UPDATE queue_operator.roll_up_progress SET xid = pg_current_xact_id(),"
+    " closed_until = date_trunc('day', now()) - interval '2 days'"
 )
 # What was deleted once cannot be deleted again.
 _NEXT = itertools.count()
@@ -270,11 +282,26 @@ async def clean_up(backend: PostgresBackend) -> None:
 
 
 async def roll_up(backend: PostgresBackend) -> None:
-    """In the middle of other things, and with something old to forget."""
+    """In the middle of other things, with hours that are over, and with something old to forget."""
     await backend.enqueue_jobs(new_jobs(3))
     await take(backend, million.BIG, 3)
+    async with await psycopg.AsyncConnection.connect(str(backend._pool.conninfo)) as connection:
+        await connection.execute(_REOPEN)
     backend._roll_ups._prune_at_s = 0.0
     await backend.roll_up()
+
+
+async def empty_lanes(backend: PostgresBackend) -> None:
+    """Ten lanes whose only job is deleted, and what is then known of them."""
+    jobs = [replace(job, tags=frozenset({job.id})) for job in new_jobs(10)]
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend.delete_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend._counts.fold_all()
+    async with borrowed(backend._pool) as connection:
+        found = [empty.lane_id for empty in await emptied_lanes(connection, BEFORE_ALL, 100)]
+        assert len(found) == 10 == len(await without_jobs(connection, found))
+        await forget(connection, [OfLane(lane, 1, 1, "NORMAL") for lane in found])
 
 
 async def window(backend: PostgresBackend) -> None:
@@ -413,6 +440,9 @@ CASES = {
         },
         100_000,
         30_000,
+    ),
+    "empty lanes": Case(
+        empty_lanes, {"lane_count_empty", "lane_count_pkey", "count_delta_by_xid"}, 2000, 9000
     ),
     "quotas": Case(quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
