@@ -13,7 +13,7 @@ from tests.contract.store import RECOUNT
 from tests.integration.postgres.restored import restore
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
-from queue_operator.backends.postgres.connection import Pool, transaction
+from queue_operator.backends.postgres.connection import Pool, open_pool, transaction
 from queue_operator.backends.postgres.counts import (
     BEFORE_ALL,
     Counts,
@@ -24,6 +24,8 @@ from queue_operator.backends.postgres.counts import (
     lanes_waiting,
     without_jobs,
 )
+from queue_operator.backends.postgres.depth import DepthStore
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
@@ -280,8 +282,14 @@ async def test_a_lane_without_jobs_is_found_and_its_counts_go(
 
 
 @pytest.mark.parametrize("shift", [0, 200, 1_000_000_000], ids=["same", "a-bit", "far"])
+@pytest.mark.parametrize("adopted", [True, False])
 async def test_a_restored_copy_counts_on(
-    backend: PostgresBackend, counts: Counts, dsn: str, new_database: Callable[[], str], shift: int
+    backend: PostgresBackend,
+    counts: Counts,
+    dsn: str,
+    new_database: Callable[[], str],
+    shift: int,
+    adopted: bool,
 ) -> None:
     """Some changes were folded in the original, and some were not."""
     await backend.enqueue_jobs(jobs(3, "eu"))
@@ -290,17 +298,53 @@ async def test_a_restored_copy_counts_on(
     copy = new_database()
     await migrate(copy)
     await asyncio.to_thread(restore, dsn, copy, shift)
-    restored = await PostgresBackend.open(copy)
-    try:
-        assert await all_ways(restored) == {5}
-        await restored.enqueue_jobs(jobs(4, "eu"))
-        assert await all_ways(restored) == {9}
-        # All at once, whatever the limit: what is left could not be told apart.
-        assert await restored._counts.fold(limit=1) == 2
-        assert await all_ways(restored) == {9}
-        await restored.enqueue_jobs(jobs(1, "eu"))
-        assert await all_ways(restored) == {10}
-        assert await restored._counts.fold() == 1
-        assert await all_ways(restored) == {10}
-    finally:
-        await restored.close()
+    pool = await open_pool(copy, size=2, connect_timeout_s=5.0, statement_timeout_s=30.0)
+    of_copy = Counts(pool)
+    of_copy._fold_at_s = float("inf")
+    depth = DepthStore(pool, of_copy)
+
+    async def totals() -> set[int]:
+        return {(await depth.stats(tags)).total_jobs for tags in ((), ("eu",))}
+
+    assert await totals() == {5}
+    if adopted:
+        await of_copy.adopt()
+        assert await totals() == {5}
+        assert await of_copy.fold() == 0
+    async with await psycopg.AsyncConnection.connect(copy) as connection:
+        await connection.execute(NEW, [4])
+    assert await totals() == {9}
+    # All at once, whatever the limit: what is left could not be told apart.
+    assert await of_copy.fold(limit=1) == (1 if adopted else 2)
+    assert await totals() == {9}
+    async with await psycopg.AsyncConnection.connect(copy) as connection:
+        await connection.execute(NEW, [1])
+    assert await totals() == {10}
+    assert await of_copy.fold() == 1
+    assert await totals() == {10}
+    await pool.close()
+
+
+async def test_what_was_counted_before_is_taken_over(new_database: Callable[[], str]) -> None:
+    """Counts, and changes that were not folded, of the schema before."""
+    dsn = new_database()
+    await migrate(dsn, shipped=[one for one in migrations() if one.name < "0009"])
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute(
+            "SET search_path = queue_operator;"
+            "INSERT INTO namespace (name) VALUES ('default');"
+            "INSERT INTO job_type (name) VALUES ('t');"
+            "INSERT INTO lane (namespace_id, type_id, priority, tags)"
+            " SELECT 1, 1, 'NORMAL', ARRAY[tag] FROM unnest('{eu,us}'::text[]) AS tag;"
+            "INSERT INTO lane_count SELECT id, 'COMPLETED', 10, id FROM lane;"
+            "INSERT INTO count_delta (lane_id, state, jobs, retries)"
+            " SELECT id, 'COMPLETED', 1, 1 FROM lane"
+        )
+    await migrate(dsn)
+    backend = await PostgresBackend.open(dsn)
+    for _ in ("before the first fold", "after it"):
+        whole, tagged = await backend.get_job_stats([]), await backend.get_job_stats(["us"])
+        assert (whole.completed_jobs, whole.total_retries) == (22, 5)
+        assert (tagged.completed_jobs, tagged.total_retries) == (11, 3)
+        await backend._counts.fold_all()
+    await backend.close()

@@ -185,6 +185,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             async with borrowed(pool) as connection:
                 await check_schema(connection)
             await RollUps(pool).adopt()
+            await Counts(pool).adopt()
         except BaseException:
             await pool.close()
             raise

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from psycopg import AsyncConnection
@@ -9,10 +10,12 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.sql import load
+from queue_operator.domain.errors import Unavailable
 
 TAIL: Final = load(__package__, "count_tail")
 """What the counts do not have yet: a part of each statement that reads them."""
 FOLD: Final = load(__package__, "count_fold", summed_up=load(__package__, "count_summed_up"))
+_IS_OURS: Final = load(__package__, "count_is_ours")
 _WAITING: Final = load(__package__, "lanes_waiting", tail=TAIL)
 _EMPTY: Final = load(__package__, "lanes_empty", tail=TAIL)
 _WITHOUT_JOBS: Final = load(__package__, "lanes_without_jobs", tail=TAIL)
@@ -94,10 +97,19 @@ class Counts:
         """Adds about `limit` changes to the counts and gives their number, 0 where another replica
         is at it. Call it again at once when that was `limit` or more.
         """
-        # In a restored copy of a database the first one takes all there is.
-        async with borrowed(self._pool, LONG_S) as connection:
+        async with borrowed(self._pool) as connection:
             [(folded,)] = await (await connection.execute(FOLD, {"limit": limit})).fetchall()
         return int(folded)
+
+    async def adopt(self) -> None:
+        """In a restored copy of a database: the first fold takes all there is. Until then all
+        changes are looked at, from then on they are found by their transactions again.
+        """
+        async with borrowed(self._pool) as connection:
+            [(is_ours,)] = await (await connection.execute(_IS_OURS)).fetchall()
+        if not is_ours:
+            async with borrowed(self._pool, LONG_S) as connection:
+                await connection.execute(FOLD, {"limit": _STEP})
 
     async def fold_all(self) -> None:
         """What there is, up to a bound."""
@@ -112,4 +124,6 @@ class Counts:
         """
         if time.monotonic() >= self._fold_at_s:
             self._fold_at_s = time.monotonic() + _EVERY_S
-            await self.fold()
+            # What is not folded is added up.
+            with suppress(Unavailable):
+                await self.fold()
