@@ -22,6 +22,7 @@ _SEQUENCES: Final = ("job_no_block", "lane_id_seq")
 TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
+    *("kind_count", "namespace_count", "lane_waiting", "count_progress"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "signal", "sweep"),
     "lease_check",
     *(
