@@ -481,8 +481,8 @@ def _headline(run: Run, mode: str) -> str:
     if mode == "names":
         return ", ".join(f"{name} {run.extra[name]:,.2f}" for name in NAMES_HEADLINES)
     if mode == "history":
-        worst = max((ms, name) for name, ms in run.extra.items() if name.endswith("_ms"))
-        return f"{worst[1]} {worst[0]:,.1f}"
+        slowest = max((ms, name) for name, ms in run.extra.items() if name.endswith("_max_ms"))
+        return "{1} {0:,.1f}".format(*slowest)
     if mode == "pickup":
         return f"p50 {run.extra['pickup_p50_ms']:.1f} ms, p99 {run.extra['pickup_p99_ms']:.1f} ms"
     if mode == "idle":

@@ -29,6 +29,7 @@ COLUMNS: Final[Sequence[tuple[str, str, str]]] = (
     ("refused ms", "refuse_max_ms", ",.1f"),
     ("cleanup ms", "cleanup_max_ms", ",.1f"),
     ("prune ms", "prune_max_ms", ",.1f"),
+    ("of nothing", "prune_nothing_max_ms", ",.1f"),
     ("stats ms", "stats_max_ms", ",.1f"),
     ("get_job ms", "get_job_p50_ms", ",.2f"),
     ("pickup p50 ms", "pickup_p50_ms", ",.1f"),
