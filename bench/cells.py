@@ -25,6 +25,7 @@ from bench.contenders import (
     rest_submit,
     wide_row,
 )
+from bench.hours import PINNED, UNPINNED
 from bench.result import Result, Setting
 from bench.runner import Run, System, run_once
 from bench.server import SETTINGS, Server
@@ -52,8 +53,9 @@ class Scale:
 
     pinned_hour takes `hour_seconds`, of which `burn_seconds` fill the tables, with `burn_jobs` jobs
     instead if that is not 0; its jobs are delayed by up to `hour_delay_s`, and `hour_held` run all
-    the time. many_names uses `names` lanes, `names_waiting` of them with a job while it measures for
-    `names_seconds`, after rounds of `names_round` jobs. `history_jobs` have ended in long_history.
+    the time. many_names uses `names` lanes; jobs wait in `names_waiting` of them while it measures
+    for `names_seconds`, after rounds of `names_round` jobs. `history_jobs` have ended in
+    long_history.
     """
 
     jobs: int = 200_000
@@ -287,8 +289,8 @@ class Measuring:
             "delay_s": self._scale.hour_delay_s,
         }
         entries = [_Entry(OURS, pinned_hour(), settings)]
-        [free] = self._in_turn("unpinned_hour", "hour", entries, 1)
-        [pinned] = self._in_turn("pinned_hour", "hour", entries, 1, pinned=True)
+        [free] = self._in_turn(UNPINNED, "hour", entries, 1)
+        [pinned] = self._in_turn(PINNED, "hour", entries, 1, pinned=True)
         of_free = pinned.metrics["claim_p99_ms"] / free.metrics["claim_p99_ms"]
         pinned.metrics["claim_p99_of_unpinned"] = of_free
 
@@ -477,7 +479,9 @@ def _headline(run: Run, mode: str) -> str:
         worst = {name: ms for name, ms in run.extra.items() if name in HEADLINES}
         return ", ".join(f"{name} {ms:.1f}" for name, ms in worst.items())
     if mode == "hour":
-        return ", ".join(f"{name} {run.extra[name]:.1f}" for name in HOUR_HEADLINES)
+        return ", ".join(
+            f"{name} {run.extra[name]:.1f}" for name in HOUR_HEADLINES if name in run.extra
+        )
     if mode == "names":
         return ", ".join(f"{name} {run.extra[name]:,.2f}" for name in NAMES_HEADLINES)
     if mode == "history":

@@ -6,6 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from bench import hours
 from bench.comparison import PASS_LINES, reached
 from bench.contenders import OURS
 from bench.result import Result
@@ -65,6 +66,8 @@ def show(results: Sequence[Result], console: Console) -> None:
     for scenario in dict.fromkeys(one.scenario for one in results):
         rows = [one for one in results if one.scenario == scenario]
         console.print(_table(scenario, rows))
+    if found := hours.rows(results):
+        console.print(_calls(found))
     for line in _lines(results):
         console.print(line, highlight=False)
 
@@ -91,6 +94,15 @@ def _table(scenario: str, rows: Sequence[Result]) -> Table:
     for one in rows:
         cells = [format(one.metrics[m], f) if m in one.metrics else "" for _, m, f in columns]
         table.add_row(one.system, *cells, *([ratio(ours, one)] if compared else []))
+    return table
+
+
+def _calls(rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title="pinned_hour, in ms", title_justify="left")
+    for place, heading in enumerate(hours.HEADINGS):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
