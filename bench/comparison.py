@@ -34,6 +34,7 @@ PASS_LINES: Final[Mapping[tuple[str, str], tuple[str, float]]] = {
     ("many_names", "of_ordinary"): ("at least", 0.5),
     ("many_names", "single_of_ordinary"): ("at least", 0.5),
     ("many_names", "claim_p99_ms"): ("below", 50.0),
+    ("many_names", "first_claim_ms"): ("below", 1000.0),
     ("many_names", "lanes_left"): ("at most", 0.0),
     ("end_to_end", "ratio_to_river"): ("at least", 1.0),
     ("pickup", "pickup_p50_ms"): ("at most", 4.0),

@@ -23,6 +23,7 @@ COLUMNS: Final[Sequence[tuple[str, str, str]]] = (
     ("dead rows", "dead_rows_before", ",.0f"),
     ("of ordinary", "of_ordinary", ",.2f"),
     ("singles", "single_of_ordinary", ",.2f"),
+    ("first claim ms", "first_claim_ms", ",.0f"),
     ("lanes left", "lanes_left", ",.0f"),
     ("MB waiting", "waiting_rss_mb", ",.0f"),
     ("cancel ms", "cancel_max_ms", ",.1f"),

@@ -40,7 +40,9 @@ _PRUNE: Final = load(__package__, "history_prune")
 
 
 class Cost:
-    """Time, and pages that the server read, of each call."""
+    """Time, and pages that the server read, of each call. Those of a statement that was ended are
+    not known.
+    """
 
     def __init__(self, connection: psycopg.AsyncConnection) -> None:
         self._connection = connection

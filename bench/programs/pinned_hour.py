@@ -88,7 +88,7 @@ class Hour:
             submitted=self.ledger.submitted,
             stored=stored.jobs,
             completed=stored.completed,
-            duplicates=self.ledger.duplicates + self._traffic.repeated + stored.repeated,
+            duplicates=self.ledger.duplicates + stored.repeated,
             lost=self.ledger.submitted - stored.completed,
         )
 

@@ -66,9 +66,7 @@ class Traffic:
         self._payload = payload
         self._rng = random.Random(1)  # noqa: S311  (no secret, and the same jobs in each run)
         self._demand = Demand(assignee_id="bench", limit=SMALL, types=frozenset({JOB_TYPE}))
-        self._retried: set[tuple[str, int]] = set()
         self._open = asyncio.Semaphore(_MOST_OPEN)
-        self.repeated = 0
 
     async def steady(self, rate: float, until_s: float) -> None:
         """Single submissions at random times, `rate` a second on average."""
@@ -175,12 +173,7 @@ class Traffic:
         )
 
     def _note(self, claimed: Sequence[Assignment]) -> None:
-        first = [(one.job_id, one.token) for one in claimed if one.attempt == 1]
-        self._ledger.record_claimed(first)
-        for one in claimed:
-            if one.attempt > 1:
-                self.repeated += (one.job_id, one.attempt) in self._retried
-                self._retried.add((one.job_id, one.attempt))
+        self._ledger.record_attempts([(one.job_id, one.token, one.attempt) for one in claimed])
 
     async def _settle(self, claimed: Sequence[Assignment], *, failing: bool = True) -> None:
         outcomes = [self._outcome(one, failing=failing) for one in claimed]

@@ -161,7 +161,7 @@ def test_many_names_give_figures(measuring: Measuring) -> None:
     names = measured(measuring, "many_names")["many_names", OURS].metrics
     assert measuring.wrong_ledgers == []
     assert names["lanes_used"] >= LITTLE.names
-    assert min(names["of_ordinary"], names["single_of_ordinary"], names["first_look_ms"]) > 0
+    assert min(names["of_ordinary"], names["single_of_ordinary"], names["first_claim_ms"]) > 0
     assert 0 < names["claim_p50_ms"] <= names["claim_p99_ms"]
     assert min(names["waiting_rss_mb"], names["deletes_per_s"]) > 0
 
