@@ -1,6 +1,8 @@
 """How long calls took, by what they were and when."""
 
 import time
+from array import array
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Sequence
 from statistics import quantiles
@@ -12,14 +14,18 @@ T = TypeVar("T")
 
 
 class Timings:
-    """Milliseconds per call, with the moment of its end by `time.perf_counter`."""
+    """Milliseconds per call, with the moment of its end by `time.perf_counter`. Millions of calls
+    take sixteen bytes each.
+    """
 
     def __init__(self) -> None:
-        self._taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._ended_s: dict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._taken_ms: dict[str, array[float]] = defaultdict(lambda: array("d"))
         self.unavailable: Counter[str] = Counter()
 
     def note(self, what: str, taken_s: float) -> None:
-        self._taken[what].append((time.perf_counter(), taken_s * 1000))
+        self._ended_s[what].append(time.perf_counter())
+        self._taken_ms[what].append(taken_s * 1000)
 
     async def of(self, what: str, call: Awaitable[T]) -> T | None:
         """The answer; None, counted, where the store was unavailable."""
@@ -34,14 +40,15 @@ class Timings:
 
     @property
     def names(self) -> list[str]:
-        return list(self._taken)
+        return list(self._taken_ms)
 
     def all(self, what: str) -> list[float]:
-        return [ms for _, ms in self._taken[what]]
+        return list(self._taken_ms[what])
 
     def between(self, what: str, first_s: float, last_s: float) -> list[float]:
         """What ended in that time."""
-        return [ms for at, ms in self._taken[what] if first_s <= at < last_s]
+        ended_s, taken_ms = self._ended_s[what], self._taken_ms[what]
+        return [*taken_ms[bisect_left(ended_s, first_s) : bisect_left(ended_s, last_s)]]
 
 
 def figures(name: str, taken_ms: Sequence[float]) -> dict[str, float]:
