@@ -15,17 +15,28 @@ from typing import Final
 
 from mutants.listed import PACKAGE, ROOT, Mutant, tests_of
 
-# What a run of the contract tests needs, and nothing else.
+# What a run of the tests that judge mutants needs, and nothing else.
 _COPIED: Final = (
     "operator",
     "examples",
     "tests/contract",
     "tests/contract_queue",
     "tests/contract_api",
+    "tests/integration/local",
+    "tests/integration/postgres",
+    "tests/integration/sqlite",
+    "tests/unit/domain",
+    "tests/unit/tasks",
     "tests/unit/worker",
+    "tests/vectors",
     "tests/unit/wire",
 )
-_FILES: Final = ("pyproject.toml", "tests/conftest.py")
+_FILES: Final = (
+    "pyproject.toml",
+    "tests/conftest.py",
+    "tests/programs.py",
+    "tests/integration/test_draws.py",
+)
 _AT_ONCE: Final = 2
 _PATIENCE_S: Final = 120.0
 # A mistake often shows in that something never comes.
@@ -86,9 +97,10 @@ def baseline(wanted: Sequence[Mutant]) -> list[str]:
     found, wrong = tests_of(list(wanted)), []
     with _copy() as copy:
         for store in sorted({one.store for one in wanted}):
-            tests = sorted({t for one in wanted if one.store == store for t in found[one.clause]})
+            tests = sorted({t for one in wanted if one.store == store for t in found[one.promise]})
             told = _run(copy, tests, store)
             ran = {name.partition("[")[0] for name in told["passed"]}
+            ran |= {name.partition("::")[0] for name in ran}
             wrong += told["failed"] + told["broken"]
             wrong += [f"{test} did not run on {store}" for test in tests if test not in ran]
     return wrong
@@ -111,7 +123,7 @@ def judge_all(
     """Some at a time; `on_verdict` hears of each as it ends. In the order of the list."""
     found = tests_of(list(wanted))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        runs = {pool.submit(judge, one, found[one.clause]): one for one in wanted}
+        runs = {pool.submit(judge, one, found[one.promise]): one for one in wanted}
         verdicts = {}
         for run in as_completed(runs):
             verdicts[runs[run]] = run.result()

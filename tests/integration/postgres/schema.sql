@@ -4,7 +4,7 @@ CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
 CREATE TABLE arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    lane_ids bigint[] STORAGE EXTERNAL NOT NULL,
+    lane_ids integer[] STORAGE EXTERNAL NOT NULL,
     firsts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
     first_nos bigint[] STORAGE EXTERNAL NOT NULL,
     lasts timestamp with time zone[] STORAGE EXTERNAL NOT NULL,
@@ -48,7 +48,7 @@ ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE count_delta (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -71,9 +71,14 @@ CREATE TABLE detached (
 );
 ALTER TABLE detached ADD CONSTRAINT detached_pkey PRIMARY KEY (job_no);
 
+CREATE TABLE event_pruned (
+    seq bigint NOT NULL
+);
+ALTER TABLE event_pruned ADD CONSTRAINT event_pruned_pkey PRIMARY KEY (seq);
+
 CREATE TABLE final (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -104,14 +109,15 @@ CREATE TABLE final (
     finalized_at timestamp with time zone NOT NULL,
     reason text NOT NULL,
     cancel_reason text NOT NULL DEFAULT ''::text,
-    failed_at timestamp with time zone
+    failed_at timestamp with time zone,
+    namespace_id integer NOT NULL
 );
 ALTER TABLE final ADD CONSTRAINT final_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
 ALTER TABLE final ADD CONSTRAINT final_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 ALTER TABLE final ADD CONSTRAINT final_pkey PRIMARY KEY (job_no);
-CREATE INDEX final_completed ON queue_operator.final USING btree (finalized_at) WHERE (state = 'COMPLETED'::text);
+CREATE INDEX final_done ON queue_operator.final USING btree (namespace_id, finalized_at) WHERE (state = 'COMPLETED'::text);
 CREATE INDEX final_early ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE ((state = 'COMPLETED'::text) AND (created_at > changed_at));
 CREATE INDEX final_ended_created ON queue_operator.final USING btree (lane_id, created_at, job_no) WHERE (state <> 'COMPLETED'::text);
 CREATE INDEX final_ended_moved ON queue_operator.final USING btree (lane_id, changed_at, job_no) WHERE (state <> 'COMPLETED'::text);
@@ -130,7 +136,7 @@ CREATE TABLE job (
     job_no bigint NOT NULL,
     namespace_id integer NOT NULL,
     id text NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     payload bytea NOT NULL,
     content_type text NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -165,7 +171,7 @@ CREATE TABLE job_event (
     correlations text[],
     lane_of integer[] STORAGE EXTERNAL,
     lanes jsonb,
-    lane_ids bigint[]
+    lane_ids integer[] STORAGE EXTERNAL
 );
 ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
 CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
@@ -178,7 +184,7 @@ ALTER TABLE job_type ADD CONSTRAINT job_type_pkey PRIMARY KEY (id);
 ALTER TABLE job_type ADD CONSTRAINT job_type_name_key UNIQUE (name);
 
 CREATE TABLE lane (
-    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
     namespace_id integer NOT NULL,
     type_id integer NOT NULL,
     priority text NOT NULL,
@@ -190,9 +196,10 @@ ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
 CREATE INDEX lane_by_type ON queue_operator.lane USING btree (type_id);
 CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, id);
+CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired IS NOT NULL);
 
 CREATE TABLE lane_count (
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
@@ -201,7 +208,7 @@ ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, stat
 
 CREATE TABLE lease (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -246,6 +253,17 @@ ALTER TABLE lease ADD CONSTRAINT lease_progress_at_check CHECK (((progress_at >=
 ALTER TABLE lease ADD CONSTRAINT lease_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'CANCELLING'::text])));
 ALTER TABLE lease ADD CONSTRAINT lease_pkey PRIMARY KEY (job_no);
 CREATE INDEX lease_cancelling ON queue_operator.lease USING btree (assignee_id) WHERE (state = 'CANCELLING'::text);
+
+CREATE TABLE lease_check (
+    kind text NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    number bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    leases bigint[] STORAGE EXTERNAL NOT NULL,
+    assignees integer[]
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+CREATE INDEX lease_check_due ON queue_operator.lease_check USING btree (kind, look_at);
+CREATE INDEX lease_check_fresh ON queue_operator.lease_check USING btree (xid);
 
 CREATE TABLE log_chunk (
     job_no bigint NOT NULL,
@@ -299,7 +317,7 @@ ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY 
 
 CREATE TABLE ready (
     job_no bigint NOT NULL,
-    lane_id bigint NOT NULL,
+    lane_id integer NOT NULL,
     state text NOT NULL DEFAULT 'INITIAL_PENDING'::text,
     order_time timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
@@ -424,12 +442,15 @@ CREATE TABLE spawned (
 ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
 
 CREATE TABLE sweep (
-    only_row boolean NOT NULL DEFAULT true,
+    number bigint NOT NULL,
     swept_at timestamp with time zone NOT NULL,
-    resumed_at timestamp with time zone
+    resumed_at timestamp with time zone,
+    kinds text[] NOT NULL DEFAULT '{}'::text[],
+    marks timestamp with time zone[] NOT NULL DEFAULT '{}'::timestamp with time zone[],
+    seen pg_snapshot,
+    seen_at timestamp with time zone
 );
-ALTER TABLE sweep ADD CONSTRAINT sweep_only_row_check CHECK (only_row);
-ALTER TABLE sweep ADD CONSTRAINT sweep_pkey PRIMARY KEY (only_row);
+ALTER TABLE sweep ADD CONSTRAINT sweep_pkey PRIMARY KEY (number);
 
 CREATE TABLE token_bucket (
     name text NOT NULL,

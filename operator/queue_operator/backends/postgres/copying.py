@@ -48,10 +48,10 @@ _BLOCK: Final = 1000
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
 _NUMBERS: Final = Struct(">hiqiii").pack
-_LANE: Final = Struct(">iqi").pack
+_LANE: Final = Struct(">iii").pack
 _LENGTH: Final = Struct(">i").pack
 _MADE: Final = Struct(">iqi").pack
-_TIMES: Final = Struct(">hiqiqiqiqi?iq").pack
+_TIMES: Final = Struct(">hiqiiiqiqi?iq").pack
 _INT4: Final = Struct(">ii").pack
 _FLOAT8: Final = Struct(">id").pack
 _JSONB: Final = Struct(">ib").pack
@@ -195,7 +195,7 @@ def _job(number: int, space: int, lane: int, job: Job, clock: _Clock) -> bytes:
         (
             _NUMBERS(8, 8, number, 4, space, len(name)),
             name,
-            _LANE(8, lane, len(job.payload)),
+            _LANE(4, lane, len(job.payload)),
             job.payload,
             _LENGTH(len(kind)),
             kind,
@@ -213,7 +213,7 @@ def _ready(number: int, lane: int, job: Job, clock: _Clock) -> bytes:
     if job.delay_s or job.scheduled_at:
         eligible_us = _us(eligible(job, clock.now))
     due = eligible_us <= clock.now_us
-    times = _TIMES(9, 8, number, 8, lane, 8, order_us, 8, made_us, 1, due, 8, eligible_us)
+    times = _TIMES(9, 8, number, 4, lane, 8, order_us, 8, made_us, 1, due, 8, eligible_us)
     if job.max_attempts is None and job.timeout_s is None and job.backoff is None:
         return times + _NO_LIMITS
     backoff = dump_backoff(job.backoff)

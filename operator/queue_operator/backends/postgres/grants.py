@@ -23,6 +23,7 @@ TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "signal", "sweep"),
+    "lease_check",
     *(
         "checkpoint",
         "spawned",
@@ -36,6 +37,7 @@ TABLES: Final = (
         "arrival",
         "rollup_hour",
         "pipeline_checkpoint",
+        "event_pruned",
         "schema_migration",
     ),
 )

@@ -19,13 +19,12 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 
 _INTERN: Final = load(__package__, "lane_intern")
 _NAMES: Final = load(__package__, "lane_names")
 _FIND: Final = load(__package__, "lane_find")
-_MATCH: Final = load(__package__, "lane_match")
 _NAMESPACE: Final = load(__package__, "namespace_find")
 _MOST_REMEMBERED: Final = 50_000
 _SURE_S: Final = 600.0
@@ -33,6 +32,11 @@ _NOTED_S: Final = 300.0
 """A lane in use is written at most so often. What was noted before that counts as noted now."""
 _SUBMITTED_WITHIN: Final = timedelta(minutes=15)
 _TRIES: Final = 10
+_NAMESPACE_S: Final = 60.0
+FORGOTTEN_S: Final = 600.0
+"""Nobody remembers the number of a namespace for so long after it could last be looked up: one
+that has long been empty gets another number when it is used again.
+"""
 UNUSED_S: Final = 1800.0
 """A lane without jobs may go when nobody noted for so long that it uses it: no submission begins
 later than 20 minutes after a note, by the clock of whoever submits or by that of the server.
@@ -121,13 +125,6 @@ class Lanes:
             _remember(self._namespaces, name, known)
         return known[0]
 
-    async def matching(self, demand: Demand) -> list[int]:
-        """The numbers of all lanes whose jobs satisfy a demand for any type."""
-        parameters = {"namespace": demand.namespace, "tags": sorted(demand.tags)}
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_MATCH, parameters)
-            return [lane_id for (lane_id,) in await cursor.fetchall()]
-
     async def find(self, ids: Collection[int]) -> dict[int, Lane]:
         """What lanes stand for, those that are gone left out."""
         async with borrowed(self._pool) as connection:
@@ -190,13 +187,6 @@ class Lanes:
         }
         async with borrowed(self._pool) as connection:
             await connection.execute(_NAMES, parameters)
-
-
-_NAMESPACE_S: Final = 60.0
-"""The number of a namespace is looked up again after that: one that has been empty for long is
-removed, and gets another number when it is used again. It takes longer than this from when it
-cannot be looked up any more until it is gone.
-"""
 
 
 def lane_of(lane_id: int, namespace: str, type_: str, priority: str, tags: Collection[str]) -> Lane:

@@ -6,7 +6,7 @@
 -- snapshots, and forgotten after some minutes.
 CREATE TABLE arrival (
     xid         xid8          NOT NULL DEFAULT pg_current_xact_id(),
-    lane_ids    bigint[]      NOT NULL,
+    lane_ids    integer[]     NOT NULL,
     firsts      timestamptz[] NOT NULL,
     first_nos   bigint[]      NOT NULL,
     lasts       timestamptz[] NOT NULL,
@@ -23,18 +23,11 @@ CREATE INDEX arrival_by_xid ON arrival (xid);
 
 -- Names are kept while they are used. A lane is not removed before it is `retired`, nor before the
 -- roll-ups have seen the transaction that retired it; submitters note now and then that they use it.
--- Numbers are never used twice, so they have to last.
-ALTER TABLE lane ALTER COLUMN id TYPE bigint;
-ALTER SEQUENCE lane_id_seq AS bigint;
+-- After two thousand million lanes their numbers begin anew; those in use are passed over.
+ALTER SEQUENCE lane_id_seq CYCLE;
 ALTER TABLE lane ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
 ALTER TABLE lane ADD COLUMN retired xid8;
 CREATE INDEX lane_by_use ON lane (used_at, id);
 CREATE INDEX lane_by_type ON lane (type_id);
 ALTER TABLE namespace ADD COLUMN retired_at timestamptz;
-ALTER TABLE job ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE ready ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE lease ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE final ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE lane_count ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE count_delta ALTER COLUMN lane_id TYPE bigint;
-ALTER TABLE job_event ALTER COLUMN lane_ids TYPE bigint[];
+CREATE INDEX lane_retired ON lane (id) WHERE retired IS NOT NULL;

@@ -7,7 +7,7 @@
 SELECT unnest(lane_ids) AS lane_id, unnest(firsts) AS first, unnest(first_nos) AS first_no,
        unnest(lasts) AS last, unnest(last_nos) AS last_no, due_at
 FROM (
-    SELECT CASE WHEN lane_ids = '{}' THEN ARRAY[NULL::bigint] ELSE lane_ids END AS lane_ids,
+    SELECT CASE WHEN lane_ids = '{}' THEN ARRAY[NULL::int] ELSE lane_ids END AS lane_ids,
            firsts, first_nos, lasts, last_nos, due_at
     FROM (
         (SELECT * FROM arrival WHERE xid >= %(first_xid)s::xid8 ORDER BY xid LIMIT %(most_rows)s)

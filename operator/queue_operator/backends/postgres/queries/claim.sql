@@ -4,16 +4,16 @@
 -- looked at, then, aligned, of each range that holds anything its number, how many of its
 -- jobs were looked at, and the place of the first that was not taken (NULL: none); the rest of a row
 -- is NULL if nothing was taken.
--- Parameters: ranges, numbered from 1: lanes (bigint[]), froms (timestamptz[]) and from_nos
+-- Parameters: ranges, numbered from 1: lanes (int[]), froms (timestamptz[]) and from_nos
 --   (bigint[]), tos and to_nos, both ends included; bound (timestamptz) and bound_no: only jobs
---   before that place are taken; lane_ids (bigint[], ascending) and, aligned with them, the defaults
+--   before that place are taken; lane_ids (int[], ascending) and, aligned with them, the defaults
 --   of the lane's type: default_attempts (int[]), default_timeouts (float8[]);
 --   per_lane: how many to look at in each range; reach: how many to
 --   look at in all; slots: how many to take;
 --   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
---   as slots: which stream the n-th job goes to); ttl_s (NULL: never expires); seed: a random
---   bigint of this claim; system_attempts, system_backoff: for what neither the job nor its
---   type says.
+--   as slots: which stream the n-th job goes to); ttl_s (NULL: never expires); chances (bigint[],
+--   as long as slots: the random half of the n-th job's token); system_attempts, system_backoff:
+--   for what neither the job nor its type says.
 -- Index: ready_claim, once per range; job_pkey; parent_result_pkey; checkpoint_pkey.
 --   Locks: the rows taken;
 --   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
@@ -27,11 +27,12 @@
 --   snapshot sees stays where it is, and a row that moved all the same is not deleted, hence
 --   not taken. A plain order to lock them in, or a plain `due`, would let a plan made while the
 --   table was empty walk a whole index instead; nobody waits for a lock here.
---   The token is the job's number and a digest of it under the seed: gen_random_uuid() would
---   cost a system call per job, and `complete.sql` finds the lease by the number.
+--   The token is the job's number, by which `complete.sql` finds the lease, and 64 random bits
+--   that say nothing of another's. The client draws those of a claim with one system call;
+--   gen_random_uuid() would cost one per job.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, g.n
-    FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
                 %(tos)s::timestamptz[], %(to_nos)s::bigint[])
         WITH ORDINALITY AS g(lane_id, at, no, to_at, to_no, n)
     CROSS JOIN LATERAL (
@@ -71,14 +72,16 @@ WITH seen AS MATERIALIZED (
            coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) AS failed_at,
            mirrored, has_children, checkpointed, result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
-            || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
+            || lpad(to_hex(chance), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
            ((SELECT %(workers)s::text[]))[s] AS worker_name,
            ((SELECT %(hosts)s::text[]))[s] AS host
     FROM (
         SELECT removed.*,
                ((SELECT %(slot_of)s::int[]))[row_number() OVER (ORDER BY order_time, job_no)] AS s,
-               width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[])) AS l
+               ((SELECT %(chances)s::bigint[]))[
+                   row_number() OVER (ORDER BY order_time, job_no)] AS chance,
+               width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
         FROM removed
     ) ranked
 ), leased AS (
@@ -93,8 +96,21 @@ WITH seen AS MATERIALIZED (
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
            coalesce(started_at, now()), error, failed_at, now(), mirrored,
            has_children, checkpointed, result, result_content_type,
-           now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
+           now() + make_interval(secs => %(ttl_s)s::float8), now() + make_interval(secs => timeout_s)
     FROM resolved
+), checked AS (
+    -- The sweeper looks at a lease when it runs out, and at its execution timeout; at one without
+    -- an end now and then, in case it is gone.
+    INSERT INTO lease_check (kind, look_at, leases, assignees)
+    SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
+           now() + make_interval(secs => coalesce(%(ttl_s)s::float8, 3600)),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)),
+           array_agg(DISTINCT hashtext(assignee_id))
+    FROM resolved HAVING count(*) > 0
+    UNION ALL
+    SELECT 'DEADLINE', now() + make_interval(secs => timeout_s),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)), NULL
+    FROM resolved WHERE timeout_s IS NOT NULL GROUP BY timeout_s
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
                            lane_ids)

@@ -4,7 +4,7 @@
 -- be there than were looked at; then, of the ranges, as in `claim.sql`; the rest of it is NULL if
 -- nothing was taken.
 -- Parameters: ranges, as in `claim.sql`, and how many to look at in each: depths (int[]); groups being
---   numbered from 1, of which group each is: range_groups (int[]); lane_ids (bigint[], ascending) and,
+--   numbered from 1, of which group each is: range_groups (int[]); lane_ids (int[], ascending) and,
 --   aligned with them, lane_groups (int[]) and the defaults of the lane's type: default_attempts
 --   (int[]), default_timeouts (float8[]). By group: reaches, how many to look at;
 --   bounds (timestamptz[]) and bound_nos (bigint[]): only jobs before that place are taken;
@@ -12,8 +12,8 @@
 --   one group alone may more be looked at than it has room for.
 --   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
 --   as all rooms: which stream the n-th job of a group goes to); ttl_s (NULL: never expires);
---   seed: a random bigint of this claim; system_attempts, system_backoff: for what neither the
---   job nor its type says.
+--   chances (bigint[], aligned with slot_of: the random half of a job's token); system_attempts,
+--   system_backoff: for what neither the job nor its type says.
 -- Index: ready_claim, once per range; job_pkey; parent_result_pkey; checkpoint_pkey.
 --   Locks: the rows taken;
 --   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
@@ -21,7 +21,7 @@
 --   What was looked at is told with the first job: the client would unpack it again with each.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, l.n, l.g, r.place = l.depth AS is_last
-    FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
                 %(tos)s::timestamptz[], %(to_nos)s::bigint[], %(range_groups)s::int[],
                 %(depths)s::int[])
         WITH ORDINALITY AS l(lane_id, at, no, to_at, to_no, g, depth, n)
@@ -66,20 +66,21 @@ WITH seen AS MATERIALIZED (
            coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) AS failed_at,
            mirrored, has_children, checkpointed, result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
-            || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
+            || lpad(to_hex(chance), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
            ((SELECT %(workers)s::text[]))[s] AS worker_name,
            ((SELECT %(hosts)s::text[]))[s] AS host
     FROM (
         SELECT placed.*,
-               ((SELECT %(slot_of)s::int[]))[((SELECT %(offsets)s::int[]))[g] + place] AS s
+               ((SELECT %(slot_of)s::int[]))[((SELECT %(offsets)s::int[]))[g] + place] AS s,
+               ((SELECT %(chances)s::bigint[]))[((SELECT %(offsets)s::int[]))[g] + place] AS chance
         FROM (
             SELECT found.*,
                    row_number() OVER (PARTITION BY g ORDER BY order_time, job_no) AS place
             FROM (
                 SELECT known.*, ((SELECT %(lane_groups)s::int[]))[l] AS g
                 FROM (
-                    SELECT *, width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[])) AS l
+                    SELECT *, width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
                     FROM removed
                 ) known
             ) found
@@ -97,8 +98,21 @@ WITH seen AS MATERIALIZED (
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
            coalesce(started_at, now()), error, failed_at, now(), mirrored,
            has_children, checkpointed, result, result_content_type,
-           now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
+           now() + make_interval(secs => %(ttl_s)s::float8), now() + make_interval(secs => timeout_s)
     FROM resolved
+), checked AS (
+    -- The sweeper looks at a lease when it runs out, and at its execution timeout; at one without
+    -- an end now and then, in case it is gone.
+    INSERT INTO lease_check (kind, look_at, leases, assignees)
+    SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
+           now() + make_interval(secs => coalesce(%(ttl_s)s::float8, 3600)),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)),
+           array_agg(DISTINCT hashtext(assignee_id))
+    FROM resolved HAVING count(*) > 0
+    UNION ALL
+    SELECT 'DEADLINE', now() + make_interval(secs => timeout_s),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)), NULL
+    FROM resolved WHERE timeout_s IS NOT NULL GROUP BY timeout_s
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
                            lane_ids)

@@ -1,5 +1,5 @@
 -- How the failures that match spread over types, categories and codes.
--- Parameters: lanes (bigint[]); states, categories (text[]), code, where NULL does not filter;
+-- Parameters: lanes (int[]); states, categories (text[]), code, where NULL does not filter;
 --   failed_after, failed_before (exclusive); refined, permanent and used_up (bool) as in
 --   search_condition.sql.
 -- Index: final_failed and ready_failed, a range of each per lane; they hold all that is asked
@@ -10,7 +10,7 @@ WITH counted AS MATERIALIZED (
     SELECT type_id, error_category, error_code, count(*)::int AS jobs
     FROM (
         SELECT s.type_id, failed.*
-        FROM unnest(%(lanes)s::bigint[]) AS l(lane_id)
+        FROM unnest(%(lanes)s::int[]) AS l(lane_id)
         CROSS JOIN LATERAL (
             SELECT l.lane_id, lane.type_id FROM lane WHERE lane.id = l.lane_id LIMIT 1
         ) AS s

@@ -1,9 +1,9 @@
 -- In which of some ranges a job is due: their numbers, from 1.
--- Parameters: lanes (bigint[]), froms (timestamptz[]) and from_nos (bigint[]), tos and to_nos, both ends
+-- Parameters: lanes (int[]), froms (timestamptz[]) and from_nos (bigint[]), tos and to_nos, both ends
 --   included. Index: ready_claim, one entry per range. Locks: none: somebody may be about to take the
 --   job.
 SELECT g.n::int
-FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
             %(tos)s::timestamptz[], %(to_nos)s::bigint[])
     WITH ORDINALITY AS g(lane_id, at, no, to_at, to_no, n)
 CROSS JOIN LATERAL (

@@ -3,7 +3,7 @@
 -- Parameters, words and answer: as search_jobs.sql; key: created_at or changed_at.
 -- Index: ready_aside_created or ready_aside_moved, whose condition is spelt here.
 WITH streams AS MATERIALIZED (
-    SELECT * FROM unnest(%(lanes)s::bigint[], %(ats)s::timestamptz[], %(nos)s::bigint[])
+    SELECT * FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[])
         WITH ORDINALITY AS s(lane_id, at, no, stream)
 )
 SELECT s.stream, found.at, found.job_no, found.created_at, found.matched, found.is_last

@@ -1,10 +1,10 @@
 -- How many jobs of some lanes, in whatever state, a search has; counted no further than a bound.
--- Parameters: lanes (bigint[]); after, before: the ends of their creation, exclusive; bound; plain,
+-- Parameters: lanes (int[]); after, before: the ends of their creation, exclusive; bound; plain,
 --   in_final, in_ready and in_lease as in search_jobs.sql; those of search_condition.sql.
 -- Index: job_by_lane, a range per lane; where something is asked of the job's state, the primary
 --   keys of final, ready and lease. Trap: as search_count_lanes.sql.
 SELECT count(*)::int FROM (
-    SELECT FROM unnest(%(lanes)s::bigint[]) AS s(lane_id)
+    SELECT FROM unnest(%(lanes)s::int[]) AS s(lane_id)
     CROSS JOIN LATERAL (
         SELECT job_no FROM job
         WHERE lane_id = s.lane_id AND lane_id > 0

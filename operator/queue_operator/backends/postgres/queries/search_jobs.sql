@@ -1,5 +1,5 @@
 -- Jobs of some lanes in the order of their creation, in whatever state.
--- Parameters: lanes (bigint[]), ats (timestamptz[]), nos (bigint[]): per stream its lane and where
+-- Parameters: lanes (int[]), ats (timestamptz[]), nos (bigint[]): per stream its lane and where
 --   it has got to; until: the far end, exclusive; look: how many to look at in each stream; want:
 --   how many to give of each, and give: of all together; plain: nothing is asked of a job but its
 --   lane and its creation; if something is, in_final, in_ready and in_lease: where a match may be.
@@ -10,7 +10,7 @@
 --   there may be more. Traps: the order is the index's, so the innermost limit stops the scan;
 --   the index is made for what says `lane_id > 0`.
 WITH streams AS MATERIALIZED (
-    SELECT * FROM unnest(%(lanes)s::bigint[], %(ats)s::timestamptz[], %(nos)s::bigint[])
+    SELECT * FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[])
         WITH ORDINALITY AS s(lane_id, at, no, stream)
 )
 SELECT s.stream, found.created_at, found.job_no, found.created_at, found.matched, found.is_last

@@ -9,7 +9,7 @@ FROM (
     SELECT lane_id, job_no, created_at, changed_at, eligible_at, state, error, false AS blocked
     FROM lease
 ) AS moving
-WHERE (moving.lane_id IN (SELECT unnest(%(lanes)s::bigint[]))) IS TRUE
+WHERE (moving.lane_id IN (SELECT unnest(%(lanes)s::int[]))) IS TRUE
   AND (moving.{key}, moving.job_no) {beyond} ((%(ats)s::timestamptz[])[1], (%(nos)s::bigint[])[1])
   AND moving.{key} {before} %(until)s
   AND {condition}

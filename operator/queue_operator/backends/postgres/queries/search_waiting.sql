@@ -8,7 +8,7 @@ WITH streams AS MATERIALIZED (
     SELECT s.lane_id, s.stream, s.no, make_interval(secs => s.bonus) AS bonus,
            s.at - make_interval(secs => s.bonus) AS at,
            %(until)s::timestamptz - make_interval(secs => s.bonus) AS until
-    FROM unnest(%(lanes)s::bigint[], %(ats)s::timestamptz[], %(nos)s::bigint[], %(bonuses)s::float8[])
+    FROM unnest(%(lanes)s::int[], %(ats)s::timestamptz[], %(nos)s::bigint[], %(bonuses)s::float8[])
         WITH ORDINALITY AS s(lane_id, at, no, bonus, stream)
 )
 SELECT s.stream, found.order_time + s.bonus, found.job_no, found.created_at, found.matched,

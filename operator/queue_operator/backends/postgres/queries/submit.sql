@@ -15,7 +15,7 @@ WITH given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
                AS eligible_at, coalesce(g.waits, false) AS blocked
     FROM unnest(
-        %(numbers)s::bigint[], %(namespaces)s::int[], %(ids)s::text[], %(lanes)s::bigint[],
+        %(numbers)s::bigint[], %(namespaces)s::int[], %(ids)s::text[], %(lanes)s::int[],
         %(payloads)s::bytea[], %(content_types)s::text[], %(created)s::timestamptz[],
         %(correlations)s::text[], %(clusters)s::text[], %(names)s::text[],
         %(generations)s::bigint[], %(delays)s::float8[], %(scheduled)s::timestamptz[],
@@ -68,7 +68,7 @@ WITH given AS (
     INSERT INTO job_event (event, to_state, job_nos, ids, correlations, lane_of, lanes, lane_ids)
     SELECT 'SUBMIT', {{INITIAL_PENDING}}, %(numbers)s::bigint[], %(ids)s::text[],
            %(event_correlations)s::text[], %(lane_of)s::int[], %(event_lanes)s::jsonb,
-           %(event_lane_ids)s::bigint[]
+           %(event_lane_ids)s::int[]
     WHERE now() < %(sure_until)s::timestamptz
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
