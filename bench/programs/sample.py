@@ -67,6 +67,13 @@ async def build(
     if rest or not copies:
         raise ValueError(f"the number of jobs must be a multiple of {SAMPLE}")
     await _sample(backend, payload, kind)
+    await multiply(dsn, copies, on, kind)
+
+
+async def multiply(dsn: str, copies: int, on: Progress, kind: Kind = PLAIN) -> None:
+    """Makes `copies` of all jobs that are stored, those themselves counted; `on` is told as if they
+    were SAMPLE jobs.
+    """
     async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("SET search_path = queue_operator; SET synchronous_commit = off")
         columns = await _columns(connection)
