@@ -2,6 +2,16 @@
 
 CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
+CREATE SEQUENCE signal_cancel AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_mirror AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_pause AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_ready AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_session AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
 CREATE TABLE arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     lane_ids integer[] STORAGE EXTERNAL NOT NULL,
@@ -466,12 +476,6 @@ CREATE TABLE schema_migration (
     applied_at timestamp with time zone NOT NULL DEFAULT now()
 );
 ALTER TABLE schema_migration ADD CONSTRAINT schema_migration_pkey PRIMARY KEY (name);
-
-CREATE TABLE signal (
-    topic text NOT NULL,
-    version bigint NOT NULL
-) WITH (fillfactor=50);
-ALTER TABLE signal ADD CONSTRAINT signal_pkey PRIMARY KEY (topic);
 
 CREATE TABLE spawned (
     child_no bigint NOT NULL,

@@ -117,7 +117,6 @@ async def watched(dsn: str, *, plans: str) -> AsyncIterator[tuple[PostgresBacken
 
 SHORT: Final = frozenset(
     {
-        "signal",
         "namespace",
         "job_type",
         "lane",
