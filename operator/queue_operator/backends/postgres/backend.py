@@ -288,7 +288,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
-    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return await self._claims.eligible_for(demands)
 
     # Outcomes
@@ -326,7 +326,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
 
-    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
@@ -412,7 +412,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
         return await self._records.history(namespace, job_id)
 
-    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]:
         return await self._records.events(after, limit)
 
     # Maintenance
