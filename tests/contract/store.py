@@ -19,15 +19,17 @@ DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DE
 DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
 DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
-DELETE FROM callback; DELETE FROM pause;
+DELETE FROM callback; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
-UPDATE sweep SET swept_at = now(), resumed_at = NULL;
+DELETE FROM lease_check;
+UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
 _AGE: LiteralString = """
 UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
     cancel_requested_at = cancel_requested_at - s, progress_at = progress_at - s
     FROM make_interval(secs => %(seconds)s) s;
+UPDATE lease_check SET look_at = look_at - make_interval(secs => %(seconds)s);
 UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
 UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);
 UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s,
@@ -37,6 +39,7 @@ UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
 UPDATE pause SET since = since - make_interval(secs => %(seconds)s);
 UPDATE job_event SET at = at - make_interval(secs => %(seconds)s);
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
+    marks = ARRAY(SELECT m - make_interval(secs => %(seconds)s) FROM unnest(marks) AS m),
     swept_at = CASE WHEN %(outage)s THEN swept_at - make_interval(secs => %(seconds)s)
                     ELSE now() END;
 """
@@ -138,8 +141,8 @@ class PostgresStore:
                 statement = sql.SQL(_AGE_PLACE).format(sql.Identifier(place))
                 await cursor.execute(statement, [float(seconds)])
         for backend in self.opened:
-            # Times too: what was moved back may lie before them now.
-            backend._claims._marks.forget(list(backend._claims._marks._by_lane))
+            # What was moved back lies elsewhere now than it was told to.
+            backend._arrivals.lose()
 
     async def break_down(self) -> None:
         await self._allow_connections(False)

@@ -1,9 +1,10 @@
 """Claims beside others that hold the jobs in front, and claims whose line breaks midway."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from tests.integration.postgres.conftest import Ask
@@ -12,13 +13,24 @@ from tests.integration.postgres.locking import until_waiting
 from queue_operator.backends.postgres import PostgresBackend, claiming
 from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.groups import Group
-from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.reading import Reader
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 
+_MADE_DUE: LiteralString = """
+WITH made_due AS (
+    UPDATE ready SET due = true FROM lane, namespace n
+    WHERE lane.id = ready.lane_id AND n.id = lane.namespace_id AND n.name = %s AND NOT due
+    RETURNING ready.job_no, ready.lane_id, ready.order_time
+)
+INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos)
+SELECT array_agg(lane_id), array_agg(order_time), array_agg(job_no), array_agg(order_time),
+       array_agg(job_no)
+FROM made_due
+"""
 _LOOKS = "FROM seen\nWHERE (("
 
 
@@ -118,7 +130,9 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
     take = Claims._take
 
     async def breaks(self: Claims, groups: Sequence[Group], *terms: Any) -> object:
-        if any("b" in lane.key.type for group in groups for lane in group.lanes):
+        if any("b" in one.front.lane.key.type for group in groups for one in group.asked):
+            for group in groups:
+                group.leave({}, {}, known=False)
             raise Unavailable("the line is cut")
         return await take(self, groups, *terms)
 
@@ -133,8 +147,9 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
         await backend.claim(demands[1:], lease_ttl_s=60)
 
 
-@pytest.mark.parametrize("part", [(Reader, "by_id"), (Leases, "stage")], ids=["read", "stage"])
+@pytest.mark.parametrize("part", [(Reader, "by_id"), (Staging, "stage")], ids=["read", "stage"])
 async def test_dequeue_gives_back_what_it_cannot_tell_of(
+    dsn: str,
     backend: PostgresBackend,
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -149,7 +164,11 @@ async def test_dequeue_gives_back_what_it_cannot_tell_of(
         patched.setattr(*part, breaks)
         with pytest.raises(Unavailable):
             await backend.dequeue_jobs("w", [], 5, namespace=namespace)
-    jobs = await backend.dequeue_jobs("w", [], 5, namespace=namespace)
+    # After what is still to be given back.
+    await backend.close()
+    other = await PostgresBackend.open(dsn)
+    jobs = await other.dequeue_jobs("w", [], 5, namespace=namespace)
+    await other.close()
     assert [(job.id, job.state, job.attempt) for job in jobs] == [
         ("t0000", JobState.RUNNING, 1),
         ("t0001", JobState.RUNNING, 1),
@@ -168,13 +187,15 @@ async def test_many_jobs_behind_the_mark_are_found_without_a_pause(
             assert len(await _claim(second, namespace, 100)) == 100
         assert await first.reset_running_jobs(namespace=namespace) == {"w": 300}
     else:
-        # As if their transaction had ended after that of the job that is claimed.
+        # Their transaction began before that of the job that is claimed, and ends after it.
         await ask("UPDATE ready SET due = false")
+        await ask("BEGIN")
+        await ask(_MADE_DUE, namespace)
         await first.enqueue_job(Job(id="last", type="t", namespace=namespace))
         assert _ids(await _claim(second, namespace, 1)) == ["last"]
-        await ask("UPDATE ready SET due = true")
-    # Until one starts at the beginning, claims may come back empty, for a second at most.
-    second._claims._marks._scanned_at.clear()
+        await ask("COMMIT")
+    # What another process does is known some milliseconds later without having heard of it.
+    second._arrivals.hint()
     taken = [len(await _claim(second, namespace, 10)) for _ in range(30)]
     assert taken == [10] * 30
     for one in (first, second):
@@ -197,7 +218,7 @@ async def test_types_with_whole_and_broken_seconds_are_claimed_together(
 
 
 async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
-    backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _submit(backend, namespace, 1)
     reads = asyncio.Event()
@@ -213,5 +234,36 @@ async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    [job] = await backend.dequeue_jobs("w", [], 1, namespace=namespace)
+    await backend.close()
+    other = await PostgresBackend.open(dsn)
+    [job] = await other.dequeue_jobs("w", [], 1, namespace=namespace)
+    await other.close()
     assert (job.id, job.attempt) == ("t0000", 1)
+
+
+@pytest.mark.parametrize("filters", [[()], [("a",), ("b",)]])
+async def test_tokens_are_made_of_one_draw_of_the_system(
+    dsn: str, namespace: str, filters: list[tuple[str, ...]]
+) -> None:
+    drawn: list[bytes] = []
+
+    def entropy(count: int) -> bytes:
+        drawn.append(os.urandom(count))
+        return drawn[-1]
+
+    backend = await PostgresBackend.open(dsn, entropy=entropy)
+    kinds = [kind for types in filters for kind in types or ("t",)]
+    names = [(kind, n) for kind in kinds for n in range(3)]
+    jobs = [Job(id=f"{kind}{n}", type=kind, namespace=namespace) for kind, n in names]
+    await backend.enqueue_jobs(jobs)
+    demands = [
+        Demand(assignee_id="w", limit=3, namespace=namespace, types=frozenset(types))
+        for types in filters
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=60)
+    await backend.close()
+    assert len(claimed) == len(jobs)
+    [random] = drawn
+    halves = {random[place : place + 8].hex() for place in range(0, len(random), 8)}
+    # No two jobs share theirs, and nothing was made of anything but what was drawn.
+    assert {one.token.replace("-", "")[16:] for one in claimed} == halves

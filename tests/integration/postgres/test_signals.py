@@ -8,11 +8,12 @@ import psycopg
 import pytest
 
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.backends.postgres.claiming import Marks
+from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.connection import Pool, open_pool
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.signals import Announcer, Seen
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.protocol import Kind, News, Topic
 from queue_operator.domain.job import Demand, Job
 
@@ -34,7 +35,13 @@ async def announcer(pool: Pool) -> AsyncIterator[Announcer]:
 
 def listener(dsn: str | None, pool: Pool) -> Pulse:
     """As in a process of its own: what the test announces is another's for it."""
-    return Pulse(dsn, pool, Lanes(pool), Marks(), Announcer(pool))
+    return pulse_of(dsn, pool, Announcer(pool))
+
+
+def pulse_of(dsn: str | None, pool: Pool, announcer: Announcer) -> Pulse:
+    lanes, staging = Lanes(pool), Staging(pool)
+    arrivals = Arrivals(pool, lanes, staging, lambda: None)
+    return Pulse(dsn, pool, lanes, arrivals, staging, announcer)
 
 
 async def heard(news: AsyncIterator[News]) -> frozenset[Topic]:
@@ -241,7 +248,7 @@ def told(version: int, origin: str = "other", **more: object) -> dict[str, objec
 
 async def test_others_say_of_which_kinds_and_own_news_come_once(dsn: str, pool: Pool) -> None:
     here = Announcer(pool, hear=lambda news: pulse.hear(news))
-    pulse = Pulse(dsn, pool, Lanes(pool), Marks(), here)
+    pulse = pulse_of(dsn, pool, here)
     there = Announcer(pool)
     async with aclosing(pulse.listen()) as news, asyncio.timeout(20):
         assert frozenset(await anext(news)) == EVERYTHING

@@ -127,6 +127,8 @@ SHORT: Final = frozenset(
         "roll_up_progress",
         "worker_session",
         "pause",
+        "event_pruned",
+        "pipeline_checkpoint",
     }
 )
 """Tables that are short whatever happens."""

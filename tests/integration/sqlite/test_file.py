@@ -179,6 +179,24 @@ async def test_a_file_that_was_replaced_is_noticed(
     assert (await backend.get_job_stats([])).total_jobs == 1
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_what_lies_beside_the_file_is_missed_too(
+    path: Path, backend: SqliteBackend, suffix: str
+) -> None:
+    """What was stored last is nowhere else; and without the index others see other things."""
+    await backend.enqueue_job(Job(id="a", type="t"))
+    beside = path.with_name(path.name + suffix)
+    _rename(beside, path.with_suffix(".old"))
+    with pytest.raises(Unavailable, match=f"{suffix} is gone"):
+        await backend.enqueue_job(Job(id="b", type="t"))
+    _write(beside, "")
+    with pytest.raises(Unavailable, match=f"{suffix} was replaced"):
+        await backend.get_job("a")
+    _rename(path.with_suffix(".old"), beside)
+    assert (await backend.get_job("a")).id == "a"
+    assert (await backend.get_job_stats([])).total_jobs == 1
+
+
 async def test_a_full_disk_is_unavailable_and_half_writes_nothing(
     backend: SqliteBackend, store: SqliteStore
 ) -> None:

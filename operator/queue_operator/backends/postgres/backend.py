@@ -13,12 +13,14 @@ from typing import Final, Self
 import psycopg
 
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
-from queue_operator.backends.postgres.assigned import leased
+from queue_operator.backends.postgres.arrivals import Arrivals
+from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
-from queue_operator.backends.postgres.claiming import Claims, Marks
+from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.depth import DepthStore
@@ -28,12 +30,15 @@ from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
+from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.returning import Returns
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
@@ -41,8 +46,10 @@ from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.postgres.spawning import Spawning
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.tidying import Tidying
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -73,7 +80,6 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -85,8 +91,8 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import Event, JobState
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
+from queue_operator.domain.states import JobState
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch, check_ttl
 
 logger = logging.getLogger(__name__)
 
@@ -98,10 +104,11 @@ _FOLDS: Final = 20
 """A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
+@on_one_loop
 class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
-    Statistics and Usages.
+    Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
     """
 
     def __init__(
@@ -113,33 +120,45 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._pool = pool
-        self._lanes = Lanes(pool, resumed=lambda: self._pulse.resumed())
-        marks = Marks()
+        self._lanes = Lanes(pool)
+        self._staging = Staging(pool)
+        self._arrivals = Arrivals(
+            pool, self._lanes, self._staging, resumed=lambda: self._pulse.resumed()
+        )
         self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
         self._pulse = Pulse(
-            listen_dsn, pool, self._lanes, marks, self._announcer, sleep=sleep, rng=rng
+            listen_dsn,
+            pool,
+            self._lanes,
+            self._arrivals,
+            self._staging,
+            self._announcer,
+            sleep=sleep,
+            rng=rng,
         )
-        self._submission = Submission(pool, self._lanes, marks)
+        self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
-        self._claims = Claims(pool, self._lanes, marks, claimed)
+        self._returns = Returns(pool, lambda given: self._settle(given), sleep)
+        self._claims = Claims(pool, self._arrivals, claimed, self._returns, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
-            marks,
             rng,
             Completions(pool, claimed),
             self._ready,
         )
-        self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s, self._ready)
+        self._leases = Leases(pool, self._lanes, rng, cancel_timeout_s, self._ready)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
         self._depths = DepthStore(pool)
         self._roll_ups = RollUps(pool)
+        self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes)
         self._windows = WindowStore(pool, self._roll_ups)
         self._mirror = MirrorStore(pool)
@@ -151,6 +170,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._logs = LogStore(pool, self._lanes)
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
+        self._tidying = Tidying(pool)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -167,6 +187,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> Self:
         """Connects and checks the schema. `sleep` paces what goes on while somebody listens.
 
@@ -191,7 +212,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             raise
         heard = listen_dsn or (None if pooler else dsn)
         return cls(
-            heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng, sleep=sleep
+            heard,
+            pool,
+            limits=limits,
+            cancel_timeout_s=cancel_timeout_s,
+            rng=rng,
+            sleep=sleep,
+            entropy=entropy,
         )
 
     # Submission
@@ -219,6 +246,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         """Those that wait for others are told of too: the others may have ended before. Whether
         a point in time is over only the server's clock can tell.
         """
+        self._arrivals.hint()
         later = [job.delay_s for job in jobs if job.delay_s]
         now = [job for job in jobs if not job.delay_s] if later else jobs
         kinds = about((job.namespace, job.type, job.tags) for job in now)
@@ -228,6 +256,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._pulse.expect(min(later, default=0.0))
 
     def _ready(self, lanes: Collection[int], soonest_s: float | None) -> None:
+        self._arrivals.hint()
         self._announcer.announce_ready(self._lanes.kinds(lanes), anew=False)
         if soonest_s is not None:
             self._pulse.expect(soonest_s)
@@ -238,27 +267,15 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         try:
             # Who calls this may not listen, and then nobody else makes delayed jobs due.
-            if len(claimed) < demand.limit and await self._leases.stage():
+            if len(claimed) < demand.limit and await self._staging.stage():
                 rest = replace(demand, limit=demand.limit - len(claimed))
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         except BaseException:
-            # A caller who was cancelled never hears of them either.
-            await asyncio.shield(self._give_back(claimed))
+            self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
-
-    async def _give_back(self, claimed: Sequence[Assignment]) -> None:
-        """Their caller will never hear of them, and their lease may have no end."""
-        outcomes = [
-            Outcome(one.job_id, Event.RELEASE, namespace=one.namespace, token=one.token)
-            for one in claimed
-        ]
-        try:
-            await self._settling.settle(outcomes)
-        except Unavailable as error:
-            logger.warning("%d claimed jobs could not be given back: %s", len(claimed), error)
 
     async def _claim(
         self,
@@ -275,6 +292,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         return await self._claims.eligible_for(demands)
 
     # Outcomes
+
+    async def _owners_of(self, named: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        return await owners_of(self._pool, named)
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
@@ -309,7 +329,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
-    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+    async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
             "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
             "ids": [held.job_id for held in received],
@@ -342,6 +362,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
+            await self._arrivals.prune()
+            await self._tidying.tidy()
         if lost:
             self._announcer.announce(Topic.MIRROR)
         return lost
@@ -397,6 +419,16 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
 
     # Maintenance
 
+    async def prune_events(self, older_than_s: float) -> int:
+        """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
+        and the roll-ups and every lake of the pipeline have them; gives how many.
+
+        Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
+        Raises InvalidArgument for an age of 0 or less.
+        """
+        check_ttl("older_than_s", older_than_s)
+        return await self._pruning.prune_events(older_than_s)
+
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
         if namespace is not None and namespace_id is None:
@@ -449,7 +481,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
-    async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+    async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:
         await self._progress.record_progress(reports)
 
     async def _store_checkpoints(
@@ -498,6 +530,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
+        await self._returns.aclose()
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()

@@ -17,12 +17,13 @@ _MISSING: Final = load(__package__, "privileges_missing")
 _OWNER: Final = load(__package__, "privileges_owner")
 _PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _READ_ONLY: Final = ("schema_migration",)
-_SEQUENCES: Final = ("job_no_block",)
+_SEQUENCES: Final = ("job_no_block", "lane_id_seq")
 # Named one by one: a table that a newer release brought must not be missed by this one.
 TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "signal", "sweep"),
+    "lease_check",
     *(
         "checkpoint",
         "spawned",
@@ -33,8 +34,10 @@ TABLES: Final = (
         "roll_up_latency",
         "roll_up_progress",
         "token_bucket",
+        "arrival",
         "rollup_hour",
         "pipeline_checkpoint",
+        "event_pruned",
         "schema_migration",
     ),
 )

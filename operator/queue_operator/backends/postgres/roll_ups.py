@@ -3,11 +3,9 @@ one before did not, and notes the snapshot in the same transaction.
 """
 
 import logging
-import re
 import time
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
@@ -19,6 +17,7 @@ from queue_operator.backends.postgres.connection import (
     again_when_undone,
     borrowed,
 )
+from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.sql import load
 from queue_operator.backends.tallies import SPANS
 from queue_operator.domain.histogram import BUCKETS, lower_bound
@@ -33,38 +32,12 @@ _ADVANCE: Final = load(__package__, "roll_up_advance")
 _HIGHEST: Final = "SELECT coalesce(max(seq), 0) FROM job_event"
 _PRUNE: Final = load(__package__, "roll_up_prune")
 BOUNDS: Final = Int8s(lower_bound(bucket) for bucket in range(BUCKETS))
-_SNAPSHOT: Final = re.compile(r"(\d+):(\d+):([\d,]*)")
 _STEP_BYTES: Final = 2 * 1024 * 1024
 """Of job numbers, at eight bytes each: a step takes a few tenths of a second."""
 _PRUNE_EVERY_S: Final = 60.0
 _PRUNE_ROWS: Final = 10_000
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """A snapshot: from `end_xid` on it sees nothing, and before that all but `open_xids`."""
-
-    end_xid: int
-    open_xids: tuple[int, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Reads Postgres' own notation."""
-        match = _SNAPSHOT.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text!r} is no snapshot")
-        _, end, listed = match.groups()
-        return cls(int(end), tuple(int(xid) for xid in listed.split(",") if xid))
-
-    def __str__(self) -> str:
-        lowest = min(self.open_xids, default=self.end_xid)
-        return f"{lowest}:{self.end_xid}:{','.join(map(str, self.open_xids))}"
-
-    def before(self, end_xid: int) -> "Horizon":
-        """What it sees of transactions before `end_xid`."""
-        return Horizon(end_xid, tuple(xid for xid in self.open_xids if xid < end_xid))
 
 
 _EVERYTHING: Final = Horizon(2**63 - 1)

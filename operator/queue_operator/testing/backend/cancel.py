@@ -135,6 +135,38 @@ async def test_cancel_jobs_tells_apart_what_it_could_not_cancel(backend: Contrac
         assert await backend.get_job(jobs[state].id) == ended[state]
 
 
+@proves("backend-api.CancelJobs.post.8", "backend-api.CancelJobs.error.3")
+async def test_cancel_jobs_by_tags_tells_what_had_ended(backend: Contract) -> None:
+    tags = frozenset({"a"})
+    waiting, ended, done = [await submitted(backend, tags=tags) for _ in range(3)]
+    await submitted(backend, tags=tags, namespace="other")
+    await backend.cancel_jobs([], [ended.id])
+    await backend.delete_jobs([], [ended.id])
+    await backend.cancel_jobs([], [done.id])
+    before = await backend.get_job(done.id)
+    answer = await backend.cancel_jobs(tags, [done.id, ended.id])
+    assert answer.cancelled_job_ids == (waiting.id,)
+    assert sorted(answer.unknown_job_ids) == sorted([done.id, ended.id])
+    again = await backend.cancel_jobs(tags, [])
+    assert (again.cancelled_job_ids, set(again.unknown_job_ids)) == ((), {waiting.id, done.id})
+    assert await backend.get_job(done.id) == before
+
+
+@proves("backend-api.CancelJobs.expect.1")
+async def test_cancel_jobs_by_tags_cancels_what_waits_for_another(backend: Contract) -> None:
+    """As a cancel of each, not as what becomes of it when the other one is."""
+    tags = frozenset({"a"})
+    parent = await submitted(backend, tags=tags)
+    child = await submitted(backend, tags=tags, depends_on=(parent.id,))
+    outside = await submitted(backend, depends_on=(parent.id,))
+    answer = await backend.cancel_jobs(tags, [], reason="enough")
+    assert set(answer.cancelled_job_ids) == {parent.id, child.id}
+    assert (await backend.get_job(child.id)).cancel_reason == "enough"
+    skipped = await backend.get_job(outside.id)
+    assert skipped.state is JobState.UNSCHEDULED
+    assert skipped.cancel_reason != "enough"
+
+
 @proves("backend-api.CancelJobs.post.8")
 async def test_cancel_jobs_of_another_namespace_is_out_of_reach(backend: Contract) -> None:
     job, _ = await running(backend)

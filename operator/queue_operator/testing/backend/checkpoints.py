@@ -14,6 +14,7 @@ from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 from queue_operator.testing.table import CHECKPOINTING, TERMINAL
+from queue_operator.testing.walking import walk
 
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"
 
@@ -231,3 +232,17 @@ async def test_a_checkpoint_is_there_for_the_next_process(store: Store) -> None:
     again = await store.open()
     await apply(again, job, Event.LOSE, token)
     assert (await claim(again, job)).checkpoint == bytes(range(256)) * 4096
+
+
+async def test_a_cancelled_checkpoint_is_stored_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> tuple[Job, str]:
+        return await running(backend)
+
+    async def call(one: tuple[Job, str]) -> bool:
+        return await _kept(backend, *one, b"half")
+
+    for one in await walk(bring, call):
+        job, token = one.subject
+        assert await _kept(backend, job, token, b"half"), one
+        await apply(backend, job, Event.LOSE, token)
+        assert (await claim(backend, job)).checkpoint == b"half", one

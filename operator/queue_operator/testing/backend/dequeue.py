@@ -9,7 +9,7 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
-from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task
+from queue_operator.testing.breaking import in_a_cancelled_task
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, submitted
 from queue_operator.testing.store import Contract, Store
@@ -28,20 +28,9 @@ def _at(minutes: float, **fields: object) -> Job:
     "backend-api.DequeueJobs.must.3",
     "backend-api.DequeueJobs.must.10",
 )
-async def test_dequeue_jobs_cancelled(backend: Contract) -> None:
+async def test_dequeue_jobs_in_a_cancelled_task(backend: Contract) -> None:
     await submitted(backend, tags=frozenset({"first"}))
     await in_a_cancelled_task(lambda: backend.dequeue_jobs("w", ["first"], 1))
-
-    async def bring() -> Job:
-        job = a_job()
-        return await submitted(backend, id=job.id, tags=frozenset({job.id}))
-
-    async def waits(job: Job) -> tuple[bool, int]:
-        """A store may give back what it claimed and cannot tell of: that is not at all, too."""
-        found = await backend.get_job(job.id)
-        return found.state in ELIGIBLE, found.attempt
-
-    await cancelled_anywhere(bring, lambda job: backend.dequeue_jobs("w", [job.id], 1), waits)
 
 
 @proves("backend-api.DequeueJobs.pre.2")

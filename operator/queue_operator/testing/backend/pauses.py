@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -13,6 +14,7 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.driving import apply, claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.walking import walk
 
 _ANY: Final = Demand(assignee_id="w", limit=100)
 
@@ -227,3 +229,18 @@ async def test_pauses_need_the_store(backend: Contract, store: Store) -> None:
         lambda: _pausing(backend).pauses(),
     )
     assert await _pausing(backend).pauses() == [pause]
+
+
+async def test_a_cancelled_pause_is_found_by_a_repeat(backend: Contract) -> None:
+    names = count()
+
+    async def bring() -> str:
+        return f"cancelled {next(names)}"
+
+    async def call(namespace: str) -> Pause:
+        return await _pause(backend, namespace)
+
+    for one in await walk(bring, call):
+        again = await _pause(backend, one.subject)
+        assert await _pausing(backend).pauses(one.subject) == [again], one
+        assert one.cancelled or one.answers == (again,), one
