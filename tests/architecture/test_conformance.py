@@ -21,6 +21,7 @@ CAPABILITIES = {
     "checkpoints",
     "events",
     "logs",
+    "owners_plane",
     "pauses",
     "places",
     "progress",

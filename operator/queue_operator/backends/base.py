@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from queue_operator.backends.owners import Owners
 from queue_operator.backends.protocol import (
     FailurePage,
     FailureSearch,
@@ -79,6 +80,7 @@ class BaseBackend(ABC):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
+        self._owners = Owners(lambda named: self._owners_of(named))
 
     # Submission
 
@@ -133,7 +135,9 @@ class BaseBackend(ABC):
         for demand in demands:
             check_demand(demand, self._limits)
         check_defaults(defaults or {})
-        return await self._claim(demands, lease_ttl_s, defaults or {})
+        claimed = await self._claim(demands, lease_ttl_s, defaults or {})
+        self._owners.remember(claimed)
+        return claimed
 
     # Outcomes
 
@@ -148,7 +152,8 @@ class BaseBackend(ABC):
                 good[place] = storable(outcome, self._limits)
             except InvalidArgument as error:
                 answers[place] = Settled(outcome.job_id, outcome.namespace, error=error)
-        settled = await self._settle(list(good.values())) if good else []
+        heard = await self._owners.heard(list(good.values()))
+        settled = await self._settle(heard) if good else []
         answers |= zip(good, settled, strict=True)
         return [answers[place] for place in range(len(outcomes))]
 
@@ -298,7 +303,12 @@ class BaseBackend(ABC):
         check_sequence("held", held)
         for place, one in enumerate(held):
             check_held(place, one, self._limits)
-        return await self._extend(held, lease_ttl_s) if held else []
+        heard = await self._owners.heard(held)
+        answers = await self._extend(heard, lease_ttl_s) if held else []
+        return [
+            answer if one.token == answer.token else replace(answer, token=one.token)
+            for one, answer in zip(held, answers, strict=True)
+        ]
 
     async def leased(self, assignee_ids: Collection[str]) -> list[Leased]:
         check_texts("assignee_ids", assignee_ids, self._limits.id_characters)
@@ -470,6 +480,10 @@ class BaseBackend(ABC):
         lease_ttl_s: float,
         defaults: Mapping[str, TypeDefaults],
     ) -> list[Assignment]: ...
+
+    @abstractmethod
+    async def _owners_of(self, named: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        """See `owners.Find`."""
 
     @abstractmethod
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]: ...

@@ -1,16 +1,17 @@
 """The contract on a shelf of jobs: each call finds, decides and changes, alone with the shelf."""
 
 import random
-import uuid
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from queue_operator.backends import protocol
+from queue_operator.backends.atomic import atomic, reading, undone_by
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy, tokens
 from queue_operator.backends.intake import Name, first_of, refusals
 from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
 from queue_operator.backends.protocol import DELETE, Topic
@@ -45,30 +46,9 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _US = timedelta(microseconds=1)
 Decided = tuple[Stored, Move]
+_Given = tuple[Job, jobs_.Assignment]
 # An administrator's change of a status may come with a message all the same.
 _NO_FAILURE: Final = (JobState.CANCELLING, JobState.COMPLETED)
-
-
-def _atomic(
-    method: Callable[Concatenate["Engine", _P], _T],
-) -> Callable[Concatenate["Engine", _P], Coroutine[Any, Any, _T]]:
-    """A call that others may come before, but that nobody comes into."""
-
-    async def call(self: "Engine", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self._alone(self._at_once(method, *args, **kwargs))
-
-    return call
-
-
-def _reading(
-    method: Callable[Concatenate["Engine", _P], _T],
-) -> Callable[Concatenate["Engine", _P], Coroutine[Any, Any, _T]]:
-    """The same for a call that changes nothing, and need not keep others waiting."""
-
-    async def call(self: "Engine", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self._alone(self._at_once(method, *args, **kwargs), reads=True)
-
-    return call
 
 
 class Engine(BaseBackend, PlaneBase, SteeringBase):
@@ -85,11 +65,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._shelf = shelf
         self._clock = clock
         self._rng = rng
+        self._entropy = entropy
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
 
@@ -101,20 +83,24 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         Raises Unavailable when the shelf cannot be reached.
         """
 
-    def _at_once(
-        self, method: Callable[Concatenate["Engine", _P], _T], *args: _P.args, **kwargs: _P.kwargs
-    ) -> Callable[[], _T]:
-        """The method with its arguments, at the time at which it is begun."""
+    async def _alone_or_undone(self, work: Callable[[], _T], undo: Callable[[_T], None]) -> _T:
+        """The same for what gives something to its caller: where that one is cancelled and
+        `work` was done all the same, `undo` is done too. Here nobody waits once it is done.
+        """
+        return await self._alone(work)
+
+    def _at_once(self, method: Callable[[], _T]) -> Callable[[], _T]:
+        """The method at the time at which it is begun."""
 
         def work() -> _T:
             self._now = self._clock()
-            return method(self, *args, **kwargs)
+            return method()
 
         return work
 
     # Submission
 
-    @_atomic
+    @atomic
     def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         return self._take_in(jobs, atomic=atomic)
 
@@ -170,7 +156,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             child.edges.append(Edge(parent.number, name))
             child.note_parent(parent)
 
-    @_atomic
+    @atomic
     def _spawn(self, requests: Sequence[protocol.SpawnRequest]) -> list[Submitted]:
         return [self._spawn_one(request) for request in requests]
 
@@ -191,25 +177,35 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     # Assignment
 
-    @_atomic
-    def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
-        return [one.job for one in self._take([demand], lease_ttl_s, {})]
+    async def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
+        return [job for job, _ in await self._give([demand], lease_ttl_s, {})]
 
-    @_atomic
-    def _claim(
+    async def _claim(
         self,
         demands: Sequence[Demand],
         lease_ttl_s: float,
         defaults: Mapping[str, TypeDefaults],
     ) -> list[jobs_.Assignment]:
+        return [one for _, one in await self._give(demands, lease_ttl_s, defaults)]
+
+    def _take_back(self, given: Sequence[_Given]) -> None:
+        """Nobody was told of these; STOP for those that are being cancelled by now."""
+        for _, one in given:
+            name = one.job_id, Event.RELEASE, one.namespace, one.token
+            self._settle_in_turn(Outcome(*name, worker_plane=True))
+
+    @undone_by(_take_back)
+    def _give(
+        self, demands: Sequence[Demand], ttl_s: float | None, defaults: Mapping[str, TypeDefaults]
+    ) -> list[_Given]:
         groups: dict[tuple[object, ...], list[Demand]] = defaultdict(list)
         for demand in demands:
             groups[demand.namespace, demand.tags, demand.types].append(demand)
-        taken = [one for g in groups.values() for one in self._take(g, lease_ttl_s, defaults)]
-        return [_assignment(one) for one in taken]
+        taken = [one for g in groups.values() for one in self._take(g, ttl_s, defaults)]
+        return [(one.job, _assignment(one)) for one in taken]
 
-    @_reading
-    def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    @reading
+    def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return [bool(self._shelf.claimable(one, self._now, 1)) for one in demands]
 
     def _take(
@@ -221,10 +217,11 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         slots = [demand for turn in turns for demand in group if turn < demand.limit]
         eligible = self._shelf.claimable(wanted, now, len(slots))
         taken = list(zip(eligible, slots, strict=False))
-        for one, slot in taken:
+        fresh = tokens(self._entropy, len(taken))
+        for (one, slot), token in zip(taken, fresh, strict=True):
             before, default = one.job.state, defaults.get(one.job.type, TypeDefaults())
             job = record.claimed(one.job, slot, default, now)
-            one.start(job, slot, str(uuid.uuid4()), ttl_s)
+            one.start(job, slot, token, ttl_s)
             wait_us = max((now - (job.eligible_at or now)) // _US, 0)
             worker = slot.worker_name or slot.assignee_id
             told = {"wait_us": (wait_us,), "workers": (worker,)}
@@ -250,7 +247,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     # Outcomes
 
-    @_atomic
+    @reading
+    def _owners_of(self, named: Mapping[str, Name]) -> dict[str, str]:
+        found = {token: self._shelf.get(name) for token, name in named.items()}
+        owners = {token: one.owner_of(token) for token, one in found.items() if one is not None}
+        return {token: owner for token, owner in owners.items() if owner}
+
+    @atomic
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         return [self._settle_in_turn(outcome) for outcome in outcomes]
 
@@ -267,7 +270,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._carry_out([(one, move)])
         return Settled(*told, state=move.after, freed_assignee_id=freed)
 
-    @_atomic
+    @atomic
     def _update_status(
         self,
         namespace: str,
@@ -336,13 +339,14 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     # Cancellation
 
-    @_atomic
+    @atomic
     def _cancel(
         self, namespace: str, tags: frozenset[str], job_ids: list[str], force: bool, reason: str
     ) -> Cancelled:
         chosen, done, requests = self._shelf.chosen(namespace, tags, job_ids), list[str](), []
         known = {one.job.id for one in chosen}
         unknown = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in known]
+        unknown += [one for one in self._shelf.ended_ids(namespace, tags) if one not in known]
         ending: list[Decided] = []
         for one in chosen:
             before = one.job.state
@@ -362,15 +366,15 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._carry_out(ending)
         return Cancelled(tuple(done), tuple(unknown), tuple(requests))
 
-    @_reading
-    def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    @reading
+    def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         told = [one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING]
         told.sort(key=lambda one: (one.cancel_at or self._now, one.number))
         mine = [one.request() for one in told if one.job.assignee_id in assignee_ids]
         return Cancelled(requests=tuple(mine))
 
-    @_atomic
-    def confirm_cancels(self, received: Sequence[Held]) -> None:
+    @atomic
+    def _confirm_cancels(self, received: Sequence[Held]) -> None:
         for held in received:
             one = self._shelf.get((held.namespace, held.job_id))
             if one is not None and one.token == held.token:
@@ -378,7 +382,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     # Workers and leases
 
-    @_atomic
+    @atomic
     def _lose(self, *, assignee_id: str | None, namespace: str | None) -> protocol.Freed:
         lost = [one for one in self._shelf.leased() if assignee_id in (None, one.job.assignee_id)]
         lost = [one for one in lost if namespace in (None, one.job.namespace)]
@@ -388,12 +392,12 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._carry_out(lose)
         return Counter(one.job.assignee_id for one in lost)
 
-    @_reading
+    @reading
     def _leased(self, assignee_ids: Collection[str]) -> list[Leased]:
         mine = [one for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
         return [one.leased() for one in mine]
 
-    @_atomic
+    @atomic
     def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:
         return [self._renew(one, timedelta(seconds=lease_ttl_s)) for one in held]
 
@@ -411,7 +415,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         lost = one.job.state is JobState.UNKNOWN_RETRY
         return LeaseAnswer(*told, LeaseStatus.LOST if lost else LeaseStatus.ENDED)
 
-    @_atomic
+    @atomic
     def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         now, ttl, shelf = self._now, timedelta(seconds=lease_ttl_s), self._shelf
         # After an outage the workers get the time to renew first.
@@ -441,14 +445,14 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._carry_out(given_up)
         return [Lost(one.job.id, one.job.namespace, one.job.assignee_id) for one, _ in lost]
 
-    @_atomic
-    def record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
+    @atomic
+    def _record_progress(self, reports: Sequence[protocol.ProgressReport]) -> None:
         for report in sorted(reports, key=lambda report: report.progress.updated_at):
             one = self._shelf.get((report.namespace, report.job_id))
             if one is not None and one.token == report.token:
                 one.reach(report.progress)
 
-    @_atomic
+    @atomic
     def _store_checkpoints(
         self, reports: Sequence[protocol.CheckpointReport]
     ) -> list[protocol.CheckpointAnswer]:
@@ -466,7 +470,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             cancel_forced=asked and one.cancel_forced,
         )
 
-    @_atomic
+    @atomic
     def _append_logs(self, reports: Sequence[protocol.LogReport]) -> None:
         for report in reports:
             one = self._shelf.get((report.namespace, report.job_id))
@@ -474,7 +478,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             if one is not None and version is not None:
                 self._shelf.add_lines(one, version, report.lines)
 
-    @_reading
+    @reading
     def _job_log(self, namespace: str, job_id: str) -> list[protocol.AttemptLog] | None:
         one = self._shelf.get((namespace, job_id))
         if one is None:
@@ -490,57 +494,57 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             raise JobNotFound(job_id, namespace)
         return one
 
-    @_reading
+    @reading
     def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         return {one.job.id: one.job for one in self._shelf.chosen(namespace, frozenset(), job_ids)}
 
-    @_reading
+    @reading
     def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         chosen = self._shelf.chosen(namespace, frozenset(), job_ids)
         return {one.job.id: without_content(one.job) for one in chosen}
 
-    @_reading
+    @reading
     def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return JobStats.from_counts(tags, *self._shelf.counts(namespace, tags))
 
-    @_reading
+    @reading
     def _window(self, window: protocol.StatsWindow) -> protocol.WindowStats:
         return window_of(self._shelf, window, self._now)
 
-    @_reading
+    @reading
     def _usage_of(self, namespaces: Collection[str]) -> dict[str, protocol.Usage]:
         counts = {name: self._shelf.counts(name, frozenset())[0] for name in namespaces}
         return {name: usage_of(by_state) for name, by_state in counts.items()}
 
-    @_atomic
+    @atomic
     def _take_tokens(self, bucket: str, amount: float, rate_per_s: float, burst: float) -> float:
         return take_from(self._shelf, bucket, amount, self._now, rate_per_s=rate_per_s, burst=burst)
 
-    @_reading
+    @reading
     def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         return {key for key in keys if self._shelf.holder_of(key)}
 
-    @_atomic
+    @atomic
     def _roll_up(self, limit: int) -> int:
         forget_old(self._shelf, self._now)
         return 0
 
-    @_reading
+    @reading
     def _search(self, search: protocol.JobSearch) -> protocol.JobPage:
         found = self._shelf.search(search, self._now)
         return replace(found, jobs=tuple(map(without_content, found.jobs)))
 
-    @_reading
+    @reading
     def _search_failures(self, search: protocol.FailureSearch) -> protocol.FailurePage:
         found = self._shelf.search_failures(search)
         return replace(found, jobs=tuple(map(without_content, found.jobs)))
 
-    @_reading
+    @reading
     def _place(self, namespace: str, job_id: str) -> protocol.Place | None:
         one = self._shelf.get((namespace, job_id))
         return None if one is None else place_of(self._shelf, one, self._now)
 
-    @_reading
+    @reading
     def _history(self, namespace: str, job_id: str) -> protocol.JobHistory | None:
         one = self._shelf.get((namespace, job_id))
         if one is None:
@@ -548,38 +552,38 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         attempts = tuple(one.attempts.values())
         return protocol.JobHistory(attempts=attempts, transitions=tuple(one.transitions))
 
-    @_reading
-    def read_events(self, *, after: int = 0, limit: int = 1000) -> list[protocol.EventBatch]:
+    @reading
+    def _read_events(self, after: int, limit: int) -> list[protocol.EventBatch]:
         return list(self._shelf.events(after, limit))
 
     # Pauses
 
-    @_atomic
+    @atomic
     def _pause(self, pause: protocol.Pause) -> protocol.Pause:
         return put_pause(self._shelf, pause, self._now)
 
-    @_atomic
+    @atomic
     def _resume(self, namespace: str, type: str) -> bool:
         return drop_pause(self._shelf, namespace, type)
 
-    @_reading
+    @reading
     def _pauses(self, namespace: str | None) -> list[protocol.Pause]:
         return self._shelf.pauses(namespace)
 
     # Maintenance
 
-    @_atomic
+    @atomic
     def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         oldest = self._now - timedelta(seconds=ttl_s)
-        return self._remove(self._shelf.completed_before(oldest, namespace))
+        return sum(map(self._remove, self._shelf.completed_before(oldest, namespace)))
 
-    @_atomic
+    @atomic
     def _delete(self, namespace: str, tags: frozenset[str], job_ids: list[str]) -> int:
         chosen = self._shelf.chosen(namespace, tags, job_ids)
         for one in chosen:
             if one.job.state not in TERMINAL:
                 raise InvalidTransition(one.job.id, one.job.state, DELETE)
-        return self._remove(chosen)
+        return self._remove(chosen) + sum(map(self._remove, self._shelf.ended(namespace, tags)))
 
     def _remove(self, chosen: Collection[Stored]) -> int:
         for one in chosen:
@@ -587,7 +591,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._shelf.remove(chosen)
         return len(chosen)
 
-    @_atomic
+    @atomic
     def ping(self) -> None:
         """Being alone with the shelf is proof enough."""
 

@@ -1,12 +1,15 @@
 """The arguments of the calls in `backends.plane`, checked alike for every store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from queue_operator.backends.owners import Owners
+from queue_operator.backends.protocol import ProgressReport
 from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueError
 from queue_operator.domain.ids import spawned_id
-from queue_operator.domain.job import DEFAULT_NAMESPACE, Job, Submitted
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, Submitted
+from queue_operator.domain.lease import Held
 from queue_operator.domain.running import (
     AttemptLog,
     CheckpointAnswer,
@@ -17,10 +20,13 @@ from queue_operator.domain.running import (
 from queue_operator.domain.validation import (
     Limits,
     check_bytes,
+    check_held,
     check_job,
     check_limit,
+    check_progress,
     check_sequence,
     check_text,
+    check_texts,
 )
 
 SPAWN = "SPAWN"
@@ -29,9 +35,10 @@ _MAX_NUMBER = 2**63 - 1
 
 
 class PlaneBase(ABC):
-    """Checkpoints, Spawner and JobLogs, but for the storage itself."""
+    """Checkpoints, Spawner, JobLogs, CancelInbox and ProgressSink, but for the storage itself."""
 
     _limits: Limits
+    _owners: Owners
 
     async def store_checkpoints(
         self, reports: Sequence[CheckpointReport]
@@ -47,7 +54,8 @@ class PlaneBase(ABC):
                 good[place] = report
             except InvalidArgument as error:
                 answers[place] = refused(report, error)
-        stored = await self._store_checkpoints(list(good.values())) if good else []
+        heard = await self._owners.heard(list(good.values()))
+        stored = await self._store_checkpoints(heard) if good else []
         answers |= zip(good, stored, strict=True)
         return [answers[place] for place in range(len(reports))]
 
@@ -79,7 +87,8 @@ class PlaneBase(ABC):
                 continue
             if first.setdefault(_child(complete), place) == place:
                 good[place] = complete
-        stored = await self._spawn(list(good.values())) if good else []
+        heard = await self._owners.heard(list(good.values()))
+        stored = await self._spawn(heard) if good else []
         answers |= zip(good, stored, strict=True)
         for place, request in enumerate(requests):
             if place not in answers:
@@ -114,7 +123,7 @@ class PlaneBase(ABC):
                     f"reports[{place}].{name}", getattr(report, name), self._limits.id_characters
                 )
         if some := [report for report in reports if report.lines]:
-            await self._append_logs(some)
+            await self._append_logs(await self._owners.heard(some))
 
     async def job_log(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[AttemptLog]:
         check_text("job_id", job_id, self._limits.id_characters)
@@ -123,6 +132,40 @@ class PlaneBase(ABC):
         if found is None:
             raise JobNotFound(job_id, namespace)
         return found
+
+    async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+        check_sequence("reports", reports)
+        for place, report in enumerate(reports):
+            self._check_progress(f"reports[{place}]", report)
+        await self._record_progress(await self._owners.heard(reports))
+
+    def _check_progress(self, place: str, report: ProgressReport) -> None:
+        if not isinstance(report, ProgressReport):
+            raise InvalidArgument(place, "must be a ProgressReport")
+        for name in ("job_id", "namespace"):
+            check_text(f"{place}.{name}", getattr(report, name), self._limits.id_characters)
+        if not isinstance(report.token, str):
+            raise InvalidArgument(f"{place}.token", "must be a string")
+        check_progress(f"{place}.progress", report.progress)
+
+    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+        check_texts("assignee_ids", assignee_ids, self._limits.id_characters)
+        return await self._pending_cancels(assignee_ids) if assignee_ids else Cancelled()
+
+    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+        check_sequence("received", received)
+        for place, held in enumerate(received):
+            check_held(place, held, self._limits, "received")
+        await self._confirm_cancels(await self._owners.heard(received))
+
+    @abstractmethod
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled: ...
+
+    @abstractmethod
+    async def _record_progress(self, reports: Sequence[ProgressReport]) -> None: ...
+
+    @abstractmethod
+    async def _confirm_cancels(self, received: Sequence[Held]) -> None: ...
 
     @abstractmethod
     async def _append_logs(self, reports: Sequence[LogReport]) -> None: ...

@@ -91,7 +91,12 @@ Freed = Mapping[str, int]
 
 @runtime_checkable
 class Backend(Protocol):
-    """The core contract. All methods are safe to call concurrently."""
+    """The core contract. All methods are safe to call concurrently: on one event loop, and where
+    a store does not say otherwise from threads with loops of their own.
+
+    A call that is cancelled has happened as a whole or not at all, and a repeat finds what has;
+    only claims are undone, see `dequeue_jobs`.
+    """
 
     # Submission
 
@@ -131,7 +136,9 @@ class Backend(Protocol):
     ) -> list[Job]:
         """Claims up to `limit` eligible jobs, oldest first (DequeueJobs).
 
-        Without a TTL the lease never expires.
+        Without a TTL the lease never expires. What was claimed for a caller who was cancelled,
+        or is told of an error, goes back as RELEASE does it, at the latest before `close` returns.
+        Of a process that is killed it does not: `leased` tells what its assignee holds then.
         """
         ...
 
@@ -144,7 +151,8 @@ class Backend(Protocol):
     ) -> list[Assignment]:
         """Claims for many streams at once, fairly among those with equal filters.
 
-        `defaults` by job type resolve what a submitter left out.
+        `defaults` by job type resolve what a submitter left out. For whom nobody can tell of them
+        jobs go back as with `dequeue_jobs`; where the answer was lost their leases run out.
         """
         ...
 
@@ -224,7 +232,8 @@ class Backend(Protocol):
         token: str | None = None,
     ) -> Freed:
         """A change to `status` that some row of the state table makes, but never into RUNNING
-        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone.
+        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone. A slot
+        is freed only where `status` is terminal: else the worker may still be at it.
 
         FAILED_RETRY is another attempt: where none was left, `max_attempts` grows by one. With
         the token of an attempt that ended in `status` already, the call is a repeat, as after
@@ -317,7 +326,9 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Gives back every connection; the backend is unusable afterwards (Close)."""
+        """Gives back what was claimed for nobody, and every connection; the backend is unusable
+        afterwards (Close).
+        """
         ...
 
 
@@ -420,11 +431,14 @@ class ProgressSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Ignored when `token` is not current. `progress.percent` is 0 to 100."""
+    """Ignored when `token` is not current. `progress.percent` is 0 to 100. `assignee_id` as in
+    Outcome.
+    """
 
     job_id: str
     token: str
     namespace: str = DEFAULT_NAMESPACE
+    assignee_id: str | None = None
     progress: Progress
 
 

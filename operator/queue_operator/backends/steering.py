@@ -96,7 +96,8 @@ class Usages(Protocol):
         """Takes `amount` from a bucket that all replicas share and that refills at
         `rate_per_s` up to `burst`. Gives 0 when it was taken, else, with nothing taken, after how
         many seconds it will be there. More than `burst` is taken from a full bucket, which is in
-        debt then. A new bucket is full. Raises InvalidArgument for numbers not above 0.
+        debt then. A new bucket is full. A cancelled call may have taken it: it comes back with
+        time. Raises InvalidArgument for numbers not above 0.
         """
         ...
 

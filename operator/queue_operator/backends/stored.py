@@ -142,6 +142,10 @@ class Stored:
         """The lease version that has, or had, the token."""
         return next((v for v, one in self.attempts.items() if one.token == token), None)
 
+    def owner_of(self, token: str) -> str | None:
+        version = self.version_of(token)
+        return None if version is None else self.attempts[version].assignee_id
+
     def speaks_for(self, token: str) -> bool:
         """Whether whoever has the token may say something about the job beside its end."""
         return self.token == token and self.job.state in CHECKPOINTING

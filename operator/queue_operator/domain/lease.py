@@ -15,11 +15,14 @@ def heartbeat_interval_s(lease_ttl_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job that a worker says it still runs, under the token it got."""
+    """A job that a worker says it still runs, under the token it got; `assignee_id` as in
+    Outcome.
+    """
 
     job_id: str
     token: str
     namespace: str = "default"
+    assignee_id: str | None = None
 
 
 class LeaseStatus(StrEnum):

@@ -24,11 +24,14 @@ _LINE_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
-    """State that the next attempt starts from. `number` rises with each checkpoint of a run."""
+    """State that the next attempt starts from. `number` rises with each checkpoint of a run.
+    `assignee_id` as in Outcome.
+    """
 
     job_id: str
     token: str
     namespace: str = DEFAULT_NAMESPACE
+    assignee_id: str | None = None
     number: int
     data: bytes = field(repr=False)
 
@@ -51,11 +54,13 @@ class SpawnRequest:
     """A child that the handler of a running job submits. `key` tells it apart from the parent's
     other children; `token` is the parent's. Of `job` the namespace is the parent's whatever it
     says, an empty id is made of parent and key, an empty correlation id is the parent's.
+    `assignee_id` as in Outcome.
     """
 
     parent_id: str
     token: str
     namespace: str = DEFAULT_NAMESPACE
+    assignee_id: str | None = None
     key: str
     job: Job
 
@@ -80,11 +85,14 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReport:
-    """Lines of the attempt that has, or had, the token; in order of their numbers."""
+    """Lines of the attempt that has, or had, the token; in order of their numbers.
+    `assignee_id` as in Outcome.
+    """
 
     job_id: str
     token: str
     namespace: str = DEFAULT_NAMESPACE
+    assignee_id: str | None = None
     lines: tuple[LogLine, ...]
 
 

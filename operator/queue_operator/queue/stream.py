@@ -5,8 +5,10 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
+from queue_operator.backends import owners
+from queue_operator.backends.owners import said_by
 from queue_operator.backends.protocol import (
     CheckpointAnswer,
     CheckpointReport,
@@ -37,6 +39,8 @@ from queue_operator.queue.hints import WorkerHints
 from queue_operator.queue.protocol import EndReason, HandlerType, Push, StreamSpec, StreamUsage
 
 logger = logging.getLogger(__name__)
+
+Said = TypeVar("Said", bound=owners.Said)
 
 _HEARTBEATS_MISSED: Final = 2 / HEARTBEATS_PER_TTL
 """Of a TTL: what a worker that holds a job may be silent for."""
@@ -177,7 +181,7 @@ class JobStream:
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         self._heard()
-        answers = await self._parts.completer.submit(outcomes)
+        answers = await self._parts.completer.submit(self._mine(outcomes))
         for outcome, settled in zip(outcomes, answers, strict=True):
             self._told.pop(outcome.token or "", None)
             self._going_on.discard(outcome.token or "")
@@ -203,7 +207,7 @@ class JobStream:
             self._parts.freed()
         if self._leaving:
             await self._release_unnamed(held)
-        answers = await self._parts.leases.submit(held)
+        answers = await self._parts.leases.submit(self._mine(held))
         self._learn(answers)
         if self._has_said_all():
             self._trust()
@@ -239,26 +243,30 @@ class JobStream:
                     self._adopt(answer, UNKNOWN_TYPE)
 
     def confirm_cancels(self, received: Sequence[Held]) -> None:
-        self._parts.hints.confirm_cancels(received)
+        self._parts.hints.confirm_cancels(self._mine(received))
 
     def report_progress(self, reports: Sequence[ProgressReport]) -> None:
-        self._parts.hints.report_progress(reports)
+        self._parts.hints.report_progress(self._mine(reports))
 
     async def checkpoint(self, reports: Sequence[CheckpointReport]) -> list[CheckpointAnswer]:
-        return await self._parts.asks.checkpoint(reports)
+        return await self._parts.asks.checkpoint(self._mine(reports))
 
     async def spawn(self, requests: Sequence[SpawnRequest]) -> list[Submitted]:
-        return await self._parts.asks.spawn(requests)
+        return await self._parts.asks.spawn(self._mine(requests))
 
     def ship_logs(self, reports: Sequence[LogReport]) -> None:
-        self._parts.hints.ship_logs(reports)
+        self._parts.hints.ship_logs(self._mine(reports))
+
+    def _mine(self, said: Sequence[Said]) -> list[Said]:
+        """What the worker says counts only for jobs that were given to its session."""
+        return said_by(self._spec.assignee_id, said)
 
     async def adopt(self, held: Sequence[Held], stored: Iterable[Leased]) -> None:
         """Takes over what the worker brings along from an earlier connection; the rest of what
         the store says it has goes back to the queue.
         """
         types = {one.token: one for one in stored}
-        self.adopted = tuple(await self._parts.leases.submit(held))
+        self.adopted = tuple(await self._parts.leases.submit(self._mine(held)))
         for answer in self.adopted:
             known = types.pop(answer.token, None)
             self._adopt(answer, known.type if known else UNKNOWN_TYPE)

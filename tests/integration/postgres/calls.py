@@ -6,12 +6,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from tests.integration.postgres import million
 
+from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.connection import borrowed
+from queue_operator.backends.postgres.counts import (
+    BEFORE_ALL,
+    OfLane,
+    emptied_lanes,
+    forget,
+    without_jobs,
+)
 from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
@@ -25,7 +34,7 @@ from queue_operator.backends.sql import render
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
-from queue_operator.domain.lease import Held
+from queue_operator.domain.lease import Held, LeaseStatus
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
@@ -34,6 +43,10 @@ WORKER = "worker"
 _OLDEST = render(
     "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
     " FROM queue_operator.final WHERE state IN ({{COMPLETED}})"
+)
+_REOPEN: LiteralString = (
+    "UPDATE queue_operator.roll_up_progress SET xid = pg_current_xact_id(),"
+    " closed_until = date_trunc('day', now()) - interval '2 days'"
 )
 # What was deleted once cannot be deleted again.
 _NEXT = itertools.count()
@@ -260,6 +273,21 @@ async def renew(backend: PostgresBackend) -> None:
     await backend.extend_leases([*held[5:], *stale], lease_ttl_s=60)
 
 
+async def renew_elsewhere(backend: PostgresBackend) -> None:
+    """Sessions name jobs of which this process does not know to whom they were given."""
+    held = await take(backend, million.BIG, 50)
+    backend._owners = Owners(backend._owners_of)
+    ours = [replace(h, assignee_id=WORKER) for h in held[5:]]
+    foreign = [replace(h, assignee_id="another") for h in held[:5]]
+    answers = await backend.extend_leases([*ours, *foreign], lease_ttl_s=60)
+    current = sum(answer.status is LeaseStatus.CURRENT for answer in answers)
+    assert current == len(ours)
+    await backend.settle([outcome(h, Event.COMPLETE) for h in held])
+    late = [outcome(h, Event.COMPLETE)._replace(assignee_id=WORKER) for h in held]
+    backend._owners = Owners(backend._owners_of)
+    assert all(answer.repeated for answer in await backend.settle(late))
+
+
 async def sweep(backend: PostgresBackend) -> None:
     """Leases that have run out, one more than may be, or were renewed, and lost jobs without an
     attempt left.
@@ -287,11 +315,26 @@ async def clean_up(backend: PostgresBackend) -> None:
 
 
 async def roll_up(backend: PostgresBackend) -> None:
-    """In the middle of other things, and with something old to forget."""
+    """In the middle of other things, with hours that are over, and with something old to forget."""
     await backend.enqueue_jobs(new_jobs(3))
     await take(backend, million.BIG, 3)
+    async with await psycopg.AsyncConnection.connect(str(backend._pool.conninfo)) as connection:
+        await connection.execute(_REOPEN)
     backend._roll_ups._prune_at_s = 0.0
     await backend.roll_up()
+
+
+async def empty_lanes(backend: PostgresBackend) -> None:
+    """A lane whose only job is deleted, and what is then known of it."""
+    jobs = new_jobs(1, tags=frozenset({uuid.uuid4().hex}))
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend.delete_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend._counts.fold_all()
+    async with borrowed(backend._pool) as connection:
+        found = [empty.lane_id for empty in await emptied_lanes(connection, BEFORE_ALL, 100)]
+        assert len(found) == 1 == len(await without_jobs(connection, found))
+        await forget(connection, [OfLane(lane, 1, 1, "NORMAL") for lane in found])
 
 
 async def window(backend: PostgresBackend) -> None:
@@ -318,6 +361,12 @@ CASES = {
     "fail": Case(fail, {"lease_pkey", "job_pkey"}, 2000, 8000),
     "submit": Case(submit, set(), 300, 6000),
     "heartbeat": Case(renew, {"lease_pkey", "job_namespace_id_id_key"}, 1200, 4000),
+    "heartbeat of a session from elsewhere": Case(
+        renew_elsewhere,
+        {"lease_pkey", "ready_pkey", "final_pkey", "attempt_pkey"},
+        5000,
+        16000,
+    ),
     "submit to a new lane": Case(
         lambda backend: backend.enqueue_jobs(new_jobs(1, tags=frozenset({uuid.uuid4().hex}))),
         set(),
@@ -412,7 +461,7 @@ CASES = {
     ),
     "stats": Case(
         lambda backend: backend.get_job_stats([], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"namespace_count_pkey", "count_delta_by_xid"},
         4000,
         6000,
     ),
@@ -420,19 +469,28 @@ CASES = {
     "stats of a window": Case(
         # All that is not due is counted one by one, in an index alone.
         window,
-        {"lane_count_pkey", "ready_undue", "job_event_by_xid", "roll_up_pkey"},
+        {
+            *("kind_count_pkey", "lane_waiting_pkey", "ready_undue", "ready_later"),
+            *("job_event_by_xid", "roll_up_pkey"),
+        },
         100_000,
         30_000,
     ),
-    "quotas": Case(quotas, {"lane_count_pkey", "token_bucket_pkey"}, 4000, 6000),
+    "empty lanes": Case(
+        empty_lanes, {"lane_count_empty", "lane_count_pkey", "count_delta_by_xid"}, 2000, 9000
+    ),
+    "quotas": Case(quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"lane_count_pkey", "count_delta_by_xid"},
         1500,
         2000,
     ),
     "depths": Case(
-        lambda backend: backend.queue_depth(), {"lane_pkey", "ready_claim"}, 14000, 25000
+        lambda backend: backend.queue_depth(),
+        {"kind_count_pkey", "lane_waiting_pkey", "lane_pkey", "ready_claim"},
+        14000,
+        25000,
     ),
     "sweep": Case(
         sweep,
@@ -445,9 +503,11 @@ CASES = {
     ),
     "cancel by tag": Case(
         lambda backend: backend.cancel_jobs([million.RARE], [], namespace=million.BIG),
-        {"job_by_lane", "ready_pkey", "lease_pkey", "final_pkey"},
-        1000,
+        {"job_by_lane", "ready_claim", "ready_undue", "ready_pkey", "lease_pkey", "final_pkey"},
+        7000,
         3000,
+        # As long as there are jobs running.
+        also_whole=frozenset({"lease"}),
     ),
     "cancel by id": Case(
         lambda backend: backend.cancel_jobs([], ids(700_000, 20), namespace=million.BIG),
@@ -465,9 +525,15 @@ CASES = {
     ),
     "clean up": Case(
         clean_up,
-        {"final_completed", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
+        {"final_done", "final_pkey", "job_pkey", "attempt_pkey", "transition_pkey"},
         4000,
         12000,
+    ),
+    "prune events": Case(
+        lambda backend: backend.prune_events(86_400.0),
+        {"job_event_pkey", "event_pruned_pkey"},
+        600,
+        600,
     ),
     "events": Case(
         lambda backend: backend.read_events(after=0, limit=100), {"job_event_pkey"}, 110, 300

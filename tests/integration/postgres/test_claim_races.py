@@ -1,6 +1,7 @@
 """Claims beside others that hold the jobs in front, and claims whose line breaks midway."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, LiteralString
@@ -17,6 +18,7 @@ from queue_operator.backends.postgres.staging import Staging
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import JobState
+from queue_operator.testing.clauses import proves
 
 _MADE_DUE: LiteralString = """
 WITH made_due AS (
@@ -46,6 +48,7 @@ async def _submit(backend: PostgresBackend, namespace: str, count: int, type_: s
     await backend.enqueue_jobs(jobs)
 
 
+@proves("backend-api.DequeueJobs.must.9", "backend-api.ImplementationGuidelines.must.11")
 @pytest.mark.parametrize("lanes", [1, 12], ids=["one lane", "many lanes"])
 async def test_a_claim_looks_past_what_others_hold(
     backend: PostgresBackend, namespace: str, ask: Ask, lanes: int
@@ -68,6 +71,7 @@ async def test_a_claim_looks_past_what_others_hold(
     assert sorted(_ids(third)) == sorted(one for (one,) in held)
 
 
+@proves("backend-api.DequeueJobs.must.7", "backend-api.ImplementationGuidelines.must.12")
 async def test_no_claim_beside_others_comes_back_short(dsn: str, namespace: str) -> None:
     backends = [await PostgresBackend.open(dsn, pool_size=2) for _ in range(4)]
     await _submit(backends[0], namespace, 1600)
@@ -145,6 +149,7 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
 
 @pytest.mark.parametrize("part", [(Reader, "by_id"), (Staging, "stage")], ids=["read", "stage"])
 async def test_dequeue_gives_back_what_it_cannot_tell_of(
+    dsn: str,
     backend: PostgresBackend,
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -159,7 +164,11 @@ async def test_dequeue_gives_back_what_it_cannot_tell_of(
         patched.setattr(*part, breaks)
         with pytest.raises(Unavailable):
             await backend.dequeue_jobs("w", [], 5, namespace=namespace)
-    jobs = await backend.dequeue_jobs("w", [], 5, namespace=namespace)
+    # After what is still to be given back.
+    await backend.close()
+    other = await PostgresBackend.open(dsn)
+    jobs = await other.dequeue_jobs("w", [], 5, namespace=namespace)
+    await other.close()
     assert [(job.id, job.state, job.attempt) for job in jobs] == [
         ("t0000", JobState.RUNNING, 1),
         ("t0001", JobState.RUNNING, 1),
@@ -209,7 +218,7 @@ async def test_types_with_whole_and_broken_seconds_are_claimed_together(
 
 
 async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
-    backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, backend: PostgresBackend, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _submit(backend, namespace, 1)
     reads = asyncio.Event()
@@ -225,5 +234,36 @@ async def test_a_cancelled_dequeue_gives_back_what_it_claimed(
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    [job] = await backend.dequeue_jobs("w", [], 1, namespace=namespace)
+    await backend.close()
+    other = await PostgresBackend.open(dsn)
+    [job] = await other.dequeue_jobs("w", [], 1, namespace=namespace)
+    await other.close()
     assert (job.id, job.attempt) == ("t0000", 1)
+
+
+@pytest.mark.parametrize("filters", [[()], [("a",), ("b",)]])
+async def test_tokens_are_made_of_one_draw_of_the_system(
+    dsn: str, namespace: str, filters: list[tuple[str, ...]]
+) -> None:
+    drawn: list[bytes] = []
+
+    def entropy(count: int) -> bytes:
+        drawn.append(os.urandom(count))
+        return drawn[-1]
+
+    backend = await PostgresBackend.open(dsn, entropy=entropy)
+    kinds = [kind for types in filters for kind in types or ("t",)]
+    names = [(kind, n) for kind in kinds for n in range(3)]
+    jobs = [Job(id=f"{kind}{n}", type=kind, namespace=namespace) for kind, n in names]
+    await backend.enqueue_jobs(jobs)
+    demands = [
+        Demand(assignee_id="w", limit=3, namespace=namespace, types=frozenset(types))
+        for types in filters
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=60)
+    await backend.close()
+    assert len(claimed) == len(jobs)
+    [random] = drawn
+    halves = {random[place : place + 8].hex() for place in range(0, len(random), 8)}
+    # No two jobs share theirs, and nothing was made of anything but what was drawn.
+    assert {one.token.replace("-", "")[16:] for one in claimed} == halves

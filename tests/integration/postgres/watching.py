@@ -120,12 +120,13 @@ SHORT: Final = frozenset(
         "namespace",
         "job_type",
         "lane",
-        "lane_count",
-        "count_delta",
+        "count_progress",
         "sweep",
         "roll_up_progress",
         "worker_session",
         "pause",
+        "event_pruned",
+        "pipeline_checkpoint",
     }
 )
 """Tables that are short whatever happens."""

@@ -1,4 +1,6 @@
-"""The memory backend: nothing waits inside a change, so every call is alone."""
+"""The memory backend: nothing waits inside a change, so every call is alone on its loop; and one
+lock per shelf keeps it alone among threads.
+"""
 
 import asyncio
 import random
@@ -6,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.listening import Versions, listen
 from queue_operator.backends.memory import sessions as book
@@ -29,7 +32,8 @@ _T = TypeVar("_T")
 
 class MemoryBackend(Engine):
     """Every store's model, with all capabilities but ResourceMirror. Nothing outlives the
-    process; backends on one shelf share its jobs. `sleep` paces `listen`.
+    process; backends on one shelf share its jobs. `sleep` paces `listen`. Threads with loops of
+    their own may share a backend, or a shelf.
     """
 
     def __init__(
@@ -41,20 +45,27 @@ class MemoryBackend(Engine):
         rng: Callable[[], float] = random.random,
         cancel_timeout_s: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         self._own = shelf or MemoryShelf()
         self._sleep = sleep
         self._closed = False
         super().__init__(
-            self._own, limits=limits, clock=clock, rng=rng, cancel_timeout_s=cancel_timeout_s
+            self._own,
+            limits=limits,
+            clock=clock,
+            rng=rng,
+            cancel_timeout_s=cancel_timeout_s,
+            entropy=entropy,
         )
         self._own.swept_at = self._own.swept_at or self._now
 
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
         await asyncio.sleep(0)
-        if self._closed or not self._own.reachable:
-            raise Unavailable("the memory store is closed or was put out of reach")
-        return work()
+        with self._own.lock:
+            if self._closed or not self._own.reachable:
+                raise Unavailable("the memory store is closed or was put out of reach")
+            return work()
 
     async def close(self) -> None:
         self._closed = True
@@ -78,9 +89,12 @@ class MemoryBackend(Engine):
         return await self._alone(lambda: self._own.news(since, now), reads=True)
 
     async def open_session(self, session: WorkerSession) -> SessionNews:
-        kept = self._own.sessions
-        await self._on_sessions(lambda: book.open_session(kept, session, self._clock()))
-        return told_of(kept[session.session_id])
+        def opened() -> SessionNews:
+            new = book.open_session(self._own.sessions, session, self._clock())
+            self._own.announce(Topic.SESSION)
+            return told_of(new)
+
+        return await self._alone(opened)
 
     async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         kept = self._own.sessions
@@ -104,8 +118,11 @@ class MemoryBackend(Engine):
         await self._on_sessions(lambda: book.close(self._own.sessions, session_ids, replica))
 
     async def _on_sessions(self, change: Callable[[], bool]) -> None:
-        if await self._alone(change):
-            self._own.announce(Topic.SESSION)
+        def changed() -> None:
+            if change():
+                self._own.announce(Topic.SESSION)
+
+        await self._alone(changed)
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         kept = self._own.sessions

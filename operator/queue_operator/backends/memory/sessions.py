@@ -1,4 +1,6 @@
-"""Worker sessions in a dictionary. What changes it says whether that is news to anybody."""
+"""Worker sessions in a dictionary. What changes it says whether that is news to anybody; a
+session that is opened always is.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -17,10 +19,10 @@ from queue_operator.backends.worker_sessions import (
 Book = dict[str, WorkerSession]
 
 
-def open_session(book: Book, session: WorkerSession, now: datetime) -> bool:
+def open_session(book: Book, session: WorkerSession, now: datetime) -> WorkerSession:
     opened = opening(session, book.get(session.session_id))
-    book[session.session_id] = replace(opened, connected_at=now, heartbeat_at=now)
-    return True
+    opened = book[session.session_id] = replace(opened, connected_at=now, heartbeat_at=now)
+    return opened
 
 
 def touch(book: Book, sessions: Sequence[WorkerSession], now: datetime) -> bool:

@@ -13,15 +13,17 @@ from typing import Final, Self
 import psycopg
 
 from queue_operator.backends.base import BaseBackend
+from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
 from queue_operator.backends.postgres.arrivals import Arrivals
-from queue_operator.backends.postgres.assigned import leased
+from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
@@ -29,12 +31,15 @@ from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
+from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.returning import Returns
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.selection import Selection
@@ -76,7 +81,6 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -88,23 +92,21 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import Event, JobState
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch
+from queue_operator.domain.states import JobState
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch, check_ttl
 
 logger = logging.getLogger(__name__)
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
 _PRUNE_S: Final = 60.0
-_FOLD: Final = 10_000
-_FOLDS: Final = 20
-"""A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
+@on_one_loop
 class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
-    Statistics and Usages.
+    Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         cancel_timeout_s: float = 30.0,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         super().__init__(limits)
         self._pool = pool
@@ -137,7 +140,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         )
         self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
-        self._claims = Claims(pool, self._arrivals, claimed)
+        self._returns = Returns(pool, lambda given: self._settle(given), sleep)
+        self._claims = Claims(pool, self._arrivals, claimed, self._returns, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
@@ -150,10 +154,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._reader = Reader(pool)
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
-        self._depths = DepthStore(pool)
+        self._counts = Counts(pool)
+        self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
-        self._usages = UsageStore(pool, self._lanes)
-        self._windows = WindowStore(pool, self._roll_ups)
+        self._pruning = Pruning(pool)
+        self._usages = UsageStore(pool, self._lanes, self._counts)
+        self._windows = WindowStore(pool, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._prune_at_s = float("-inf")
@@ -180,6 +186,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         listen_dsn: str | None = None,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        entropy: Entropy = SYSTEM,
     ) -> Self:
         """Connects and checks the schema. `sleep` paces what goes on while somebody listens.
 
@@ -199,12 +206,19 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             async with borrowed(pool) as connection:
                 await check_schema(connection)
             await RollUps(pool).adopt()
+            await Counts(pool).adopt()
         except BaseException:
             await pool.close()
             raise
         heard = listen_dsn or (None if pooler else dsn)
         return cls(
-            heard, pool, limits=limits, cancel_timeout_s=cancel_timeout_s, rng=rng, sleep=sleep
+            heard,
+            pool,
+            limits=limits,
+            cancel_timeout_s=cancel_timeout_s,
+            rng=rng,
+            sleep=sleep,
+            entropy=entropy,
         )
 
     # Submission
@@ -258,22 +272,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
         except BaseException:
-            # A caller who was cancelled never hears of them either.
-            await asyncio.shield(self._give_back(claimed))
+            self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
         return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
-
-    async def _give_back(self, claimed: Sequence[Assignment]) -> None:
-        """Their caller will never hear of them, and their lease may have no end."""
-        outcomes = [
-            Outcome(one.job_id, Event.RELEASE, namespace=one.namespace, token=one.token)
-            for one in claimed
-        ]
-        try:
-            await self._settling.settle(outcomes)
-        except Unavailable as error:
-            logger.warning("%d claimed jobs could not be given back: %s", len(claimed), error)
 
     async def _claim(
         self,
@@ -286,10 +288,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
-    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return await self._claims.eligible_for(demands)
 
     # Outcomes
+
+    async def _owners_of(self, named: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        return await owners_of(self._pool, named)
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         settled = await self._settling.settle(outcomes)
@@ -321,10 +326,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
 
-    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
-    async def confirm_cancels(self, received: Sequence[Held]) -> None:
+    async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
             "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
             "ids": [held.job_id for held in received],
@@ -351,9 +356,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
-        for _ in range(_FOLDS):
-            if await self._depths.fold(_FOLD) < _FOLD:
-                break
+        await self._counts.fold_all()
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
@@ -409,10 +412,20 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
         return await self._records.history(namespace, job_id)
 
-    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]:
         return await self._records.events(after, limit)
 
     # Maintenance
+
+    async def prune_events(self, older_than_s: float) -> int:
+        """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
+        and the roll-ups and every lake of the pipeline have them; gives how many.
+
+        Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
+        Raises InvalidArgument for an age of 0 or less.
+        """
+        check_ttl("older_than_s", older_than_s)
+        return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
@@ -466,7 +479,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
-    async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+    async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:
         await self._progress.record_progress(reports)
 
     async def _store_checkpoints(
@@ -515,6 +528,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
                 raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
     async def close(self) -> None:
+        await self._returns.aclose()
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()

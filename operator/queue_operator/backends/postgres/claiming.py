@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.completing import Claimed
@@ -19,6 +19,7 @@ from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.fronts import Answer, Place, Range, beyond
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
 from queue_operator.backends.postgres.lanes import Lane
+from queue_operator.backends.postgres.returning import Claim, Returns
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
@@ -44,10 +45,20 @@ Found = tuple[Group, Assignment]
 class Claims:
     """Gives jobs to streams."""
 
-    def __init__(self, pool: Pool, arrivals: Arrivals, claimed: Claimed) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        arrivals: Arrivals,
+        claimed: Claimed,
+        returns: Returns,
+        *,
+        entropy: Entropy = SYSTEM,
+    ) -> None:
         self._pool = pool
         self._arrivals = arrivals
         self._claimed = claimed
+        self._returns = returns
+        self._entropy = entropy
 
     async def claim(
         self,
@@ -63,7 +74,7 @@ class Claims:
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
         found: list[Found] = []
-        terms = _Terms(lease_ttl_s, defaults)
+        terms = _Terms(lease_ttl_s, defaults, self._entropy)
         await self._arrivals.catch_up(thorough=thorough)
         fronts = self._arrivals.fronts
         every = [Group(asking, fronts) for asking in group_by_filter(demands)]
@@ -74,6 +85,9 @@ class Claims:
             if not found:
                 raise
             logger.warning("a claim ends early, with %d jobs: %s", len(found), error)
+        except BaseException:
+            self._returns.owe(one for _, one in found)
+            raise
         # As they were asked for, whichever had to wait for another's lanes.
         places = {group: place for place, group in enumerate(every)}
         return [one for _, one in sorted(found, key=lambda pair: places[pair[0]])]
@@ -126,29 +140,32 @@ class Claims:
         rows: list[TupleRow] | None = None
         moved: dict[Group, bool] = {}
         parameters = _parameters(groups, terms)
-        asked = [(group, one.front.lane) for group in groups for one in group.asked]
-        lanes = {lane.id: (group, lane) for group, lane in asked}
+        owned = [(group, one.front.lane) for group in groups for one in group.asked]
+        lanes = {lane.id: lane for _, lane in owned}
+        claim = Claim(
+            _CLAIM if len(groups) == 1 else _CLAIM_MANY,
+            parameters,
+            read=lambda rows: _assignments(rows, lanes),
+            assignees=set(parameters["assignees"]),
+            chances=parameters["chances"],
+            endless=terms.lease_ttl_s is None,
+        )
         try:
-            async with borrowed(self._pool) as connection:
-                statement = _CLAIM if len(groups) == 1 else _CLAIM_MANY
-                cursor = await connection.execute(statement, parameters, binary=True)
-                rows = await cursor.fetchall()
+            rows = await self._returns.fetch(claim)
         finally:
             for group, answers in zip(groups, _answers(groups, rows), strict=True):
                 limits = _limits(self._arrivals.now if rows is None else _now(rows))
                 moved[group] = group.leave(answers, limits, known=rows is not None)
         looked, cut_off = _looked(rows[0], len(groups))
-        taken_rows = [] if rows[0][_TOLD] is None else [row[_TOLD:] for row in rows]
-        owners = [lanes[row[1]] for row in taken_rows]
-        taken = Counter(group for group, _ in owners)
+        group_of = {lane.id: group for group, lane in owned}
+        owners = [group_of[row[_TOLD + _LANE]] for row in rows if row[_TOLD] is not None]
+        taken = Counter(owners)
         for n, group in enumerate(groups, 1):
             known = Looked(looked.get(n, 0), n in cut_off, taken[group])
             group.note(known, moved=moved[group])
-        assignments = [
-            _assignment(row, lane) for row, (_, lane) in zip(taken_rows, owners, strict=True)
-        ]
+        assignments = _assignments(rows, lanes)
         self._claimed.remember(assignments)
-        return [(group, one) for (group, _), one in zip(owners, assignments, strict=True)]
+        return list(zip(owners, assignments, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +174,14 @@ class _Terms:
 
     lease_ttl_s: float | None
     defaults: Mapping[str, TypeDefaults]
+    entropy: Entropy
 
 
 _RANGES: Final = slice(3, 7)
 _TOLD: Final = 7
 _LANE: Final = 1
-_PLACE: Final = 2
 _ASSIGNED_AT: Final = 13
-"""Of a row, where the ranges are told and the job begins; of a job, where its lane, its order time
+"""Of a row, where the ranges are told and the job begins; of a job, where its lane
 and the time of the claim are.
 """
 
@@ -267,7 +284,7 @@ def _parameters(groups: Sequence[Group], terms: "_Terms") -> dict[str, Any]:
         "default_timeouts": floats(d.timeout_s for d in of_type) or [None],
         **_takers([slot for group in groups for slot in _numbered(group)]),
         "ttl_s": terms.lease_ttl_s,
-        "seed": secrets.randbits(63),
+        "chances": Int8s(chances(terms.entropy, sum(rooms))),
         "system_attempts": DEFAULT_MAX_ATTEMPTS,
         "system_backoff": _SYSTEM_BACKOFF,
     }
@@ -287,6 +304,14 @@ def _takers(slots: Sequence[tuple[tuple[int, int], Demand]]) -> dict[str, Any]:
         "workers": [stream.worker_name for stream in streams.values()],
         "hosts": [stream.host for stream in streams.values()],
     }
+
+
+def _assignments(rows: Sequence[TupleRow], lanes: Mapping[int, Lane]) -> list[Assignment]:
+    return [
+        _assignment(row[_TOLD:], lanes[row[_TOLD + _LANE]])
+        for row in rows
+        if row[_TOLD] is not None
+    ]
 
 
 def _assignment(row: TupleRow, lane: Lane) -> Assignment:

@@ -25,6 +25,7 @@ SEQUENCES: Final = (
 TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
+    *("kind_count", "namespace_count", "lane_waiting", "count_progress"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "sweep"),
     *("lease_check", "progress"),
     *(
@@ -40,6 +41,7 @@ TABLES: Final = (
         "arrival",
         "rollup_hour",
         "pipeline_checkpoint",
+        "event_pruned",
         "schema_migration",
     ),
 )

@@ -19,13 +19,12 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 
 _INTERN: Final = load(__package__, "lane_intern")
 _NAMES: Final = load(__package__, "lane_names")
 _FIND: Final = load(__package__, "lane_find")
-_MATCH: Final = load(__package__, "lane_match")
 _NAMESPACE: Final = load(__package__, "namespace_find")
 _MOST_REMEMBERED: Final = 50_000
 _SURE_S: Final = 600.0
@@ -125,13 +124,6 @@ class Lanes:
             known = row[0], now_s
             _remember(self._namespaces, name, known)
         return known[0]
-
-    async def matching(self, demand: Demand) -> list[int]:
-        """The numbers of all lanes whose jobs satisfy a demand for any type."""
-        parameters = {"namespace": demand.namespace, "tags": sorted(demand.tags)}
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_MATCH, parameters)
-            return [lane_id for (lane_id,) in await cursor.fetchall()]
 
     async def find(self, ids: Collection[int]) -> dict[int, Lane]:
         """What lanes stand for, those that are gone left out."""

@@ -18,6 +18,7 @@ from queue_operator.backends.postgres.arrivals import PARTS, Arrivals
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.one_loop import check_loop
 from queue_operator.backends.postgres.signals import Announcer, Versions
 from queue_operator.backends.postgres.staging import Staging, is_full
 from queue_operator.backends.sql import load
@@ -79,6 +80,7 @@ class Pulse:
         self._based = False
 
     async def listen(self) -> AsyncGenerator[News, None]:
+        check_loop(self._pool)
         inbox = Inbox()
         if self._based:
             inbox.put(EVERYTHING)

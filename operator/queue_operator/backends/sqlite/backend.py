@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Self, TypeVar
@@ -29,6 +30,7 @@ from queue_operator.backends.worker_sessions import (
     SessionRoll,
     WorkerSession,
 )
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
@@ -72,8 +74,11 @@ class SqliteBackend(Engine):
         """Opens the file, and makes it and its tables where they are missing. A call waits
         `busy_timeout_s` for others to let go of it.
 
-        Raises Unavailable when the file cannot be used, is of a newer release, or another's.
+        Raises Unavailable when the file cannot be used, is of a newer release, or another's, and
+        InvalidArgument for a path that names none.
         """
+        if "\x00" in str(path):
+            raise InvalidArgument("path", "must not contain NUL characters")
         file = SqliteFile(Path(path), busy_timeout_s)
         try:
             await file.open(lambda c: migrate(c, Path(path), microseconds(clock())))
@@ -94,17 +99,24 @@ class SqliteBackend(Engine):
         await self._file.close()
 
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
-        def on_shelf(connection: Connection) -> _T:
-            self._shelf = shelf = SqliteShelf(connection)
-            try:
-                done = work()
-                if not reads:
-                    shelf.flush()
-                return done
-            finally:
-                self._shelf = _NOWHERE
-
+        on_shelf = partial(self._on_shelf, work, reads=reads)
         return await (self._file.read(on_shelf) if reads else self._file.write(on_shelf))
+
+    async def _alone_or_undone(self, work: Callable[[], _T], undo: Callable[[_T], None]) -> _T:
+        return await self._file.give(
+            partial(self._on_shelf, work),
+            lambda connection, given: self._on_shelf(lambda: undo(given), connection),
+        )
+
+    def _on_shelf(self, work: Callable[[], _T], connection: Connection, reads: bool = False) -> _T:
+        self._shelf = shelf = SqliteShelf(connection)
+        try:
+            done = work()
+            if not reads:
+                shelf.flush()
+            return done
+        finally:
+            self._shelf = _NOWHERE
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await super()._expire(lease_ttl_s, limit)

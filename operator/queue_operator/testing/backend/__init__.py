@@ -6,7 +6,8 @@ gives an awaitable of a new store. The tests are coroutines: set `asyncio_mode =
 Not among them are the tests of what only some stores are, which those import beside it: `events`
 of an EventLog, `cancel_inbox` of a CancelInbox, `progress` of a ProgressSink, `checkpoints`,
 `spawning` of a Spawner, `logs` of JobLogs, `sessions` of Sessions, `statistics` of Statistics,
-`quotas` of Usages, `pauses` of Pauses, `places` of Places.
+`quotas` of Usages, `pauses` of Pauses, `places` of Places, `owners_plane` of all that workers may
+say beside outcomes and heartbeats.
 """
 
 from queue_operator.testing.backend.acknowledge import *
@@ -14,8 +15,10 @@ from queue_operator.testing.backend.bad_input import *
 from queue_operator.testing.backend.bad_jobs import *
 from queue_operator.testing.backend.batches import *
 from queue_operator.testing.backend.cancel import *
+from queue_operator.testing.backend.cancelled import *
 from queue_operator.testing.backend.claim import *
 from queue_operator.testing.backend.close import *
+from queue_operator.testing.backend.coming_back import *
 from queue_operator.testing.backend.complete import *
 from queue_operator.testing.backend.delete import *
 from queue_operator.testing.backend.dependencies import *
@@ -31,6 +34,7 @@ from queue_operator.testing.backend.idempotency import *
 from queue_operator.testing.backend.invariants import *
 from queue_operator.testing.backend.leases import *
 from queue_operator.testing.backend.maintenance import *
+from queue_operator.testing.backend.owners import *
 from queue_operator.testing.backend.races import *
 from queue_operator.testing.backend.reading import *
 from queue_operator.testing.backend.search import *
@@ -44,5 +48,6 @@ from queue_operator.testing.backend.tokens import *
 from queue_operator.testing.backend.transitions import *
 from queue_operator.testing.backend.unresponsive import *
 from queue_operator.testing.backend.update import *
+from queue_operator.testing.backend.whole import *
 
 __all__ = ["backend", *(name for name in dir() if name.startswith("test_"))]

@@ -7,12 +7,14 @@ import pytest
 from queue_operator.backends.protocol import CheckpointAnswer, CheckpointReport, Checkpoints
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import CHECKPOINTING, TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import CHECKPOINTING, TERMINAL
+from queue_operator.testing.walking import walk
 
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"
 
@@ -230,3 +232,17 @@ async def test_a_checkpoint_is_there_for_the_next_process(store: Store) -> None:
     again = await store.open()
     await apply(again, job, Event.LOSE, token)
     assert (await claim(again, job)).checkpoint == bytes(range(256)) * 4096
+
+
+async def test_a_cancelled_checkpoint_is_stored_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> tuple[Job, str]:
+        return await running(backend)
+
+    async def call(one: tuple[Job, str]) -> bool:
+        return await _kept(backend, *one, b"half")
+
+    for one in await walk(bring, call):
+        job, token = one.subject
+        assert await _kept(backend, job, token, b"half"), one
+        await apply(backend, job, Event.LOSE, token)
+        assert (await claim(backend, job)).checkpoint == b"half", one

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -13,8 +14,10 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.driving import apply, claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.walking import walk
 
 _ANY: Final = Demand(assignee_id="w", limit=100)
+_TEXT: Final[dict[str, Any]] = {"tags": "abc"}
 
 
 def _pausing(backend: Contract) -> Pauses:
@@ -227,3 +230,37 @@ async def test_pauses_need_the_store(backend: Contract, store: Store) -> None:
         lambda: _pausing(backend).pauses(),
     )
     assert await _pausing(backend).pauses() == [pause]
+
+
+async def test_a_cancelled_pause_is_found_by_a_repeat(backend: Contract) -> None:
+    names = count()
+
+    async def bring() -> str:
+        return f"cancelled {next(names)}"
+
+    async def call(namespace: str) -> Pause:
+        return await _pause(backend, namespace)
+
+    for one in await walk(bring, call):
+        again = await _pause(backend, one.subject)
+        assert await _pausing(backend).pauses(one.subject) == [again], one
+        assert one.cancelled or one.answers == (again,), one
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("demands", None),
+        ("demands", "w"),
+        ("demands", [7]),
+        ("assignee_id", [replace(_ANY, assignee_id="")]),
+        ("limit", [_ANY, replace(_ANY, limit=0)]),
+        ("tags", [replace(_ANY, **_TEXT)]),
+    ],
+)
+async def test_a_glance_needs_a_demand(backend: Contract, field: str, wrong: Any) -> None:
+    assert isinstance(backend, Glance)
+    assert await backend.eligible_for([]) == []
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.eligible_for(wrong)
+    assert refused.value.field == field

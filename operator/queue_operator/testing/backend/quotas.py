@@ -1,6 +1,7 @@
 """What quotas are compared with: how much a namespace holds, and tokens that replicas share."""
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from queue_operator.domain.job import Demand
 from queue_operator.domain.states import JobState
 from queue_operator.testing.driving import a_job, job_in
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.walking import walk
 
 _SLOW = 0.001
 """Tokens per second: fewer than one in the time of a test."""
@@ -160,3 +162,19 @@ async def test_keys_that_are_none_are_refused(backend: Contract) -> None:
         with pytest.raises(InvalidArgument) as refused:
             await _usages(backend).taken_keys([key])
         assert refused.value.field == field
+
+
+async def test_a_cancelled_take_took_its_tokens_once_or_not_at_all(backend: Contract) -> None:
+    """It is not undone: they come back with time, as all that were taken."""
+    names = count()
+
+    async def bring() -> str:
+        return f"cancelled {next(names)}"
+
+    async def call(bucket: str) -> float:
+        return await _usages(backend).take_tokens(bucket, 4.0, rate_per_s=_SLOW, burst=10.0)
+
+    for one in await walk(bring, call):
+        waits = [await call(one.subject) > 0 for _ in range(3)]
+        assert waits in ([False, True, True], [False, False, True]), one
+        assert one.cancelled or waits[1], one

@@ -1,6 +1,7 @@
 """Worker sessions: who has one, and what it is ordered to do."""
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.domain.errors import Forbidden
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.walking import walk
 
 _OTHER_WORKERS = (
     {"namespace": "other"},
@@ -171,3 +173,19 @@ async def test_a_roll_holds_again_once_the_order_is_followed(backend: Contract) 
     [news] = await sessions.session_news([mine])
     await sessions.touch_sessions([replace(mine, followed=news.order_number)])
     assert await sessions.keep_sessions(SessionRoll.of("r", [mine]))
+
+
+async def test_a_cancelled_opening_is_found_by_a_repeat(backend: Contract) -> None:
+    names = count()
+
+    async def bring() -> WorkerSession:
+        return _session(f"cancelled-{next(names)}")
+
+    async def call(session: WorkerSession) -> SessionNews:
+        return await _sessions(backend).open_session(session)
+
+    walked = await walk(bring, call)
+    for one in walked:
+        opened = await _sessions(backend).open_session(one.subject)
+        assert opened == SessionNews(session_id=one.subject.session_id, connection="c-1"), one
+    assert len(await _sessions(backend).list_sessions()) == len(walked)

@@ -20,11 +20,13 @@ from queue_operator.domain.ids import spawned_id
 from queue_operator.domain.job import Demand, Job, Submitted
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import CHECKPOINTING, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.driving import apply, claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import CHECKPOINTING
+from queue_operator.testing.walking import walk
 
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"
 
@@ -296,3 +298,21 @@ async def test_what_was_left_out_is_resolved_when_the_child_is_claimed(backend: 
     child = await backend.get_job(answer.job_id)
     await claim(backend, child)
     assert (await backend.get_job(child.id)).max_attempts == 4
+
+
+async def test_a_cancelled_spawn_is_found_by_a_repeat(backend: Contract) -> None:
+    async def bring() -> tuple[Job, str]:
+        return await running(backend)
+
+    async def call(parent: tuple[Job, str]) -> list[Submitted]:
+        return await spawn(backend, request(*parent, type=parent[0].id))
+
+    for one in await walk(bring, call):
+        parent, token = one.subject
+        [answer] = await spawn(backend, request(parent, token, type=parent.id))
+        assert answer.error is None, one
+        assert one.cancelled or answer.duplicate, one
+        demand = Demand(assignee_id="w", limit=10, types=frozenset({parent.id}))
+        # The parent is of that type too, and runs already.
+        claimed = await backend.claim([demand], lease_ttl_s=TTL_S)
+        assert [child.job_id for child in claimed] == [answer.job_id], one

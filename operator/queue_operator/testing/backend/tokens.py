@@ -1,14 +1,17 @@
 """Fencing: whose outcome counts, and what a repeat does."""
 
-from uuid import uuid4
+from itertools import pairwise
+from uuid import UUID, uuid4
 
 import pytest
 
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLease
+from queue_operator.domain.job import Demand
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, job_in, running, settle, submitted
-from queue_operator.testing.store import Contract
+from queue_operator.testing.store import TTL_S, Contract
 
 _REPEATABLE = [
     Event.COMPLETE,
@@ -51,6 +54,22 @@ async def test_a_repeat_of_a_superseded_attempt_is_still_known(backend: Contract
     await claim(backend, job, "worker-2")
     again = await apply(backend, job, Event.FAIL, token)
     assert (again.repeated, again.state) == (True, JobState.RUNNING)
+
+
+@proves("queue-semantics.Fencing.rule.2")
+async def test_tokens_tell_nothing_of_each_other(backend: Contract) -> None:
+    """Neither a number that goes on, nor one draw that all tokens are made of."""
+    jobs = [a_job(type="tokens") for _ in range(400)]
+    await backend.enqueue_jobs(jobs)
+    demand = Demand(assignee_id="w", limit=200, types=frozenset({"tokens"}))
+    claimed = [one for _ in range(2) for one in await backend.claim([demand], lease_ttl_s=TTL_S)]
+    # What is before it may be the place of the job.
+    halves = [UUID(one.token).int % 2**64 for one in claimed]
+    assert len(set(halves)) == len(jobs)
+    assert len({(after - before) % 2**64 for before, after in pairwise(halves)}) == len(jobs) - 1
+    assert len({after ^ before for before, after in pairwise(halves)}) == len(jobs) - 1
+    set_bits = [sum(half >> bit & 1 for half in halves) for bit in range(62)]
+    assert all(len(jobs) / 4 < count < len(jobs) * 3 / 4 for count in set_bits)
 
 
 async def test_without_a_token_nothing_is_a_repeat(backend: Contract) -> None:

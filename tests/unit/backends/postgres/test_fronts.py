@@ -143,7 +143,7 @@ def test_a_front_keeps_few_ranges_and_loses_no_place() -> None:
     front = Front(lane())
     front.open_whole()
     _answer(front, [Answer(at(10_000))])
-    places = random.Random(1).sample(range(9_000), 500)
+    places = random.Random(1).sample(range(9_000), 500)  # noqa: S311
     for place in places:
         front.note(span(place, place))
     assert len(front.late) <= 64
@@ -253,7 +253,7 @@ class _Claimer:
 
 @given(st.integers(0, 2**32 - 1))
 def test_no_job_stays_behind_whatever_the_order_of_things(seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     there, claimers = _Lane(), [_Claimer(n) for n in range(3)]
     for step in range(120):
         match chance.randrange(6):

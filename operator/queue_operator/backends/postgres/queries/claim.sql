@@ -11,9 +11,9 @@
 --   per_lane: how many to look at in each range; reach: how many to
 --   look at in all; slots: how many to take;
 --   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
---   as slots: which stream the n-th job goes to); ttl_s (NULL: never expires); seed: a random
---   bigint of this claim; system_attempts, system_backoff: for what neither the job nor its
---   type says.
+--   as slots: which stream the n-th job goes to); ttl_s (NULL: never expires); chances (bigint[],
+--   as long as slots: the random half of the n-th job's token); system_attempts, system_backoff:
+--   for what neither the job nor its type says.
 -- Index: ready_claim, once per range; job_pkey; parent_result_pkey; checkpoint_pkey.
 --   Locks: the rows taken;
 --   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
@@ -27,8 +27,9 @@
 --   snapshot sees stays where it is, and a row that moved all the same is not deleted, hence
 --   not taken. A plain order to lock them in, or a plain `due`, would let a plan made while the
 --   table was empty walk a whole index instead; nobody waits for a lock here.
---   The token is the job's number and a digest of it under the seed: gen_random_uuid() would
---   cost a system call per job, and `complete.sql` finds the lease by the number.
+--   The token is the job's number, by which `complete.sql` finds the lease, and 64 random bits
+--   that say nothing of another's. The client draws those of a claim with one system call;
+--   gen_random_uuid() would cost one per job.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, g.n
     FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
@@ -71,13 +72,15 @@ WITH seen AS MATERIALIZED (
            coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) AS failed_at,
            mirrored, has_children, checkpointed, result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
-            || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
+            || lpad(to_hex(chance), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
            ((SELECT %(workers)s::text[]))[s] AS worker_name,
            ((SELECT %(hosts)s::text[]))[s] AS host
     FROM (
         SELECT removed.*,
                ((SELECT %(slot_of)s::int[]))[row_number() OVER (ORDER BY order_time, job_no)] AS s,
+               ((SELECT %(chances)s::bigint[]))[
+                   row_number() OVER (ORDER BY order_time, job_no)] AS chance,
                width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
         FROM removed
     ) ranked

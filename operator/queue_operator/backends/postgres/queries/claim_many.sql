@@ -12,8 +12,8 @@
 --   one group alone may more be looked at than it has room for.
 --   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
 --   as all rooms: which stream the n-th job of a group goes to); ttl_s (NULL: never expires);
---   seed: a random bigint of this claim; system_attempts, system_backoff: for what neither the
---   job nor its type says.
+--   chances (bigint[], aligned with slot_of: the random half of a job's token); system_attempts,
+--   system_backoff: for what neither the job nor its type says.
 -- Index: ready_claim, once per range; job_pkey; parent_result_pkey; checkpoint_pkey.
 --   Locks: the rows taken;
 --   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
@@ -66,13 +66,14 @@ WITH seen AS MATERIALIZED (
            coalesce(failed_at, CASE WHEN error IS NOT NULL THEN changed_at END) AS failed_at,
            mirrored, has_children, checkpointed, result, result_content_type,
            (lpad(to_hex(job_no), 16, '0')
-            || lpad(to_hex(hashint8extended(job_no, %(seed)s)), 16, '0'))::uuid AS token,
+            || lpad(to_hex(chance), 16, '0'))::uuid AS token,
            ((SELECT %(assignees)s::text[]))[s] AS assignee_id,
            ((SELECT %(workers)s::text[]))[s] AS worker_name,
            ((SELECT %(hosts)s::text[]))[s] AS host
     FROM (
         SELECT placed.*,
-               ((SELECT %(slot_of)s::int[]))[((SELECT %(offsets)s::int[]))[g] + place] AS s
+               ((SELECT %(slot_of)s::int[]))[((SELECT %(offsets)s::int[]))[g] + place] AS s,
+               ((SELECT %(chances)s::bigint[]))[((SELECT %(offsets)s::int[]))[g] + place] AS chance
         FROM (
             SELECT found.*,
                    row_number() OVER (PARTITION BY g ORDER BY order_time, job_no) AS place
