@@ -230,11 +230,14 @@ async def test_leases_are_renewed_together(queue: QueueService, store: Watched) 
 
 
 @proves("queue-api.Slots.rule.5")
-async def test_an_update_of_the_state_frees_no_slot_at_once(queue: QueueService) -> None:
+@pytest.mark.parametrize("status", [JobState.FAILED_RETRY, JobState.UNKNOWN_RETRY])
+async def test_an_update_of_the_state_frees_no_slot_at_once(
+    queue: QueueService, status: JobState
+) -> None:
     async with queue.stream_jobs("w", [], 1) as stream:
         await queue.enqueue_jobs(jobs_of(1))
         [job] = await take(stream, 1)
-        await queue.backend.update_job_status(job.id, JobState.FAILED_RETRY, error_msg="x")
+        await queue.backend.update_job_status(job.id, status, error_msg="x")
         await many_turns()
         assert [usage.busy for usage in queue.usage()] == [1]
         await queue.keeper.renew()

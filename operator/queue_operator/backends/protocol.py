@@ -91,7 +91,8 @@ Freed = Mapping[str, int]
 
 @runtime_checkable
 class Backend(Protocol):
-    """The core contract. All methods are safe to call concurrently.
+    """The core contract. All methods are safe to call concurrently: on one event loop, and where
+    a store does not say otherwise from threads with loops of their own.
 
     A call that is cancelled has happened as a whole or not at all, and a repeat finds what has;
     only claims are undone, see `dequeue_jobs`.
@@ -231,7 +232,8 @@ class Backend(Protocol):
         token: str | None = None,
     ) -> Freed:
         """A change to `status` that some row of the state table makes, but never into RUNNING
-        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone.
+        (UpdateJobStatus). It counts no retry; None and "" leave result and message alone. A slot
+        is freed only where `status` is terminal: else the worker may still be at it.
 
         FAILED_RETRY is another attempt: where none was left, `max_attempts` grows by one. With
         the token of an attempt that ended in `status` already, the call is a repeat, as after

@@ -129,7 +129,7 @@ def given(job: Job, move: Move, now: datetime) -> Job:
         job = replace(job, error=move.error, failed_at=now)
     if move.result is not None:
         return replace(job, result=move.result, result_content_type=move.result_content_type)
-    if move.event is Event.RETRY_NOW:
+    if move.drops_result:
         return replace(job, result=None, result_content_type=OCTETS)
     return job
 

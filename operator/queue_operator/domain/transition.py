@@ -68,7 +68,7 @@ class Move:
 
     `max_attempts` and `priority` are what a manual retry changes them to, None what they were;
     `resets_attempts` says that it sets the attempt to 0. A `result` of None keeps the stored
-    one, except that RETRY_NOW drops it.
+    one, unless it `drops_result`.
     """
 
     event: Event
@@ -82,6 +82,7 @@ class Move:
     error: ErrorInfo | None = None
     result: bytes | None = None
     result_content_type: str = OCTETS
+    drops_result: bool = False
     reason: str = ""
     cancel_reason: str = ""
     resets_attempts: bool = False
@@ -127,6 +128,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         error=None if event is Event.COMPLETE else outcome.error,
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
+        drops_result=manual,
         reason=_reason(event, outcome),
         cancel_reason=outcome.reason if event in _REASONED else "",
         resets_attempts=manual and outcome.reset_attempts,
@@ -168,8 +170,8 @@ def decide_update(
         counts_retry=False,
         counts_failure=False,
         returns_attempt=False,
-        # The exception of the specification: the worker is still at it.
-        frees_slot=frees_slot(event, current.state) and status is not JobState.FAILED_RETRY,
+        # The exception of the specification: the worker may still be at it.
+        frees_slot=frees_slot(event, current.state) and status in TERMINAL,
         error=ErrorInfo(error_msg) if error_msg else None,
         result=result,
         reason=_reason(event, outcome),

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from queue_operator.backends.sql import load
-from queue_operator.backends.sqlite_connection import connect, transaction
+from queue_operator.backends.sqlite_connection import (
+    Files,
+    check_files,
+    connect,
+    files_of,
+    transaction,
+)
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.tasks.errors import NotConnected
 
@@ -41,6 +47,7 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-tasks")
         self._connection: sqlite3.Connection | None = None
+        self._files: Files = {}
 
     def open(self) -> Future[None]:
         return self._thread.submit(self._open)
@@ -60,6 +67,7 @@ class Database:
 
     def _open(self) -> None:
         if self._connection is not None:
+            check_files(self._files)
             return
         with _typed_errors(self._path):
             connection = connect(self._path, self._busy_timeout_s)
@@ -70,6 +78,7 @@ class Database:
             connection.close()
             raise
         self._connection = connection
+        self._files = files_of(self._path)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         with transaction(connection):
@@ -85,11 +94,14 @@ class Database:
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
         with _typed_errors(self._path), transaction(connection):
+            check_files(self._files)
             return work(connection)
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         with _typed_errors(self._path):
-            return query(self._opened())
+            connection = self._opened()
+            check_files(self._files)
+            return query(connection)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

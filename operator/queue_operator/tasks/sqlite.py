@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 from queue_operator.backends.sql import load
@@ -40,7 +41,8 @@ def utc_now() -> datetime:
 class SQLiteBackend:
     """`clock` gives `enqueued_at`, `started_at` and `finished_at`; it is read while the file is
     locked, so these times are in the order of what happened. `busy_timeout_s` is how long a
-    call waits for other processes before it raises Unavailable.
+    call waits for other processes before it raises Unavailable. Threads with loops of their own
+    may share a backend.
     """
 
     def __init__(
@@ -56,27 +58,34 @@ class SQLiteBackend:
         if str(path) in {"", ".", ":memory:"}:
             # Each connection would get a database of its own, gone with it.
             raise InvalidArgument("path", "must name a file")
+        if "\x00" in str(path):
+            raise InvalidArgument("path", "must not contain NUL characters")
         check_positive("busy_timeout_s", busy_timeout_s)
-        self._path = Path(path)
+        # Whoever changes the current folder must not change the file.
+        self._path = Path(path).absolute()
         self._clock = clock
         self._busy_timeout_s = busy_timeout_s
         self._limits = limits
         self._database: Database | None = None
-        self._reserving: set[asyncio.Future[None]] = set()
+        self._reserving: set[Future[None]] = set()
+        self._lock = Lock()
 
     async def connect(self) -> None:
-        if self._database is None:
-            self._database = Database(self._path, self._busy_timeout_s)
-        await asyncio.wrap_future(self._database.open())
+        with self._lock:
+            if self._database is None:
+                self._database = Database(self._path, self._busy_timeout_s)
+            opening = self._database.open()
+        await asyncio.wrap_future(opening)
 
     async def close(self) -> None:
-        database, self._database = self._database, None
+        with self._lock:
+            database, self._database = self._database, None
         if database is None:
             return
         try:
             # One that is cancelled right now still has tasks to put back.
-            if self._reserving:
-                await asyncio.wait(self._reserving)
+            if reserving := tuple(self._reserving):
+                await asyncio.wait(map(asyncio.wrap_future, reserving))
         finally:
             await asyncio.wrap_future(database.close())
 
@@ -91,10 +100,12 @@ class SQLiteBackend:
 
     async def reserve(self, max_items: int, now: datetime) -> list[ReservedTask]:
         check_limit("max_items", max_items)
-        database, latest = self._connected(), encode_time("now", now)
-        reserving = database.start(partial(self._reserve, max_items, latest))
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reserving.add(over)
+        latest = encode_time("now", now)
+        over: Future[None] = Future()
+        with self._lock:
+            database = self._connected()
+            reserving = database.start(partial(self._reserve, max_items, latest))
+            self._reserving.add(over)
         try:
             return await asyncio.wrap_future(reserving)
         except asyncio.CancelledError:
@@ -121,7 +132,9 @@ class SQLiteBackend:
 
     async def get_result(self, task_id: str) -> Result | None:
         self._check_id(task_id)
-        row = await asyncio.wrap_future(self._connected().read(partial(_read, task_id)))
+        with self._lock:
+            reading = self._connected().read(partial(_read, task_id))
+        row = await asyncio.wrap_future(reading)
         return None if row is None or row["finished_at"] is None else _result(row)
 
     def _connected(self) -> Database:
@@ -130,7 +143,9 @@ class SQLiteBackend:
         return self._database
 
     async def _run(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._connected().start(transaction))
+        with self._lock:
+            running = self._connected().start(transaction)
+        return await asyncio.wrap_future(running)
 
     def _check_id(self, task_id: object) -> None:
         check_text("task_id", task_id, self._limits.id_characters)

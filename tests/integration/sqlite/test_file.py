@@ -15,7 +15,7 @@ from tests.integration.sqlite.conftest import Ask
 
 from queue_operator.backends.protocol import JobSearch
 from queue_operator.backends.sqlite import SqliteBackend
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
@@ -115,6 +115,11 @@ async def test_a_path_that_can_hold_no_file(path: Path, name: str) -> None:
         await SqliteBackend.open(path.parent / name)
 
 
+async def test_a_path_that_names_no_file() -> None:
+    with pytest.raises(InvalidArgument, match="path: must not contain NUL"):
+        await SqliteBackend.open("jobs\x00.db")
+
+
 async def test_a_read_only_file(store: SqliteStore, backend: SqliteBackend) -> None:
     await backend.enqueue_job(Job(id="a", type="t"))
     await backend.close()
@@ -175,6 +180,24 @@ async def test_a_file_that_was_replaced_is_noticed(
     with pytest.raises(Unavailable, match="replaced"):
         await backend.enqueue_job(Job(id="b", type="t"))
     _rename(path.with_suffix(".old"), path)
+    assert (await backend.get_job("a")).id == "a"
+    assert (await backend.get_job_stats([])).total_jobs == 1
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_what_lies_beside_the_file_is_missed_too(
+    path: Path, backend: SqliteBackend, suffix: str
+) -> None:
+    """What was stored last is nowhere else; and without the index others see other things."""
+    await backend.enqueue_job(Job(id="a", type="t"))
+    beside = path.with_name(path.name + suffix)
+    _rename(beside, path.with_suffix(".old"))
+    with pytest.raises(Unavailable, match=f"{suffix} is gone"):
+        await backend.enqueue_job(Job(id="b", type="t"))
+    _write(beside, "")
+    with pytest.raises(Unavailable, match=f"{suffix} was replaced"):
+        await backend.get_job("a")
+    _rename(path.with_suffix(".old"), beside)
     assert (await backend.get_job("a")).id == "a"
     assert (await backend.get_job_stats([])).total_jobs == 1
 

@@ -169,6 +169,21 @@ def test_a_status_that_ends_the_job_allows_no_more_attempts() -> None:
     assert (move.max_attempts, move.frees_slot) == (None, True)
 
 
+@pytest.mark.parametrize("status", [JobState.FAILED_RETRY, JobState.UNKNOWN_RETRY])
+def test_a_status_that_does_not_end_the_job_frees_no_slot(status: JobState) -> None:
+    move = decide_update(CURRENT, "now", status, None, "")
+    assert move is not None
+    assert not move.frees_slot
+
+
+def test_only_a_manual_retry_drops_the_result() -> None:
+    dead = replace(CURRENT, state=JobState.DEAD_LETTER)
+    assert move_of(dead, Outcome("j", Event.RETRY_NOW)).drops_result
+    update = decide_update(dead, None, JobState.FAILED_RETRY, None, "")
+    assert update is not None
+    assert not update.drops_result
+
+
 def test_a_status_that_the_attempt_ended_in_is_a_repeat_for_its_token_only() -> None:
     again = replace(CURRENT, recorded=Event.FAIL, recorded_state=JobState.FAILED_RETRY)
     assert decide_update(again, "before", JobState.FAILED_RETRY, b"r", "m") is None

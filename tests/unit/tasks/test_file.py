@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import threading
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from tests.unit.tasks.conftest import SQLiteStore
 
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidArgument, Unavailable
-from queue_operator.tasks import SQLiteBackend, TaskStatus
+from queue_operator.tasks import SQLiteBackend, TaskBackend, TaskStatus
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.tasks.store import NOON, connected, enqueue, ids
 
@@ -155,7 +157,7 @@ async def test_a_table_of_another_shape_is_refused_and_kept(task_store: SQLiteSt
     ]
 
 
-@pytest.mark.parametrize("path", ["", ".", ":memory:", b"tasks.db", None])
+@pytest.mark.parametrize("path", ["", ".", ":memory:", "a\x00.db", b"tasks.db", None])
 def test_the_path_must_name_a_file(path: str) -> None:
     with pytest.raises(InvalidArgument, match="path"):
         SQLiteBackend(path)
@@ -188,3 +190,85 @@ async def test_reserving_reads_the_index_in_its_order(task_store: SQLiteStore) -
         ).fetchall()
         connection.close()
     assert [step[3] for step in plan] == ["SEARCH tasks USING INDEX tasks_pending (available_at<?)"]
+
+
+Call = Callable[[TaskBackend], Awaitable[object]]
+EVERY: dict[str, Call] = {
+    "connect": lambda b: b.connect(),
+    "enqueue": lambda b: b.enqueue("new", None, NOON),
+    "reserve": lambda b: b.reserve(1, NOON),
+    "mark_success": lambda b: b.mark_success("running", 1),
+    "mark_failure": lambda b: b.mark_failure("running", "e", ""),
+    "get_result": lambda b: b.get_result("ended"),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+async def test_every_call_notices_that_the_file_is_gone(
+    task_store: SQLiteStore, name: str, suffix: str
+) -> None:
+    path = task_store.path.with_name(f"tasks.db{suffix}")
+    aside = task_store.path.with_name("aside")
+    async with connected(task_store) as backend:
+        await enqueue(backend, "ended", "running", "waiting")
+        await backend.reserve(2, NOON)
+        await backend.mark_success("ended", 7)
+        path.rename(aside)
+        with pytest.raises(Unavailable, match="gone") as refused:
+            await EVERY[name](backend)
+        assert str(path) in str(refused.value)
+        assert "open it again" in str(refused.value)
+        # Put back it is as it was, and the backend goes on with it.
+        aside.rename(path)
+        assert task_store.ask("SELECT status FROM tasks ORDER BY seq") == [
+            ("success",),
+            ("in_progress",),
+            ("pending",),
+        ]
+        await EVERY[name](backend)
+
+
+async def test_a_file_that_was_replaced_is_not_worked_on(task_store: SQLiteStore) -> None:
+    async with connected(task_store) as backend:
+        await enqueue(backend, "lost")
+        for suffix in ("", "-wal", "-shm"):
+            task_store.path.with_name(f"tasks.db{suffix}").unlink()
+        async with connected(task_store) as other:
+            await enqueue(other, "kept")
+            with pytest.raises(Unavailable, match="replaced"):
+                await enqueue(backend, "nowhere")
+            with pytest.raises(Unavailable, match="replaced"):
+                await backend.reserve(5, NOON)
+        await backend.close()
+        await backend.connect()
+        assert ids(await backend.reserve(5, NOON)) == ["kept"]
+
+
+async def test_closed_and_connected_again_a_file_that_is_gone_is_made_anew(
+    task_store: SQLiteStore,
+) -> None:
+    async with connected(task_store) as backend:
+        await enqueue(backend, "lost")
+        task_store.path.unlink()
+        with pytest.raises(Unavailable, match="gone"):
+            await enqueue(backend, "nowhere")
+        await backend.close()
+        await backend.connect()
+        await enqueue(backend, "new")
+        assert task_store.ask("SELECT task_id FROM tasks") == [("new",)]
+
+
+async def test_a_relative_path_is_where_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    backend = SQLiteBackend("tasks.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    await backend.connect()
+    await enqueue(backend, "one")
+    monkeypatch.chdir(tmp_path.parent)
+    assert ids(await backend.reserve(5, datetime.now(UTC))) == ["one"]
+    await backend.close()
+    assert (tmp_path / "tasks.db").exists()

@@ -29,6 +29,7 @@ from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
@@ -99,10 +100,11 @@ _FOLDS: Final = 20
 """A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
+@on_one_loop
 class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
-    Statistics and Usages.
+    Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
     """
 
     def __init__(
@@ -269,7 +271,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
-    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return await self._claims.eligible_for(demands)
 
     # Outcomes
@@ -307,7 +309,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
 
-    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
@@ -393,7 +395,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
         return await self._records.history(namespace, job_id)
 
-    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]:
         return await self._records.events(after, limit)
 
     # Maintenance

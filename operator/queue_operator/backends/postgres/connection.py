@@ -69,9 +69,11 @@ class Pool(AsyncConnectionPool[Line]):
     A statement that takes longer than `statement_timeout_s` is ended by the server, or, when
     nothing comes back from it at all, by hanging up half a second later. `pooler` says that a
     pooler in transaction mode sits in between: what is set on a session there is lost, or found
-    by others, so settings are made anew in each transaction.
+    by others, so settings are made anew in each transaction. `loop` is the one that it was
+    opened on, which alone may use it.
     """
 
+    loop: asyncio.AbstractEventLoop
     statement_timeout_s: float
     pooler: bool
 
@@ -137,6 +139,7 @@ async def open_pool(
         # A pooler of this kind does not keep prepared statements either.
         kwargs={"prepare_threshold": None} if pooler else None,
     )
+    pool.loop = asyncio.get_running_loop()
     pool.statement_timeout_s = statement_timeout_s
     pool.pooler = pooler
     await pool.open()

@@ -17,6 +17,7 @@ from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.one_loop import check_loop
 from queue_operator.backends.postgres.signals import Announcer, Versions
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
@@ -76,6 +77,7 @@ class Pulse:
         self._based = False
 
     async def listen(self) -> AsyncGenerator[News, None]:
+        check_loop(self._pool)
         inbox = Inbox()
         if self._based:
             inbox.put(EVERYTHING)

@@ -215,6 +215,7 @@ def _waiting_parameters(decided: Decided) -> dict[str, Any]:
         "clears": [move.event in _VOIDS_TOKEN for _, move in decided],
         "allowed": [move.max_attempts for _, move in decided],
         "resets": [move.resets_attempts for _, move in decided],
+        "drops": [move.drops_result for _, move in decided],
         "lanes": [row.new_lane_id for row, _ in decided],
     }
 

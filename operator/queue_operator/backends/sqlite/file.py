@@ -15,7 +15,13 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from queue_operator.backends.sqlite_connection import connect, transaction
+from queue_operator.backends.sqlite_connection import (
+    Files,
+    check_files,
+    connect,
+    files_of,
+    transaction,
+)
 from queue_operator.domain.errors import Unavailable
 
 T = TypeVar("T")
@@ -35,7 +41,7 @@ class SqliteFile:
         # A connection belongs to the thread that made it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-sqlite")
         self._connection: sqlite3.Connection | None = None
-        self._identity = (0, 0)
+        self._files: Files = {}
         self._version = 0
         self._closing = False
         self._giving: set[Future[None]] = set()
@@ -69,7 +75,7 @@ class SqliteFile:
         self._closing = True
         # One whose caller is cancelled right now still has something to take back.
         while self._giving:
-            await asyncio.wait([asyncio.wrap_future(over) for over in self._giving])
+            await asyncio.wait([asyncio.wrap_future(over) for over in tuple(self._giving)])
         try:
             closing = self._thread.submit(self._close)
         except RuntimeError:
@@ -112,10 +118,10 @@ class SqliteFile:
         with self._named():
             self._connection = connect(self._path, self._busy_timeout_s)
             self._connection.execute("PRAGMA foreign_keys = ON")
-            self._identity = self._find()
             with transaction(self._connection):
                 prepare(self._connection)
                 self._version = _version(self._connection)
+            self._files = files_of(self._path)
 
     def _in_transaction(self, begin: str, work: Work[T]) -> T:
         if self._connection is None:
@@ -133,18 +139,9 @@ class SqliteFile:
             logger.warning("what was given to a caller that is gone was not taken back: %s", error)
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        # SQLite itself would go on with a file that nobody finds any more.
-        if self._find() != self._identity:
-            raise Unavailable(f"{self._path} was replaced by another file; open it again")
+        check_files(self._files)
         if _version(connection) != self._version:
             raise Unavailable(f"{self._path} was upgraded by another release; open it again")
-
-    def _find(self) -> tuple[int, int]:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise Unavailable(f"{self._path} is gone: {error.strerror}") from error
-        return found.st_dev, found.st_ino
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from queue_operator.domain.errors import (
     JobNotFound,
     StaleLease,
 )
+from queue_operator.domain.job import Job
 from queue_operator.domain.states import (
     LEGAL_PAIRS,
     SLOT_HOLDING,
@@ -123,6 +124,34 @@ async def test_update_job_status_stores_a_result_if_there_is_one(
     assert (await backend.get_job(job.id)).result == (b"old" if result is None else result)
 
 
+async def _with_result(backend: Contract, state: JobState) -> Job:
+    """A job that got a result and a message on its way into `state`."""
+    job = await submitted(backend)
+    if state is not JobState.UNSCHEDULED:
+        first = await claim(backend, job)
+        await backend.update_job_status(
+            job.id, JobState.FAILED_RETRY, b"old", "old", token=first.token
+        )
+        await claim(backend, job)
+    if state is not JobState.RUNNING:
+        await backend.update_job_status(job.id, state, b"old", "old")
+    return job
+
+
+@proves("backend-api.UpdateJobStatus.post.2", "backend-api.UpdateJobStatus.post.3")
+@pytest.mark.parametrize(
+    ("before", "after"), [pair for pair in _PAIRS if pair[0] is not JobState.INITIAL_PENDING]
+)
+async def test_update_job_status_without_a_result_leaves_the_stored_one_alone(
+    backend: Contract, before: JobState, after: JobState
+) -> None:
+    job = await _with_result(backend, before)
+    await backend.update_job_status(job.id, after)
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.result, stored.error_message) == (after, b"old", "old")
+    assert stored.result_content_type == "application/octet-stream"
+
+
 @proves("backend-api.UpdateJobStatus.post.3")
 @pytest.mark.parametrize("message", ["", "new"])
 async def test_update_job_status_stores_a_message_if_there_is_one(
@@ -164,7 +193,7 @@ async def test_update_job_status_frees_the_slot(
 ) -> None:
     job, _ = await job_in(backend, before)
     freed = await backend.update_job_status(job.id, after)
-    if before in SLOT_HOLDING and after not in {*SLOT_HOLDING, JobState.FAILED_RETRY}:
+    if before in SLOT_HOLDING and after in TERMINAL:
         # An acknowledgement that it was not executing is told by its own call only.
         assert freed == {"worker-1": 1}
     else:

@@ -4,8 +4,8 @@
 --   retries, failures, returned (int: 1 counts a retry, a failure, takes an attempt back),
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
 --   allowed (int: a new max_attempts, NULL keeps it), resets (bool: attempt becomes 0), lanes
---   (int: of a new priority, NULL keeps it), results (NULL keeps it, but a manual retry drops
---   it), content_types, notes (why, for the history).
+--   (int: of a new priority, NULL keeps it), results (NULL keeps it), drops (bool: not even
+--   then), content_types, notes (why, for the history).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
 --   `ready` comes back to it under the same key: counting what was deleted makes sure that all
@@ -16,9 +16,10 @@ WITH given AS MATERIALIZED (
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
                          %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
                          %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
-                         %(content_types)s::text[], %(notes)s::text[])
+                         %(drops)s::bool[], %(content_types)s::text[], %(notes)s::text[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
-             clears, records, allowed, resets, new_lane_id, new_result, content_type, note)
+             clears, records, allowed, resets, new_lane_id, new_result, drops,
+             content_type, note)
 ), from_lease AS MATERIALIZED (
     SELECT lease.lane_id, lease.order_time, lease.created_at, lease.eligible_at, lease.attempt,
            lease.lease_version,
@@ -104,9 +105,9 @@ WITH given AS MATERIALIZED (
            coalesce(new_error::jsonb, error) ->> 'code',
            CASE WHEN new_error IS NULL THEN failed_at ELSE now() END, now(), mirrored, has_children,
            checkpointed,
-           CASE WHEN event = 'RETRY_NOW' THEN new_result ELSE coalesce(new_result, result) END,
+           CASE WHEN drops THEN new_result ELSE coalesce(new_result, result) END,
            CASE WHEN new_result IS NOT NULL THEN content_type
-                WHEN event <> 'RETRY_NOW' THEN result_content_type END, false
+                WHEN NOT drops THEN result_content_type END, false
     FROM gone
 ), relabelled AS (
     UPDATE job SET lane_id = gone.new_lane_id
