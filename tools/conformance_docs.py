@@ -15,9 +15,10 @@ _HEAD = """\
 # {title}
 
 Generated from the lists of clauses (`queue_operator/testing/clause_lists`) and the markers of the
-tests. Each clause is a thing that a specification asks of {whom}, in our words; each test is in
-the shipped suite (`queue_operator/testing`) or under `tests/`, and proves five clauses at most. A
-clause without a test has an empty cell.
+tests. Each clause is a thing that a specification asks of {whom}, in our words; those named `must`
+are its own words, and what is to be said of how they are kept follows *in italics*. Each test is
+in the shipped suite (`queue_operator/testing`) or under `tests/`, and proves five clauses at most.
+A clause without a test has an empty cell.
 """
 _TAIL = """\
 ## Counts
@@ -94,7 +95,8 @@ def _clauses(page: Page, proofs: dict[str, list[str]]) -> str:
     lines = [f"## {page.name}.md", "", "| clause | test |", "|---|---|"]
     for clause in page.clauses:
         tests = ", ".join(f"`{test}`" for test in proofs.get(clause.id, []))
-        lines.append(f"| `{clause.id}` {clause.text} | {tests} |")
+        text = f"{clause.text} *{clause.note}*" if clause.note else clause.text
+        lines.append(f"| `{clause.id}` {text} | {tests} |")
     return "\n".join([*lines, ""])
 
 

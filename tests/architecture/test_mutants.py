@@ -18,7 +18,7 @@ FULL = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 SAMPLE = 10
 CLAUSES = 60
 QUEUE_MUTANTS = 40
-STORES = {"memory": 10, "sqlite": 10, "postgres": 15}
+STORES = {"memory": 80, "sqlite": 20, "postgres": 30}
 
 
 def test_the_list_names_what_there_is() -> None:

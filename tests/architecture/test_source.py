@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_operator.domain.states import JobState
+from queue_operator.testing.clauses import proves
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "operator" / "queue_operator"
@@ -108,3 +109,17 @@ def test_tests_never_sleep_or_skip() -> None:
         if (name := banned(node)) and isinstance(node, ast.expr)
     ]
     assert found == []
+
+
+@proves("backend-api.UpdateJobStatus.must.8")
+def test_nothing_changes_a_status_where_a_call_of_its_own_does() -> None:
+    """UpdateJobStatus is for administrators of a store; the product itself never uses it."""
+    tests = PACKAGE / "testing"
+    calling = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources(PACKAGE)
+        if tests not in path.parents
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "update_job_status"
+    ]
+    assert calling == []

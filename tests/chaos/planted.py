@@ -233,7 +233,7 @@ def completed_handed_out(patch: Patch) -> None:
 
     async def claim(self: Engine, demands: Sequence[Demand], **options: Any) -> list[Assignment]:
         found = await real(self, demands, **options)
-        done = self._shelf.completed_before(self._now, None)
+        done = [job for some in self._shelf.completed_before(self._now, None) for job in some]
         if done and again():
             old = engine._assignment(done[-1])
             found.append(old._replace(assignee_id=demands[0].assignee_id))

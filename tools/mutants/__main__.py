@@ -68,11 +68,11 @@ def _watched(listed: Sequence[Mutant], console: Console) -> list[Verdict]:
 
 
 def _show(verdicts: Sequence[Verdict]) -> None:
-    table = Table("clause", "store", "mistake in", "fate")
+    table = Table("promise", "store", "mistake in", "fate")
     for one in verdicts:
         mutant = one.mutant
         fate = one.fate if one.fate == KILLED else f"{one.fate}: {one.detail}"
-        table.add_row(mutant.clause, mutant.store, mutant.file, fate)
+        table.add_row(mutant.promise, mutant.store, mutant.file, fate)
     console = Console()
     console.print(table)
     counts = Counter(one.fate for one in verdicts)

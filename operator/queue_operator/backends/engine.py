@@ -346,6 +346,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         chosen, done, requests = self._shelf.chosen(namespace, tags, job_ids), list[str](), []
         known = {one.job.id for one in chosen}
         unknown = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in known]
+        unknown += [one for one in self._shelf.ended_ids(namespace, tags) if one not in known]
         ending: list[Decided] = []
         for one in chosen:
             before = one.job.state
@@ -574,7 +575,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @atomic
     def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         oldest = self._now - timedelta(seconds=ttl_s)
-        return self._remove(self._shelf.completed_before(oldest, namespace))
+        return sum(map(self._remove, self._shelf.completed_before(oldest, namespace)))
 
     @atomic
     def _delete(self, namespace: str, tags: frozenset[str], job_ids: list[str]) -> int:
@@ -582,7 +583,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         for one in chosen:
             if one.job.state not in TERMINAL:
                 raise InvalidTransition(one.job.id, one.job.state, DELETE)
-        return self._remove(chosen)
+        return self._remove(chosen) + sum(map(self._remove, self._shelf.ended(namespace, tags)))
 
     def _remove(self, chosen: Collection[Stored]) -> int:
         for one in chosen:

@@ -1,6 +1,6 @@
 """Where an engine keeps its jobs: what it can look up, add and remove."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -57,7 +57,17 @@ class Shelf(Ledger, Buckets, Protocol):
         ...
 
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
-        """Those that carry all tags (unless there are none), and those with these ids."""
+        """Those with these ids, and those that carry all tags (unless there are none) and have
+        not ended.
+        """
+        ...
+
+    def ended_ids(self, namespace: str, tags: frozenset[str]) -> Collection[str]:
+        """Of those that carry all tags (none do without any) and have ended."""
+        ...
+
+    def ended(self, namespace: str, tags: frozenset[str]) -> Iterable[Sequence[Stored]]:
+        """The same as jobs, in parts, each of which is removed before the next is asked for."""
         ...
 
     def children_of(self, parent: Stored) -> list[Stored]:
@@ -70,7 +80,9 @@ class Shelf(Ledger, Buckets, Protocol):
         """Lost jobs without an attempt left whose time for a late outcome is over."""
         ...
 
-    def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]: ...
+    def completed_before(self, at: datetime, namespace: str | None) -> Iterable[Sequence[Stored]]:
+        """In parts, as `ended`, but the oldest first."""
+        ...
 
     def search(self, search: JobSearch, now: datetime) -> JobPage: ...
 

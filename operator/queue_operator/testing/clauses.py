@@ -22,6 +22,7 @@ KINDS: Final = {
     "effect": "effect",
     "error": "error",
     "expect": "expectation",
+    "must": "requirement",
     "move": "transition",
     "rule": "rule",
     "then": "scenario",
@@ -33,13 +34,16 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One thing that a specification asks, in our words. `id` is page.section.kind.number."""
+    """One thing that a specification asks, in our words, or, where its kind is "requirement", in
+    its own. `id` is page.section.kind.number; `note` says how it is kept, where that is not plain.
+    """
 
     id: str
     page: str
     section: str
     kind: str
     text: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +132,4 @@ def _clause(page: str, entry: Mapping[str, str]) -> Clause:
     named, section, kind, number = entry["id"].split(".")
     if named != page or kind not in KINDS or not number.isdigit():
         raise ValueError(f"{entry['id']}: expected {page}.SECTION.KIND.NUMBER")
-    return Clause(entry["id"], page, section, KINDS[kind], entry["text"])
+    return Clause(entry["id"], page, section, KINDS[kind], entry["text"], entry.get("note", ""))

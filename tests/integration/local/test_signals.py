@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.integration.local.conftest import Local, LocalStore
 
 from queue_operator.backends.listening import POLL_S, listen
-from queue_operator.backends.protocol import News, Signals, Topic, WorkerSession
+from queue_operator.backends.protocol import News, Pause, Signals, Topic, WorkerSession
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
@@ -17,6 +18,7 @@ from queue_operator.domain.states import Event
 from queue_operator.testing.store import TTL_S
 
 EVERYTHING = frozenset(Topic)
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Listener:
@@ -126,6 +128,32 @@ async def test_a_child_that_is_let_go_is_told(backend: Local, listener: Listener
     assert not await listener.heard()
     await backend.complete_job("a", b"", token=await _claimed(backend))
     assert await listener.heard() == {Topic.READY}
+
+
+async def test_a_child_is_told_also_by_whose_clock_is_behind(
+    store: LocalStore, backend: Local, listener: Listener
+) -> None:
+    await backend.enqueue_jobs([Job(id="a", type="t"), Job(id="b", type="t", depends_on=("a",))])
+    token = await _claimed(backend)
+    await listener.heard()
+    # It became due before the listener's last look, which could not see it yet.
+    store.clock.now -= timedelta(seconds=30)
+    await backend.complete_job("a", b"", token=token)
+    assert await listener.heard() == {Topic.READY}
+
+
+async def test_the_end_of_a_pause_is_told_to_who_waits_for_jobs(
+    backend: Local, listener: Listener
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert await listener.heard() == {Topic.READY}
+    await backend.pause(Pause(namespace="default", type="t", since=_NOON))
+    assert await listener.heard() == {Topic.PAUSE}
+    assert await backend.resume("default", "t")
+    assert await listener.heard() == {Topic.PAUSE, Topic.READY}
+    # There was none to end any more.
+    assert not await backend.resume("default", "t")
+    assert not await listener.heard()
 
 
 async def test_a_delayed_job_is_told_when_its_time_comes(

@@ -65,6 +65,7 @@ EVERY: Final[dict[str, Call]] = {
     "taken_in": lambda b, x: b.taken_in([x]),
     "reset_running_jobs": lambda b, x: b.reset_running_jobs(namespace="nobody's"),
     "cleanup_expired_jobs": lambda b, x: b.cleanup_expired_jobs(TTL_S),
+    "prune_events": lambda b, x: b.prune_events(TTL_S),
     "detach": lambda b, x: b.detach([x]),
     "attached": lambda b, x: b.attached("c"),
     "pending_mirrors": lambda b, x: b.pending_mirrors(),

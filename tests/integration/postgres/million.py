@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import migrate
+from queue_operator.backends.postgres.counts import FOLD
 from queue_operator.backends.sql import render
 
 JOBS = 1_000_000
@@ -119,9 +120,18 @@ INSERT INTO lease ({_MOVING}, expires_at, cancel_requested_at)
 SELECT {_MOVED}, now() + interval '1 hour',
     CASE WHEN state = {{{{CANCELLING}}}} THEN now() END
 FROM given WHERE state IN ({{{{slot_holding}}}}) ORDER BY job_no;
+INSERT INTO lease_check (kind, look_at, leases, assignees)
+SELECT 'CLAIM', expires_at, array_agg((job_no << 16) | lease_version ORDER BY job_no),
+    ARRAY[hashtext(assignee_id)]
+FROM lease JOIN given USING (job_no) GROUP BY expires_at, assignee_id, job_no / 1000;
+INSERT INTO lease_check (kind, look_at, leases)
+SELECT 'CANCEL', cancel_requested_at, array_agg((job_no << 16) | lease_version)
+FROM lease JOIN given USING (job_no) WHERE lease.state = {{{{CANCELLING}}}}
+GROUP BY cancel_requested_at;
 INSERT INTO final ({_MOVING}, error_category, error_code, failed_at, finalized_at, reason,
-    result, result_content_type)
-SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json'
+    result, result_content_type, namespace_id)
+SELECT {_MOVED}, {_CLASSIFIED}, changed_at, 'test', '\\x7b7d', 'application/json',
+    (SELECT namespace_id FROM lane WHERE lane.id = given.lane_id)
 FROM given WHERE state IN ({{{{terminal}}}}) ORDER BY job_no;
 """
 _THE_REST: LiteralString = """
@@ -137,10 +147,13 @@ INSERT INTO dependency (parent_no, child_no, place, parent_id)
 SELECT job_no - 7, job_no, 0, 'job-' || lpad((job_no - 7)::text, 8, '0')
 FROM given WHERE blocked ORDER BY job_no;
 UPDATE ready SET has_children = true WHERE job_no IN (SELECT parent_no FROM dependency);
-INSERT INTO lane_count (lane_id, state, jobs, retries)
-SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state
-ON CONFLICT (lane_id, state) DO UPDATE SET jobs = lane_count.jobs + excluded.jobs,
-    retries = lane_count.retries + excluded.retries;
+INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos, due_at)
+SELECT array_agg(lane_id), array_agg(first), array_agg(0), array_agg(last),
+    array_agg(10 * %(jobs)s), now() - interval '1 day'
+FROM (SELECT lane_id, min(order_time) AS first, max(order_time) AS last FROM ready
+    WHERE due GROUP BY lane_id) AS waiting HAVING count(*) > 0;
+INSERT INTO count_delta (lane_id, state, jobs, retries)
+SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state;
 DROP TABLE given;
 """
 
@@ -174,7 +187,7 @@ def add_lanes(dsn: str) -> None:
 
 def add_jobs(dsn: str, jobs: int) -> None:
     """The planner is told nothing of them."""
-    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST], jobs=jobs)
+    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST, FOLD], jobs=jobs, limit=1_000_000)
 
 
 def _run(dsn: str, scripts: Sequence[LiteralString], **parameters: int) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import random
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import psycopg
@@ -20,6 +22,8 @@ from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
 
 HOST = "127.0.0.1"
+# Below those that the kernel gives to connections: a server that comes back needs its own again.
+PORTS = range(26_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,17 @@ def own_file(path: Path, text: str) -> None:
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on, all different."""
-    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    with ExitStack() as probes:
+        found = (port for port in _any_order(PORTS) if _is_free(port, probes))
+        return list(islice(found, count))
+
+
+def _any_order(ports: Sequence[int]) -> list[int]:
+    return random.SystemRandom().sample(ports, len(ports))
+
+
+def _is_free(port: int, probes: ExitStack) -> bool:
+    with suppress(OSError):
+        probes.enter_context(socket.create_server((HOST, port)))
+        return True
+    return False

@@ -71,7 +71,7 @@ async def test_cancels_outcomes_sweeps_staging_and_retention_never_deadlock(
             *(_settle(r, namespace, claimed) for r in replicas),
             *(r.extend_leases(_held(namespace, claimed), lease_ttl_s=TTL_S) for r in replicas),
             *(r.expire_leases(lease_ttl_s=SWEEP_S) for r in replicas),
-            *(r._leases.stage() for r in replicas),
+            *(r._staging.stage() for r in replicas),
             *(r.cleanup_expired_jobs(1e-6, namespace=namespace) for r in replicas),
             *(_submit_again(r, namespace, ids) for r in replicas[:2]),
         )
@@ -185,7 +185,7 @@ class Load:
         self.ids += [a.job_id for a in answers if a.error is None and not a.duplicate]
 
     async def claim(self, backend: PostgresBackend) -> None:
-        await backend._leases.stage()
+        await backend._staging.stage()
         demand = Demand(
             assignee_id=f"w{self.random.randrange(3)}", limit=10, namespace=self.namespace
         )

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from tests.integration.postgres.conftest import Ask
@@ -13,12 +13,24 @@ from tests.integration.postgres.locking import until_waiting
 from queue_operator.backends.postgres import PostgresBackend, claiming
 from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.groups import Group
-from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.reading import Reader
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import JobState
+from queue_operator.testing.clauses import proves
 
+_MADE_DUE: LiteralString = """
+WITH made_due AS (
+    UPDATE ready SET due = true FROM lane, namespace n
+    WHERE lane.id = ready.lane_id AND n.id = lane.namespace_id AND n.name = %s AND NOT due
+    RETURNING ready.job_no, ready.lane_id, ready.order_time
+)
+INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos)
+SELECT array_agg(lane_id), array_agg(order_time), array_agg(job_no), array_agg(order_time),
+       array_agg(job_no)
+FROM made_due
+"""
 _LOOKS = "FROM seen\nWHERE (("
 
 
@@ -36,6 +48,7 @@ async def _submit(backend: PostgresBackend, namespace: str, count: int, type_: s
     await backend.enqueue_jobs(jobs)
 
 
+@proves("backend-api.DequeueJobs.must.9", "backend-api.ImplementationGuidelines.must.11")
 @pytest.mark.parametrize("lanes", [1, 12], ids=["one lane", "many lanes"])
 async def test_a_claim_looks_past_what_others_hold(
     backend: PostgresBackend, namespace: str, ask: Ask, lanes: int
@@ -58,6 +71,7 @@ async def test_a_claim_looks_past_what_others_hold(
     assert sorted(_ids(third)) == sorted(one for (one,) in held)
 
 
+@proves("backend-api.DequeueJobs.must.7", "backend-api.ImplementationGuidelines.must.12")
 async def test_no_claim_beside_others_comes_back_short(dsn: str, namespace: str) -> None:
     backends = [await PostgresBackend.open(dsn, pool_size=2) for _ in range(4)]
     await _submit(backends[0], namespace, 1600)
@@ -116,7 +130,9 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
     take = Claims._take
 
     async def breaks(self: Claims, groups: Sequence[Group], *terms: Any) -> object:
-        if any("b" in lane.key.type for group in groups for lane in group.lanes):
+        if any("b" in one.front.lane.key.type for group in groups for one in group.asked):
+            for group in groups:
+                group.leave({}, {}, known=False)
             raise Unavailable("the line is cut")
         return await take(self, groups, *terms)
 
@@ -131,7 +147,7 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
         await backend.claim(demands[1:], lease_ttl_s=60)
 
 
-@pytest.mark.parametrize("part", [(Reader, "by_id"), (Leases, "stage")], ids=["read", "stage"])
+@pytest.mark.parametrize("part", [(Reader, "by_id"), (Staging, "stage")], ids=["read", "stage"])
 async def test_dequeue_gives_back_what_it_cannot_tell_of(
     dsn: str,
     backend: PostgresBackend,
@@ -171,13 +187,15 @@ async def test_many_jobs_behind_the_mark_are_found_without_a_pause(
             assert len(await _claim(second, namespace, 100)) == 100
         assert await first.reset_running_jobs(namespace=namespace) == {"w": 300}
     else:
-        # As if their transaction had ended after that of the job that is claimed.
+        # Their transaction began before that of the job that is claimed, and ends after it.
         await ask("UPDATE ready SET due = false")
+        await ask("BEGIN")
+        await ask(_MADE_DUE, namespace)
         await first.enqueue_job(Job(id="last", type="t", namespace=namespace))
         assert _ids(await _claim(second, namespace, 1)) == ["last"]
-        await ask("UPDATE ready SET due = true")
-    # Until one starts at the beginning, claims may come back empty, for a second at most.
-    second._claims._marks._scanned_at.clear()
+        await ask("COMMIT")
+    # What another process does is known some milliseconds later without having heard of it.
+    second._arrivals.hint()
     taken = [len(await _claim(second, namespace, 10)) for _ in range(30)]
     assert taken == [10] * 30
     for one in (first, second):

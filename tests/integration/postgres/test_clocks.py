@@ -66,14 +66,14 @@ async def main():
         Job(id="delayed", type="delayed", delay_s=3600),
     ])
     said = {}
-    said["staged"] = await backend._leases.stage()
+    said["staged"] = await backend._staging.stage()
     demand = Demand(assignee_id="off", limit=9)
     said["claimed"] = [one.job_id for one in await backend.claim([demand], lease_ttl_s=60)]
     said["lost"] = []
     for _ in range(2):
         lost = await backend.expire_leases(lease_ttl_s=60)
         said["lost"] += sorted(one.job_id for one in lost)
-        said["staged"] += await backend._leases.stage()
+        said["staged"] += await backend._staging.stage()
     fresh = await backend.get_job("fresh")
     said["fresh"] = [fresh.created_at.isoformat(), fresh.assigned_at.isoformat()]
     await backend.close()

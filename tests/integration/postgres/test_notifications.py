@@ -19,7 +19,8 @@ from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import JobSearch, Topic
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Demand, Job
-from queue_operator.domain.states import JobState
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS
 
 CHANNEL: Final = "queue_operator"
@@ -124,6 +125,26 @@ async def test_a_listener_is_woken_for_a_job_of_a_long_name(
         while Topic.READY not in await anext(topics):
             pass
         assert is_small(await heard(line, Topic.READY))
+
+
+@pytest.mark.parametrize(
+    "event", [Event.FAIL, Event.RELEASE, Event.HAND_BACK, Event.LOSE, Event.RETRY_NOW]
+)
+async def test_a_job_that_comes_back_wakes_whoever_waits(
+    backend: PostgresBackend, line: AsyncConnection, ask: Ask, namespace: str, event: Event
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    await heard(line, Topic.READY)
+    [claimed] = await backend.claim(
+        [Demand(assignee_id="w", limit=1, namespace=namespace)], lease_ttl_s=600.0
+    )
+    if event is Event.RETRY_NOW:
+        dead = Outcome("a", Event.EXHAUST, namespace=namespace, token=claimed.token)
+        await backend.settle([dead])
+    token = None if event is Event.RETRY_NOW else claimed.token
+    await backend.settle([Outcome("a", event, namespace=namespace, token=token)])
+    told = [json.loads(notice.payload) for notice in await all_heard(line, backend, ask)]
+    assert [one for one in told if Topic.READY in one["versions"]]
 
 
 async def test_of_many_kinds_none_is_named(

@@ -95,6 +95,6 @@ async def test_whoever_reads_first_that_a_pause_is_over_tells_the_streams(
     async with listening(other) as topics, asyncio.timeout(20):
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             await connection.execute("DELETE FROM queue_operator.pause")
-        await other._lanes.refresh()
+        await other._arrivals.catch_up(thorough=True)
         assert (await anext(topics))[Topic.READY] is None
     await other.close()

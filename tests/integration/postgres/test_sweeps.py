@@ -17,6 +17,7 @@ from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.sweeping import SWEEPERS_LOCK
 from queue_operator.domain.errors import InvalidTransition, Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.lease import Held, LeaseStatus, Lost
@@ -159,9 +160,10 @@ async def test_what_completes_or_is_cancelled_while_a_sweep_is_held_up_stays_so(
     claimed = await expired(first, namespace)
     done, cancelled, left = claimed[:3], claimed[3:6], claimed[6:]
     await ask("BEGIN")
-    await ask(
-        "SELECT FROM sweep FOR UPDATE" if held_at == "read" else "LOCK count_delta IN SHARE MODE"
-    )
+    if held_at == "read":
+        await ask("SELECT pg_advisory_xact_lock(%s)", SWEEPERS_LOCK)
+    else:
+        await ask("LOCK count_delta IN SHARE MODE")
     sweeping = asyncio.create_task(swept(third, namespace, SWEEP_S))
     await until_waiting(dsn, 1)
     outcomes = [an_outcome(one, Event.COMPLETE) for one in done]
@@ -267,7 +269,7 @@ async def test_a_worker_given_up_by_hand_loses_no_job_that_another_has_claimed_s
     old = f"old-{namespace}"
     await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
     await take(backend, namespace, 1, TTL_S, old)
-    proxy.stop_after(b"SELECT lease.job_no")
+    proxy.stop_after(b"SELECT held.job_no")
     giving_up = asyncio.create_task(stopped.mark_worker_unresponsive(old))
     await proxy.until_stopped()
     await backend.fail_job("a", "x", namespace=namespace)

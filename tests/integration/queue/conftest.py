@@ -100,8 +100,10 @@ async def read_lease_end(dsn: str) -> AsyncIterator[Callable[[str], Awaitable[da
 
         async def read(job_id: str) -> datetime:
             cursor = await connection.execute(
-                "SELECT lease.expires_at FROM queue_operator.lease"
-                " JOIN queue_operator.job USING (job_no) WHERE job.id = %s",
+                "SELECT look_at FROM queue_operator.lease JOIN queue_operator.job USING (job_no)"
+                " JOIN queue_operator.lease_check ON kind IN ('CLAIM', 'RENEWAL')"
+                " AND (job_no << 16) | (lease_version & 65535) = ANY (leases)"
+                " WHERE job.id = %s ORDER BY number DESC LIMIT 1",
                 (job_id,),
             )
             row = await cursor.fetchone()

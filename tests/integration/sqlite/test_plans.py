@@ -11,6 +11,7 @@ import pytest
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.job import Job
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.sqlite import SqliteStore
 
 PACKAGE = "queue_operator.backends.sqlite"
@@ -28,7 +29,7 @@ PLANS = {
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
     "close_sessions": ["SEARCH session USING PRIMARY KEY (session_id=?)"],
-    "completed": ["SEARCH job USING INDEX job_completed (finalized_at<?)"],
+    "completed": ["SEARCH job USING INDEX job_completed (finalized_at>? AND finalized_at<?)"],
     "counts": ["SEARCH job USING COVERING INDEX job_count (namespace=?)"],
     "counts_tagged": [
         "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
@@ -57,6 +58,7 @@ PLANS = {
     ],
     "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
+    "numbered": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "prune_sessions": ["SCAN session"],
     "search_count": [
         "SEARCH job USING INDEX job_updated (namespace=? AND updated_at>? AND updated_at<?)",
@@ -77,8 +79,13 @@ PLANS = {
     "standing": ["SEARCH job USING COVERING INDEX job_standing (namespace=?)"],
     "store": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "tagged": [
+        "SEARCH job USING INDEX job_standing (namespace=?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
+    ],
+    "tagged_ended": [
+        "SEARCH job_of_tag USING PRIMARY KEY (namespace=? AND tag=? AND number>?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
         "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
-        "SEARCH job_tag USING PRIMARY KEY (namespace=? AND tag=?)",
     ],
     "tally_forget": ["SEARCH tally USING COVERING INDEX tally_by_age (span_s=? AND begins_at<?)"],
     "tally_get": [
@@ -93,7 +100,7 @@ PLANS = {
 # Sorting what was found is fine where it is all used, and not where a limit cuts it.
 UNSORTED = {"claimable", "search_created_asc", "search_created_desc", "search_updated_desc"}
 INSERTS = {"add", "announce", "bucket_keep", "open_session", "put_pause", "tally_keep"}
-LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids"}
+LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids", "numbers"}
 
 
 def names() -> Iterator[str]:
@@ -105,6 +112,13 @@ def test_every_statement_has_a_plan_here() -> None:
     assert set(names()) - {"search_condition"} == set(PLANS) | INSERTS
 
 
+@proves(
+    "backend-api.DequeueJobs.must.11",
+    "backend-api.ImplementationGuidelines.must.5",
+    "backend-api.ImplementationGuidelines.must.6",
+    "backend-api.ImplementationGuidelines.must.7",
+    "backend-api.ImplementationGuidelines.must.9",
+)
 @pytest.mark.parametrize("name", sorted(PLANS))
 async def test_plan(name: str, backend: SqliteBackend, store: SqliteStore) -> None:
     await backend.enqueue_job(Job(id="a", type="t", tags=frozenset({"x"})))

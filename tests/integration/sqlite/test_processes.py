@@ -12,6 +12,7 @@ from tests.programs import finish, kill, line
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.states import JobState
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.sqlite import SqliteStore
 from queue_operator.testing.store import TTL_S
 
@@ -89,6 +90,11 @@ asyncio.run(main())
 """
 
 
+@proves(
+    "backend-api.DequeueJobs.must.9",
+    "backend-api.ImplementationGuidelines.must.11",
+    "backend-api.ImplementationGuidelines.must.12",
+)
 async def test_claimers_never_share_a_job(
     path: Path, backend: SqliteBackend, store: SqliteStore
 ) -> None:

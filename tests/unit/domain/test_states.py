@@ -6,9 +6,37 @@ import pytest
 
 from queue_operator.domain import states
 from queue_operator.domain.states import Event, JobState
+from queue_operator.domain.transition import FENCED
 from queue_operator.domain.views import PHASE, SEMANTIC
+from queue_operator.testing import table
 
 S = JobState
+
+
+def test_the_table_is_the_one_that_the_tests_spell_out() -> None:
+    assert states.TARGET == table.TARGET
+    assert set(states.LEGAL_PAIRS) == set(table.LEGAL_PAIRS)
+    freeing = {(e, s) for e, s in itertools.product(Event, JobState) if states.frees_slot(e, s)}
+    assert freeing == table.FREEING
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ELIGIBLE",
+        "SLOT_HOLDING",
+        "TERMINAL",
+        "CHECKPOINTING",
+        "COUNTS_AS_RETRY",
+        "RETURNS_ATTEMPT",
+    ],
+)
+def test_what_the_table_groups_is_what_the_tests_spell_out(name: str) -> None:
+    assert set(getattr(states, name)) == set(getattr(table, name))
+
+
+def test_what_needs_a_token_is_what_the_tests_spell_out() -> None:
+    assert FENCED == table.FENCED
 
 
 def test_every_pair_is_decided_once() -> None:

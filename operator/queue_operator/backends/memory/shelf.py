@@ -109,8 +109,15 @@ class MemoryShelf:
         return [
             one
             for one in self._all(namespace)
-            if one.job.id in named or (tags and matches(tags, one.job.tags))
+            if one.job.id in named or (one.job.state not in TERMINAL and _carries(one, tags))
         ]
+
+    def ended_ids(self, namespace: str, tags: frozenset[str]) -> list[str]:
+        return [one.job.id for some in self.ended(namespace, tags) for one in some]
+
+    def ended(self, namespace: str, tags: frozenset[str]) -> Sequence[list[Stored]]:
+        ended = (one for one in self._all(namespace) if one.job.state in TERMINAL)
+        return ([one for one in ended if _carries(one, tags)],)
 
     def children_of(self, parent: Stored) -> list[Stored]:
         return [
@@ -128,10 +135,10 @@ class MemoryShelf:
         used = [one for one in lost if record.is_used_up(one.job)]
         return [one for one in used if (one.job.eligible_at or now) <= now]
 
-    def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]:
+    def completed_before(self, at: datetime, namespace: str | None) -> Sequence[list[Stored]]:
         done = [one for one in self.jobs.values() if one.job.state is JobState.COMPLETED]
         mine = [one for one in done if namespace in (None, one.job.namespace)]
-        return [one for one in mine if (one.job.finalized_at or at) < at]
+        return ([one for one in mine if (one.job.finalized_at or at) < at],)
 
     def search(self, search: JobSearch, now: datetime) -> JobPage:
         return page(self._numbered(search.namespace), search, now)
@@ -222,3 +229,7 @@ class MemoryShelf:
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]:
         return self.log[after : after + limit]
+
+
+def _carries(one: Stored, tags: frozenset[str]) -> bool:
+    return bool(tags) and matches(tags, one.job.tags)

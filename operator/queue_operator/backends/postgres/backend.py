@@ -16,12 +16,14 @@ from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
+from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
 from queue_operator.backends.postgres.checkpoints import CheckpointStore
-from queue_operator.backends.postgres.claiming import Claims, Marks
+from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
@@ -33,6 +35,7 @@ from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
+from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
@@ -44,8 +47,10 @@ from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.settling import Settling
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.postgres.spawning import Spawning
+from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.tidying import Tidying
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -97,6 +102,7 @@ from queue_operator.domain.validation import (
     check_numbers,
     check_text,
     check_texts,
+    check_ttl,
 )
 
 logger = logging.getLogger(__name__)
@@ -104,9 +110,6 @@ logger = logging.getLogger(__name__)
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
 _PRUNE_S: Final = 60.0
-_FOLD: Final = 10_000
-_FOLDS: Final = 20
-"""A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
 @on_one_loop
@@ -129,33 +132,44 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     ) -> None:
         super().__init__(limits)
         self._pool = pool
-        self._lanes = Lanes(pool, resumed=lambda: self._pulse.resumed())
-        marks = Marks()
+        self._lanes = Lanes(pool)
+        self._staging = Staging(pool)
+        self._arrivals = Arrivals(
+            pool, self._lanes, self._staging, resumed=lambda: self._pulse.resumed()
+        )
         self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
         self._pulse = Pulse(
-            listen_dsn, pool, self._lanes, marks, self._announcer, sleep=sleep, rng=rng
+            listen_dsn,
+            pool,
+            self._lanes,
+            self._arrivals,
+            self._staging,
+            self._announcer,
+            sleep=sleep,
+            rng=rng,
         )
-        self._submission = Submission(pool, self._lanes, marks)
+        self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
         self._returns = Returns(pool, lambda given: self._settle(given), sleep)
-        self._claims = Claims(pool, self._lanes, marks, claimed, self._returns, entropy=entropy)
+        self._claims = Claims(pool, self._arrivals, claimed, self._returns, entropy=entropy)
         self._settling = Settling(
             pool,
             self._lanes,
-            marks,
             rng,
             Completions(pool, claimed),
             self._ready,
         )
-        self._leases = Leases(pool, self._lanes, marks, rng, cancel_timeout_s, self._ready)
+        self._leases = Leases(pool, self._lanes, rng, cancel_timeout_s, self._ready)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
-        self._depths = DepthStore(pool)
+        self._counts = Counts(pool)
+        self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
-        self._usages = UsageStore(pool, self._lanes)
-        self._windows = WindowStore(pool, self._roll_ups)
+        self._pruning = Pruning(pool)
+        self._usages = UsageStore(pool, self._lanes, self._counts)
+        self._windows = WindowStore(pool, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._prune_at_s = float("-inf")
@@ -165,6 +179,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._logs = LogStore(pool, self._lanes)
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
+        self._tidying = Tidying(pool)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -201,6 +216,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
             async with borrowed(pool) as connection:
                 await check_schema(connection)
             await RollUps(pool).adopt()
+            await Counts(pool).adopt()
         except BaseException:
             await pool.close()
             raise
@@ -240,6 +256,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         """Those that wait for others are told of too: the others may have ended before. Whether
         a point in time is over only the server's clock can tell.
         """
+        self._arrivals.hint()
         later = [job.delay_s for job in jobs if job.delay_s]
         now = [job for job in jobs if not job.delay_s] if later else jobs
         kinds = about((job.namespace, job.type, job.tags) for job in now)
@@ -249,6 +266,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
             self._pulse.expect(min(later, default=0.0))
 
     def _ready(self, lanes: Collection[int], soonest_s: float | None) -> None:
+        self._arrivals.hint()
         self._announcer.announce_ready(self._lanes.kinds(lanes), anew=False)
         if soonest_s is not None:
             self._pulse.expect(soonest_s)
@@ -259,7 +277,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         try:
             # Who calls this may not listen, and then nobody else makes delayed jobs due.
-            if len(claimed) < demand.limit and await self._leases.stage():
+            if len(claimed) < demand.limit and await self._staging.stage():
                 rest = replace(demand, limit=demand.limit - len(claimed))
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
@@ -348,12 +366,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
-        for _ in range(_FOLDS):
-            if await self._depths.fold(_FOLD) < _FOLD:
-                break
+        await self._counts.fold_all()
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
+            await self._arrivals.prune()
+            await self._tidying.tidy()
         if lost:
             self._announcer.announce(Topic.MIRROR)
         return lost
@@ -408,6 +426,16 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         return await self._records.events(after, limit)
 
     # Maintenance
+
+    async def prune_events(self, older_than_s: float) -> int:
+        """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
+        and the roll-ups and every lake of the pipeline have them; gives how many.
+
+        Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
+        Raises InvalidArgument for an age of 0 or less.
+        """
+        check_ttl("older_than_s", older_than_s)
+        return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
         namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)

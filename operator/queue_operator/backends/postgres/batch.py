@@ -31,7 +31,8 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Jobs sorted by namespace and id, the order in which everybody stores them. `places` are
-    their positions in the caller's sequence; `named` says that errors name them.
+    their positions in the caller's sequence; `sure_until` is when the lanes may begin to be
+    removed; `named` says that errors name the places.
     """
 
     places: Sequence[int]
@@ -39,6 +40,7 @@ class Batch:
     numbers: Sequence[int]
     namespaces: Sequence[int]
     lanes: Sequence[int]
+    sure_until: datetime
     named: bool
 
     def __len__(self) -> int:
@@ -59,8 +61,13 @@ class Batch:
             [self.numbers[n] for n in rows],
             [self.namespaces[n] for n in rows],
             [self.lanes[n] for n in rows],
+            self.sure_until,
             self.named,
         )
+
+
+class LanesInDoubt(Exception):
+    """Lanes were looked up so long ago that they may have been removed."""
 
 
 class Numbers:
@@ -98,7 +105,7 @@ async def store(
 ) -> tuple[datetime, set[int]]:
     """Stores the jobs of a batch; gives the time that it was, and the numbers of those whose id
     was new. `parents` and `blocked` are the numbers of those that others wait for and that wait
-    for others.
+    for others. Raises LanesInDoubt, and stores nothing.
     """
     parameters = {
         **_parameters(batch),
@@ -106,7 +113,9 @@ async def store(
         "blocked": _given(number in blocked or None for number in batch.numbers),
     }
     cursor = await connection.execute(_SUBMIT, parameters)
-    [(now, numbers)] = await cursor.fetchall()
+    [(now, numbers, is_sure)] = await cursor.fetchall()
+    if not is_sure:
+        raise LanesInDoubt
     return now, set(numbers or ())
 
 
@@ -114,11 +123,13 @@ async def store_new(connection: AsyncConnection[TupleRow], batch: Batch) -> date
     """Stores the jobs of a batch that nobody waits for and that wait for nobody, in a statement
     that needs no transaction around it; gives the time that it was.
 
-    Raises UniqueViolation, and stores nothing, where an id is taken.
+    Raises UniqueViolation, and stores nothing, where an id is taken; LanesInDoubt likewise.
     """
     parameters = {**_parameters(batch), "has_children": None, "blocked": None}
     cursor = await connection.execute(_SUBMIT_NEW, parameters)
-    [(now, _)] = await cursor.fetchall()
+    [(now, _, is_sure)] = await cursor.fetchall()
+    if not is_sure:
+        raise LanesInDoubt
     return cast(datetime, now)
 
 
@@ -154,6 +165,7 @@ def _parameters(batch: Batch) -> dict[str, Any]:
         "backoffs": _given(dump_backoff(job.backoff) for job in jobs),
         "bonuses": _given(PRIORITY_BONUS[job.priority].total_seconds() or None for job in jobs),
         "modes": _given(_mode(job) for job in jobs),
+        "sure_until": batch.sure_until,
         **submission_event(jobs, batch.lanes),
     }
 

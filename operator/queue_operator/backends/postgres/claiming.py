@@ -2,11 +2,10 @@
 
 import json
 import logging
-import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -14,10 +13,12 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
+from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.fronts import Answer, Place, Range, beyond
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
-from queue_operator.backends.postgres.lanes import Lane, Lanes
+from queue_operator.backends.postgres.lanes import Lane
 from queue_operator.backends.postgres.returning import Claim, Returns
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
@@ -25,12 +26,13 @@ from queue_operator.domain.job import Assignment, Demand, TypeDefaults
 from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
-_CLAIM: Final = load(__package__, "claim")
-_CLAIM_MANY: Final = load(__package__, "claim_many")
+_PARTS: Final = {
+    "left": load(__package__, "claim_left"),
+    "jobs": load(__package__, "claim_jobs"),
+}
+_CLAIM: Final = load(__package__, "claim", **_PARTS)
+_CLAIM_MANY: Final = load(__package__, "claim_many", **_PARTS)
 _GLANCE: Final = load(__package__, "glance")
-_START: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
-_FULL_SCAN_S: Final = 1.0
-_NEVER: Final = float("-inf")
 _NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
@@ -38,67 +40,6 @@ logger = logging.getLogger(__name__)
 
 Found = tuple[Group, Assignment]
 """A job, and whom it was found for."""
-Place = tuple[datetime, int]
-"""A place in a lane's order: order time and job number."""
-
-
-class Marks:
-    """Where the last claim of each lane ended: a hint that saves walking dead entries.
-
-    A job may come to lie before the mark (a late commit, an urgent priority), so once a second
-    a claim starts at the beginning of the lane. Jobs that another claimer held are behind the
-    mark if that one fails, as are those of which only others know that they came back: a short
-    claim of a lane where that can be so starts at the beginning at once.
-    """
-
-    def __init__(self) -> None:
-        self._by_lane: dict[int, Place] = {}
-        self._scanned_at: dict[int, float] = {}
-        self._contested: set[int] = set()
-
-    def places(self, lanes: Sequence[Lane], start: Collection[int]) -> list[Place]:
-        """Where to begin in each lane: in those of `start` at the beginning."""
-        marks = self._by_lane
-        return [_START if lane.id in start else marks.get(lane.id, _START) for lane in lanes]
-
-    def due(self, lanes: Sequence[Lane]) -> set[int]:
-        """The lanes to be looked at from the beginning now; whoever asks does it."""
-        now = time.monotonic()
-        since = now - _FULL_SCAN_S
-        due = {lane.id for lane in lanes if self._scanned_at.get(lane.id, _NEVER) <= since}
-        self._scanned_at.update(dict.fromkeys(due, now))
-        return due
-
-    def unsee(self, lanes: Iterable[int]) -> None:
-        """They were due, and could not be looked at."""
-        for lane in lanes:
-            self._scanned_at.pop(lane, None)
-
-    def contest(self, lanes: Iterable[int]) -> None:
-        """Others held some of the jobs that were looked at."""
-        self._contested.update(lanes)
-
-    def contest_all(self) -> None:
-        """There may be jobs before any of the marks."""
-        self._contested.update(self._by_lane)
-
-    def settle(self, lanes: Iterable[int]) -> None:
-        """They were looked at from the beginning, and nobody held anything."""
-        self._contested.difference_update(lanes)
-
-    def are_contested(self, lanes: Sequence[Lane]) -> bool:
-        return bool(self._contested) and any(lane.id in self._contested for lane in lanes)
-
-    def advance(self, lane_id: int, place: Place) -> None:
-        self._by_lane[lane_id] = max(self._by_lane.get(lane_id, _START), place)
-
-    def forget_all(self) -> None:
-        self._by_lane.clear()
-
-    def forget(self, lane_ids: Iterable[int]) -> None:
-        """Jobs were added that may lie before the mark."""
-        for lane_id in lane_ids:
-            self._by_lane.pop(lane_id, None)
 
 
 class Claims:
@@ -107,16 +48,14 @@ class Claims:
     def __init__(
         self,
         pool: Pool,
-        lanes: Lanes,
-        marks: Marks,
+        arrivals: Arrivals,
         claimed: Claimed,
         returns: Returns,
         *,
         entropy: Entropy = SYSTEM,
     ) -> None:
         self._pool = pool
-        self._lanes = lanes
-        self._marks = marks
+        self._arrivals = arrivals
         self._claimed = claimed
         self._returns = returns
         self._entropy = entropy
@@ -129,17 +68,19 @@ class Claims:
         *,
         thorough: bool = False,
     ) -> list[Assignment]:
-        """With `thorough`, a claim that comes back short always looks from the start again.
+        """With `thorough`, nothing is left out that was committed before the call.
 
         Raises Unavailable only if nothing was claimed: what was is given to the streams.
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
         found: list[Found] = []
         terms = _Terms(lease_ttl_s, defaults, self._entropy)
-        every = await self._groups(demands)
+        await self._arrivals.catch_up(thorough=thorough)
+        fronts = self._arrivals.fronts
+        every = [Group(asking, fronts) for asking in group_by_filter(demands)]
         try:
             for groups in apart(every):
-                await self._fill(groups, terms, found, thorough)
+                await self._look(groups, terms, found)
         except Unavailable as error:
             if not found:
                 raise
@@ -152,103 +93,79 @@ class Claims:
         return [one for _, one in sorted(found, key=lambda pair: places[pair[0]])]
 
     async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
-        """For each demand, whether there is a job for it. Looks at the lanes as a claim does."""
-        await self._lanes.catch_up()
-        wanted = [self._lanes.claimable(demand) for demand in demands]
-        lanes = list({lane.id: lane for group in wanted for lane in group}.values())
-        due = self._marks.due(lanes)
+        """For each demand, whether there is a job for it. Looks where a claim would."""
+        await self._arrivals.catch_up()
+        found = [False] * len(demands)
+        every = [Group([replace(one, limit=1)], self._arrivals.fronts) for one in demands]
+        while asking := [n for n, one in enumerate(every) if not found[n] and one.ask()]:
+            for n in await self._glance({n: every[n] for n in asking}):
+                found[n] = True
+        return found
+
+    async def _glance(self, groups: Mapping[int, Group]) -> list[int]:
+        """Those of the groups for which a job is due where they ask."""
+        numbered = [(n, one.range, one.front) for n, g in groups.items() for one in g.asked]
+        rows: set[int] | None = None
         try:
-            filled = await self._filled(lanes, due)
-        except BaseException:
-            self._marks.unsee(due)
-            raise
-        # There is one between the beginning and the mark, or the mark is to be looked beyond.
-        self._marks.forget(filled & due)
-        return [any(lane.id in filled for lane in group) for group in wanted]
-
-    async def _filled(self, lanes: Sequence[Lane], start: Collection[int]) -> set[int]:
-        """Those of the lanes in which a job is due."""
-        places = self._marks.places(lanes, start)
-        parameters = _where(lanes, places)
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_GLANCE, parameters)
-            return {lane_id for (lane_id,) in await cursor.fetchall()}
-
-    async def _groups(self, demands: Sequence[Demand]) -> list[Group]:
-        """Those for which there are lanes at all."""
-        await self._lanes.catch_up()
-        groups = []
-        for asking in group_by_filter(demands):
-            # Lanes that are made while the claim goes on are for the next one.
-            if lanes := tuple(self._lanes.claimable(asking[0])):
-                groups.append(Group(asking, lanes))
-        return groups
-
-    async def _fill(
-        self, groups: Sequence[Group], terms: "_Terms", found: list[Found], thorough: bool
-    ) -> None:
-        due = self._marks.due([lane for group in groups for lane in group.lanes])
-        for group in groups:
-            group.begin({lane.id for lane in group.lanes if lane.id in due})
-        seen_whole = {group for group in groups if len(group.start) == len(group.lanes)}
-        try:
-            await self._look(groups, terms, found)
-        except BaseException:
-            self._marks.unsee(due)
-            raise
-        again = [group for group in groups if group.room and group not in seen_whole]
-        again = [g for g in again if thorough or self._marks.are_contested(g.lanes)]
-        for group in again:
-            group.begin({lane.id for lane in group.lanes})
-        await self._look(again, terms, found)
+            parameters = _where([(front.lane.id, range_) for _, range_, front in numbered])
+            async with borrowed(self._pool) as connection:
+                cursor = await connection.execute(_GLANCE, parameters)
+                rows = {place - 1 for (place,) in await cursor.fetchall()}
+        finally:
+            first = 0
+            for group in groups.values():
+                count = len(group.asked)
+                # Where a job is due nothing is known of where the first one lies.
+                answers = {
+                    n: Answer(one.range.first)
+                    for n, one in enumerate(group.asked)
+                    if rows is not None and first + n in rows
+                }
+                group.leave(answers, {}, known=rows is not None)
+                first += count
+        return list({numbered[place][0] for place in rows or ()})
 
     async def _look(self, groups: Sequence[Group], terms: "_Terms", found: list[Found]) -> None:
-        """Looks deeper into many lanes, step by step, and further where others claim at the same
+        """Looks deeper into many ranges, step by step, and further where others claim at the same
         time, until the slots are full or there is no more.
         """
         while asking := [group for group in groups if group.is_open]:
             # Which jobs are locked, of more than there is room for, is not ours to say by group.
             further = [group for group in asking if group.reach > group.room]
-            found += await self._take(further[:1] or asking, terms)
+            asking = [group for group in further[:1] or asking if group.ask()]
+            if asking:
+                found += await self._take(asking, terms)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
-        lanes = [lane for group in groups for lane in group.lanes]
-        places = [place for g in groups for place in self._marks.places(g.lanes, g.start)]
-        parameters = _parameters(groups, lanes, places, terms)
-        by_id = {lane.id: lane for lane in lanes}
-        rows = await self._returns.fetch(
-            Claim(
-                _CLAIM if len(groups) == 1 else _CLAIM_MANY,
-                parameters,
-                read=lambda rows: _assignments(rows, by_id),
-                assignees=set(parameters["assignees"]),
-                chances=parameters["chances"],
-                endless=terms.lease_ttl_s is None,
-            )
+        rows: list[TupleRow] | None = None
+        moved: dict[Group, bool] = {}
+        parameters = _parameters(groups, terms)
+        owned = [(group, one.front.lane) for group in groups for one in group.asked]
+        lanes = {lane.id: lane for _, lane in owned}
+        claim = Claim(
+            _CLAIM if len(groups) == 1 else _CLAIM_MANY,
+            parameters,
+            read=lambda rows: _assignments(rows, lanes),
+            assignees=set(parameters["assignees"]),
+            chances=parameters["chances"],
+            endless=terms.lease_ttl_s is None,
         )
+        try:
+            rows = await self._returns.fetch(claim)
+        finally:
+            for group, answers in zip(groups, _answers(groups, rows), strict=True):
+                limits = _limits(self._arrivals.now if rows is None else _now(rows))
+                moved[group] = group.leave(answers, limits, known=rows is not None)
         looked, cut_off = _looked(rows[0], len(groups))
-        if rows[0][3] is None:
-            rows = []
-        group_of = {lane.id: n for n, group in enumerate(groups, 1) for lane in group.lanes}
-        taken = Counter(group_of[row[4]] for row in rows)
+        group_of = {lane.id: group for group, lane in owned}
+        owners = [group_of[row[_TOLD + _LANE]] for row in rows if row[_TOLD] is not None]
+        taken = Counter(owners)
         for n, group in enumerate(groups, 1):
-            self._note(group, Looked(looked.get(n, 0), n in cut_off, taken[n]))
-        for lane_id, place in _last_places(rows).items():
-            self._marks.advance(lane_id, min(place, _next(by_id[lane_id], rows[0][16])))
-        assignments = _assignments(rows, by_id)
+            known = Looked(looked.get(n, 0), n in cut_off, taken[group])
+            group.note(known, moved=moved[group])
+        assignments = _assignments(rows, lanes)
         self._claimed.remember(assignments)
-        owners = [groups[group_of[row[4]] - 1] for row in rows]
         return list(zip(owners, assignments, strict=True))
-
-    def _note(self, group: Group, looked: Looked) -> None:
-        if group.start and (looked.cut_off or looked.jobs >= group.reach):
-            # There may be more than was taken between the beginning and the mark.
-            self._marks.forget(group.start)
-        if looked.jobs > looked.taken:
-            self._marks.contest(lane.id for lane in group.lanes)
-        elif looked.jobs < group.reach and not looked.cut_off:
-            self._marks.settle(group.start)
-        group.note(looked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,57 +177,109 @@ class _Terms:
     entropy: Entropy
 
 
+_RANGES: Final = slice(3, 7)
+_TOLD: Final = 7
+_LANE: Final = 1
+_ASSIGNED_AT: Final = 13
+"""Of a row, where the ranges are told and the job begins; of a job, where its lane
+and the time of the claim are.
+"""
+
+
 def _looked(first: TupleRow, groups: int) -> tuple[dict[int, int], set[int]]:
-    """How many jobs were looked at for each group, and for which a lane may hold more."""
+    """How many jobs were looked at for each group, and for which there may be more."""
+    numbers, looked, cut_off = first[:3]
     if groups == 1:
-        return {1: first[0]}, {1} if first[1] else set()
-    return dict(zip(*first[:2], strict=True)), set(first[2])
+        return {1: looked}, {1} if cut_off else set()
+    return dict(zip(numbers, looked, strict=True)), set(cut_off)
 
 
-def _last_places(rows: Sequence[TupleRow]) -> dict[int, Place]:
-    """How far a claim came in each lane."""
-    last: dict[int, Place] = {}
-    for row in rows:
-        lane_id, place = row[4], (row[5], row[3])
-        if place > last.get(lane_id, _START):
-            last[lane_id] = place
-    return last
+def _now(rows: Sequence[TupleRow]) -> datetime | None:
+    return None if rows[0][_TOLD] is None else rows[0][_TOLD + _ASSIGNED_AT]
 
 
-def _next(lane: Lane, now: datetime) -> Place:
-    """Where a job has its place that is submitted or comes back now. A mark beyond it, of a job
-    whose caller gave it a later time, would hide that one.
+def _limits(now: datetime | None) -> dict[str, Place]:
+    """By priority, where a job has its place that is submitted or comes back now. A mark beyond
+    it, of a job whose caller gave it a later time, would have all others come late.
     """
-    return now - PRIORITY_BONUS[lane.priority], 0
+    if now is None:
+        return {}
+    return {priority.value: (now - bonus, 0) for priority, bonus in PRIORITY_BONUS.items()}
 
 
-def _where(lanes: Sequence[Lane], places: Sequence[Place]) -> dict[str, Any]:
+def _answers(groups: Sequence[Group], rows: Sequence[TupleRow] | None) -> list[dict[int, Answer]]:
+    """What was found in the ranges that each group asked, by their place among them; those left out
+    hold nothing.
+    """
+    answers: list[dict[int, Answer]] = [{} for _ in groups]
+    if rows is None or rows[0][_RANGES.start] is None:
+        return answers
+    owners = [(g, n) for g, group in enumerate(groups) for n in range(len(group.asked))]
+    taken = _taken_places(rows)
+    for number, looked, next_at, next_no in zip(*rows[0][_RANGES], strict=True):
+        g, n = owners[number - 1]
+        front, asked, _ = groups[g].asked[n]
+        if next_at is not None:
+            answers[g][n] = Answer((next_at, next_no))
+            continue
+        last = max(place for place in taken[front.lane.id] if asked.first <= place <= asked.last)
+        # One that was looked at to the end may hold more.
+        is_cut = looked >= groups[g].depth
+        answers[g][n] = Answer(beyond(last) if is_cut else None, last)
+    return answers
+
+
+def _taken_places(rows: Sequence[TupleRow]) -> dict[int, list[Place]]:
+    """By lane, where the jobs were that a claim took."""
+    places: dict[int, list[Place]] = defaultdict(list)
+    if rows[0][_TOLD] is not None:
+        for row in rows:
+            number, lane_id, order_time = row[_TOLD : _TOLD + 3]
+            places[lane_id].append((order_time, number))
+    return places
+
+
+def _where(ranges: Sequence[tuple[int, Range]]) -> dict[str, Any]:
     return {
-        "lanes": Int8s(lane.id for lane in lanes),
-        "marks": Times(at for at, _ in places),
-        "mark_numbers": Int8s(number for _, number in places),
+        "lanes": Int8s(lane_id for lane_id, _ in ranges),
+        "froms": Times(one.first[0] for _, one in ranges),
+        "from_nos": Int8s(one.first[1] for _, one in ranges),
+        "tos": Times(one.last[0] for _, one in ranges),
+        "to_nos": Int8s(one.last[1] for _, one in ranges),
     }
 
 
-def _parameters(
-    groups: Sequence[Group], lanes: Sequence[Lane], places: Sequence[Place], terms: _Terms
-) -> dict[str, Any]:
+def _parameters(groups: Sequence[Group], terms: "_Terms") -> dict[str, Any]:
+    asked = [(one.front.lane.id, one.range) for group in groups for one in group.asked]
+    numbered = {
+        one.front.lane.id: (n, one.front.lane)
+        for n, group in enumerate(groups, 1)
+        for one in group.asked
+    }
+    lanes = sorted(numbered)
     # Where nobody registered anything one NULL will do: beyond its end an array is NULL too.
     given = terms.defaults
-    of_type = [given.get(lane.key.type, _NO_DEFAULTS) for lane in lanes if given]
-    sizes = [(len(group.lanes), group.depth) for group in groups]
+    of_type = [given.get(numbered[n][1].key.type, _NO_DEFAULTS) for n in lanes if given]
+    sizes = [(len(group.asked), group.depth) for group in groups]
     rooms = [group.room for group in groups]
+    bound_at, bound_no = groups[0].bound
     return {
-        **_where(lanes, places),
-        "lane_groups": Int8s(n for n, (size, _) in enumerate(sizes, 1) for _ in range(size)),
+        **_where(asked),
+        "range_groups": Int8s(n for n, (size, _) in enumerate(sizes, 1) for _ in range(size)),
         "depths": Int8s(depth for size, depth in sizes for _ in range(size)),
         "reaches": Int8s(group.reach for group in groups),
+        "bounds": Times(group.bound[0] for group in groups),
+        "bound_nos": Int8s(group.bound[1] for group in groups),
         "offsets": Int8s(accumulate(rooms[:-1], initial=0)),
         "most": sum(rooms),
+        "lane_ids": Int8s(lanes),
+        "lane_groups": Int8s(numbered[lane_id][0] for lane_id in lanes),
         # Of the first group, for the statement that asks for one alone.
         "per_lane": groups[0].depth,
         "reach": groups[0].reach,
         "slots": rooms[0],
+        "bound": bound_at,
+        "bound_no": bound_no,
         "default_attempts": [d.max_attempts for d in of_type] or [None],
         "default_timeouts": floats(d.timeout_s for d in of_type) or [None],
         **_takers([slot for group in groups for slot in _numbered(group)]),
@@ -338,7 +307,11 @@ def _takers(slots: Sequence[tuple[tuple[int, int], Demand]]) -> dict[str, Any]:
 
 
 def _assignments(rows: Sequence[TupleRow], lanes: Mapping[int, Lane]) -> list[Assignment]:
-    return [_assignment(row[3:], lanes[row[4]]) for row in rows if row[3] is not None]
+    return [
+        _assignment(row[_TOLD:], lanes[row[_TOLD + _LANE]])
+        for row in rows
+        if row[_TOLD] is not None
+    ]
 
 
 def _assignment(row: TupleRow, lane: Lane) -> Assignment:

@@ -63,9 +63,18 @@ async def carry_out(
     """Writes decided moves of locked rows, and all that follows for the jobs that wait for
     them. Gives the lanes of those that became eligible by that. Raises Again.
     """
+    await move_rows(connection, decided)
+    return await follow(connection, decided, terms)
+
+
+async def follow(
+    connection: AsyncConnection[TupleRow], decided: Decided, terms: Terms
+) -> list[int]:
+    """What follows of moves that are written, for the jobs that wait for others; as `carry_out`.
+    Of moves that are written in parts, call it once and after all of them.
+    """
     lanes: list[int] = []
     while decided:
-        await move_rows(connection, decided)
         outcomes = {
             row.job_no: outcome_of(move.after)
             for row, move in decided
@@ -76,6 +85,7 @@ async def carry_out(
             lanes += await let_go(connection, children, outcomes)
         hopeless = [child for child in children if child.wait is Wait.SKIP]
         decided = await skip(connection, hopeless, terms)
+        await move_rows(connection, decided)
     return lanes
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.arrays import EPOCH, MICROSECOND, NULL, Int8s, Texts
+from queue_operator.backends.postgres.arrays import EPOCH, MICROSECOND, NULL, Int8s, Texts, Times
 from queue_operator.backends.postgres.batch import (
+    LanesInDoubt,
     Numbers,
     dump_backoff,
     store_callbacks,
@@ -29,7 +30,8 @@ from queue_operator.backends.postgres.connection import (
     patience_for,
     transaction,
 )
-from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.fronts import Place
+from queue_operator.backends.postgres.lanes import Interned, Lanes
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
@@ -75,8 +77,8 @@ class Copying:
         self._lanes = lanes
         self._numbers = numbers
 
-    async def store(self, jobs: Sequence[Job]) -> "Copied | None":
-        """Stores all, or nothing because an id exists."""
+    async def store(self, jobs: Sequence[Job]) -> datetime | None:
+        """Stores all and gives the time that it was, or nothing because an id exists."""
         lanes = await self._lanes.of_jobs(jobs)
         names = {job.namespace for job in jobs}
         spaces = {name: await self._lanes.namespace_id(name) or 0 for name in names}
@@ -85,15 +87,17 @@ class Copying:
         # has an id that the other waits for.
         order = sorted(range(len(jobs)), key=lambda n: (spaces[jobs[n].namespace], jobs[n].id))
         try:
-            now = await self._copy(
+            return await self._copy(
                 [jobs[n] for n in order],
                 [numbers[n] for n in order],
                 [spaces[jobs[n].namespace] for n in order],
-                [lanes[n] for n in order],
+                Interned([lanes.ids[n] for n in order], lanes.sure_until),
             )
         except psycopg.errors.UniqueViolation:
             return None
-        return Copied(lanes, now)
+        except LanesInDoubt:
+            self._lanes.doubt(jobs)
+            return await self.store(jobs)
 
     @again_when_undone
     async def _copy(
@@ -101,27 +105,24 @@ class Copying:
         jobs: Sequence[Job],
         numbers: Sequence[int],
         namespaces: Sequence[int],
-        lanes: Sequence[int],
+        lanes: Interned,
     ) -> datetime:
         patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
         async with transaction(self._pool, patience_s) as connection:
             cursor = await connection.execute("SELECT now()")
             [[now]] = await cursor.fetchall()
+            if now >= lanes.sure_until:
+                raise LanesInDoubt
             clock = _Clock(now)
-            given = zip(numbers, namespaces, lanes, jobs, strict=True)
+            given = zip(numbers, namespaces, lanes.ids, jobs, strict=True)
             await _write(connection, _JOB, (_job(*one, clock) for one in given))
-            waiting = zip(numbers, lanes, jobs, strict=True)
+            waiting = zip(numbers, lanes.ids, jobs, strict=True)
             await _write(connection, _READY, (_ready(*one, clock) for one in waiting))
-            await connection.execute(_TOLD, _told(jobs, numbers, lanes))
+            told = _told(jobs, numbers, lanes.ids)
+            arrived = _arrived(numbers, lanes.ids, jobs, clock)
+            await connection.execute(_TOLD, told | arrived)
             await store_callbacks(connection, jobs, numbers)
         return clock.now
-
-
-class Copied(NamedTuple):
-    """The lanes of jobs that were stored, and the time that it was."""
-
-    lanes: Sequence[int]
-    now: datetime
 
 
 async def _write(
@@ -152,6 +153,36 @@ class _Clock:
         return self._order_us[priority]
 
 
+def _arrived(
+    numbers: Sequence[int], lanes: Sequence[int], jobs: Sequence[Job], clock: _Clock
+) -> dict[str, Any]:
+    """Where the rows of one transaction wait: by lane one range, and each job's own place where the
+    submitter gave a time of creation, which may be any.
+    """
+    now = clock.now
+    new, spans = dict[int, Job](), dict[int, tuple[int, int]]()
+    aged, due_at = list[tuple[int, Place]](), None
+    for number, lane, job in zip(numbers, lanes, jobs, strict=True):
+        if (job.delay_s or job.scheduled_at) and (at := eligible(job, now)) > now:
+            due_at = min(due_at or at, at)
+        elif job.created_at is None:
+            new[lane] = job
+            first, last = spans.get(lane, (number, number))
+            spans[lane] = min(first, number), max(last, number)
+        else:
+            aged.append((lane, (order_time(job.created_at, None, job.priority), number)))
+    times = [order_time(now, None, job.priority) for job in new.values()]
+    aged_at, aged_no = [at for _, (at, _) in aged], [number for _, (_, number) in aged]
+    return {
+        "arrived": Int8s([*new, *(lane for lane, _ in aged)]),
+        "firsts": Times([*times, *aged_at]),
+        "first_nos": Int8s([*(first for first, _ in spans.values()), *aged_no]),
+        "lasts": Times([*times, *aged_at]),
+        "last_nos": Int8s([*(last for _, last in spans.values()), *aged_no]),
+        "due_at": due_at,
+    }
+
+
 def _us(at: datetime) -> int:
     return (at - EPOCH) // MICROSECOND
 
@@ -179,10 +210,8 @@ def _ready(number: int, lane: int, job: Job, clock: _Clock) -> bytes:
     if job.created_at is not None:
         made_us, order_us = _us(job.created_at), _us(order_time(job.created_at, None, job.priority))
     eligible_us = clock.now_us
-    if job.scheduled_at is not None:
-        eligible_us = max(eligible_us, _us(job.scheduled_at))
-    elif job.delay_s is not None:
-        eligible_us += timedelta(seconds=job.delay_s) // MICROSECOND
+    if job.delay_s or job.scheduled_at:
+        eligible_us = _us(eligible(job, clock.now))
     due = eligible_us <= clock.now_us
     times = _TIMES(9, 8, number, 4, lane, 8, order_us, 8, made_us, 1, due, 8, eligible_us)
     if job.max_attempts is None and job.timeout_s is None and job.backoff is None:
@@ -196,6 +225,15 @@ def _ready(number: int, lane: int, job: Job, clock: _Clock) -> bytes:
             NULL if backoff is None else _JSONB(len(backoff) + 1, 1) + backoff.encode(),
         )
     )
+
+
+def eligible(job: Job, now: datetime) -> datetime:
+    """When a job may run that is stored now."""
+    if job.scheduled_at is not None:
+        return max(now, job.scheduled_at)
+    if job.delay_s is not None:
+        return now + timedelta(seconds=job.delay_s) // MICROSECOND * MICROSECOND
+    return now
 
 
 def _told(jobs: Sequence[Job], numbers: Sequence[int], lanes: Sequence[int]) -> dict[str, Any]:

@@ -1,33 +1,49 @@
-"""Lanes: the interned identity of what a claim filters on, cached in memory.
+"""Lanes: the interned identity of what a claim filters on (namespace, type, priority, tags).
 
-Lanes are only ever added, so the cache is never wrong, at worst behind. While somebody watches
-the store, it is read again only where there may be new ones. What is paused is read along.
+A lane costs only while it is used. A process remembers the newest that it submitted to, and of the
+others those that hold waiting jobs (`fronts`). One that nobody submits to and that has no jobs is
+removed (`tidying`); so what is remembered is sure for a while only, and noted as used again then.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import psycopg
 
 from queue_operator.backends.news import Kind, Kinds, about
-from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.tags import matches
 
-_LIST: Final = load(__package__, "lane_list")
 _INTERN: Final = load(__package__, "lane_intern")
-_NAMESPACES: Final = "SELECT id, name FROM namespace"
-# How far below the highest known id another process may still commit a lane.
-_OVERLAP: Final = 100
-_FULL_REFRESH_S: Final = 5.0
-_MOST_FILTERS: Final = 10_000
+_NAMES: Final = load(__package__, "lane_names")
+_FIND: Final = load(__package__, "lane_find")
+_NAMESPACE: Final = load(__package__, "namespace_find")
+_MOST_REMEMBERED: Final = 50_000
+_SURE_S: Final = 600.0
+_NOTED_S: Final = 300.0
+"""A lane in use is written at most so often. What was noted before that counts as noted now."""
+_SUBMITTED_WITHIN: Final = timedelta(minutes=15)
+_TRIES: Final = 10
+_NAMESPACE_S: Final = 60.0
+FORGOTTEN_S: Final = 600.0
+"""Nobody remembers the number of a namespace for so long after it could last be looked up: one
+that has long been empty gets another number when it is used again.
+"""
+UNUSED_S: Final = 1800.0
+"""A lane without jobs may go when nobody noted for so long that it uses it: no submission begins
+later than 20 minutes after a note, by the clock of whoever submits or by that of the server.
+"""
 
 
-_Wanted = tuple[str, frozenset[str], frozenset[str]]
+_EVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class LaneKey(NamedTuple):
@@ -44,153 +60,147 @@ class Lane:
     priority: Priority
 
 
+class Interned(NamedTuple):
+    """The lanes of some jobs. `sure_until`, by the server's clock: no submission to them may begin
+    later.
+    """
+
+    ids: list[int]
+    sure_until: datetime
+
+
+class _Known(NamedTuple):
+    id: int
+    checked_s: float
+    sure_until: datetime
+
+
+_Key = tuple[str, str, str, frozenset[str]]
+
+
 class Lanes:
-    """All lanes of the database, by key and for matching."""
+    """Names and numbers of lanes and namespaces."""
 
-    def __init__(self, pool: Pool, resumed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._resumed = resumed
-        self._by_key: dict[tuple[str, str, str, frozenset[str]], Lane] = {}
-        self._namespaces: dict[str, int] = {}
-        self._matching: dict[_Wanted, list[Lane]] = {}
-        self._by_id: dict[int, Lane] = {}
-        self._by_kind: dict[Kind, list[int]] = {}
-        self._highest = 0
-        self.gate = Gate()
-        self._refreshed_at = -_FULL_REFRESH_S
-        self.watched = False
-        """Whether somebody sets `stale` when other processes may have made lanes."""
-        self.stale = True
-        # Whoever finds nothing stale must not go on while what was is still being read.
-        self._reading = asyncio.Lock()
-
-    async def of_jobs(self, jobs: Iterable[Job]) -> list[int]:
-        """The lane ids of the jobs, made where they are missing."""
-        keys = [(job.namespace, job.type, job.priority, job.tags) for job in jobs]
-        for key in dict.fromkeys(keys):
-            if key not in self._by_key:
-                await self._intern(LaneKey(*key))
         # A named tuple is equal to a plain one, which is made in half the time.
-        return [self._by_key[key].id for key in keys]
+        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self._kinds: OrderedDict[int, Kind] = OrderedDict()
+        self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.gate = Gate()
+
+    async def of_jobs(self, jobs: Iterable[Job]) -> Interned:
+        """The lanes of the jobs, made where they are missing."""
+        keys = [(job.namespace, job.type, job.priority, job.tags) for job in jobs]
+        since_s = time.monotonic() - _SURE_S
+        known, found = self._known, dict[_Key, _Known]()
+        missing: list[_Key] = []
+        for key in dict.fromkeys(keys):
+            one = known.get(key)
+            if one is None or one.checked_s < since_s:
+                missing.append(key)
+            else:
+                found[key] = one
+        if missing:
+            found |= await self._intern(missing)
+        ids = [found[key].id for key in keys]
+        return Interned(ids, min((one.sure_until for one in found.values()), default=_EVER))
+
+    def doubt(self, jobs: Iterable[Job]) -> None:
+        """Their lanes are to be looked up anew."""
+        for job in jobs:
+            self._known.pop((job.namespace, job.type, job.priority, job.tags), None)
 
     async def namespace_id(self, name: str) -> int | None:
-        """The number of a namespace; None when nothing was ever submitted there."""
-        if name not in self._namespaces:
-            await self._read_namespaces()
-        return self._namespaces.get(name)
+        """The number of a namespace; None when nothing is stored there."""
+        known = self._namespaces.get(name)
+        now_s = time.monotonic()
+        if known is None or known[1] < now_s - _NAMESPACE_S:
+            async with borrowed(self._pool) as connection:
+                row = await (await connection.execute(_NAMESPACE, {"name": name})).fetchone()
+            if row is None:
+                self._namespaces.pop(name, None)
+                return None
+            known = row[0], now_s
+            _remember(self._namespaces, name, known)
+        return known[0]
 
-    async def matching(self, demand: Demand) -> list[Lane]:
-        """Lanes whose jobs satisfy the demand."""
-        await self.catch_up()
-        return self.known(demand)
+    async def find(self, ids: Collection[int]) -> dict[int, Lane]:
+        """What lanes stand for, those that are gone left out."""
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_FIND, {"lanes": list(ids)})
+            found = [lane_of(*row) for row in await cursor.fetchall()]
+        for lane in found:
+            self.remember(lane)
+        return {lane.id: lane for lane in found}
 
-    def known(self, demand: Demand) -> list[Lane]:
-        """As `matching`, of the lanes known at the last catching up."""
-        wanted = (demand.namespace, demand.types, demand.tags)
-        if wanted not in self._matching:
-            if len(self._matching) >= _MOST_FILTERS:
-                self._matching.clear()
-            lanes = [lane for lane in self._by_key.values() if _matches(wanted, lane.key)]
-            self._matching[wanted] = lanes
-        return self._matching[wanted]
-
-    def claimable(self, demand: Demand) -> list[Lane]:
-        """As `known`, without the lanes whose jobs are paused."""
-        lanes = self.known(demand)
-        if self.gate.is_open:
-            return lanes
-        return [lane for lane in lanes if self.gate.lets(lane.key.namespace, lane.key.type)]
+    def remember(self, lane: Lane) -> None:
+        """So that `kinds` knows it."""
+        key = lane.key
+        _remember(self._kinds, lane.id, Kind(key.namespace, key.type, key.tags))
 
     def kinds(self, ids: Iterable[int]) -> Kinds:
-        """What jobs of these lanes are selected by."""
-        lanes = [self._by_id.get(lane_id) for lane_id in set(ids)]
-        keys = [lane.key for lane in lanes if lane is not None]
-        if len(keys) < len(lanes):
-            return None
-        return about(Kind(key.namespace, key.type, key.tags) for key in keys)
+        """What jobs of these lanes are selected by; None where that is not known of all."""
+        kinds = [self._kinds.get(lane_id) for lane_id in set(ids)]
+        known = [kind for kind in kinds if kind is not None]
+        return None if len(known) < len(kinds) else about(known)
 
-    def of_kinds(self, kinds: Iterable[Kind]) -> list[int]:
-        """The ids of all lanes, as far as they are known, in which such jobs wait."""
-        return [lane_id for kind in kinds for lane_id in self._by_kind.get(kind, ())]
+    async def _intern(self, keys: Sequence[_Key]) -> dict[_Key, _Known]:
+        found: dict[_Key, _Known] = {}
+        left = list(keys)
+        for _ in range(_TRIES):
+            checked_s = time.monotonic()
+            for now, place, lane_id in await self._look_up(left):
+                key = left[place - 1]
+                found[key] = _Known(lane_id, checked_s, now + _SUBMITTED_WITHIN)
+                _remember(self._known, key, found[key])
+                _remember(self._kinds, lane_id, Kind(key[0], key[1], key[3]))
+            left = [key for key in left if key not in found]
+            if not left:
+                return found
+            # A racing process may have made the same after our snapshot was taken, or a name
+            # may have been removed: the next round sees it.
+            await self._name(left)
+        raise Unavailable(f"the names of {len(left)} kinds of jobs are in use; call again")
 
-    def notice(self, highest: int) -> None:
-        """The highest lane that is stored."""
-        if highest > self._highest:
-            self.stale = True
-
-    async def catch_up(self) -> None:
-        """Refreshes unless nothing can be new. Ids may become visible out of order, so now and
-        then all of them are looked at.
-        """
-        async with self._reading:
-            rested = time.monotonic() - self._refreshed_at < _FULL_REFRESH_S
-            if not (self.watched and rested) or self.stale:
-                await self._refresh()
-
-    async def refresh(self) -> None:
-        """Learns lanes that other processes made."""
-        async with self._reading:
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        self.stale = False
-        try:
-            await self._read()
-        except BaseException:
-            self.stale = True
-            raise
-
-    async def _read(self) -> None:
-        full = time.monotonic() - self._refreshed_at >= _FULL_REFRESH_S
-        after = 0 if full else self._highest - _OVERLAP
-        paused, asked_at = set[tuple[str, str]](), self.gate.version
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_LIST, {"after": after})
-            for lane_id, namespace, type_, priority, tags in await cursor.fetchall():
-                if lane_id is None:
-                    paused.add((namespace, type_))
-                    continue
-                key = LaneKey(namespace, type_, priority, frozenset(tags))
-                if key not in self._by_key:
-                    self._add(Lane(lane_id, key, Priority(priority)))
-                self._highest = max(self._highest, lane_id)
-        if self.gate.learn(paused, asked_at):
-            # Whoever reads the table next, the pulse, finds nothing new there.
-            self._resumed()
-        if full:
-            self._refreshed_at = time.monotonic()
-
-    def _add(self, lane: Lane) -> None:
-        self._by_key[lane.key] = self._by_id[lane.id] = lane
-        kind = Kind(lane.key.namespace, lane.key.type, lane.key.tags)
-        self._by_kind.setdefault(kind, []).append(lane.id)
-        for wanted, lanes in self._matching.items():
-            if _matches(wanted, lane.key):
-                lanes.append(lane)
-
-    async def _intern(self, key: LaneKey) -> None:
-        parameters = {
-            "namespace": key.namespace,
-            "type": key.type,
-            "priority": key.priority,
-            "tags": sorted(key.tags),
+    @again_when_undone
+    async def _look_up(self, keys: Sequence[_Key]) -> list[tuple[datetime, int, int]]:
+        parameters: dict[str, Any] = {
+            "namespaces": [key[0] for key in keys],
+            "types": [key[1] for key in keys],
+            "priorities": [str(key[2]) for key in keys],
+            "tags": [_array(sorted(key[3])) for key in keys],
+            "used_s": _NOTED_S,
         }
-        # A racing process may have made the namespace or the type after our snapshot was
-        # taken; the second round then sees it.
-        while key not in self._by_key:
+        try:
             async with borrowed(self._pool) as connection:
-                await connection.execute(_INTERN, parameters)
-            await self.refresh()
-        await self.namespace_id(key.namespace)
+                cursor = await connection.execute(_INTERN, parameters)
+                return await cursor.fetchall()
+        except psycopg.errors.ForeignKeyViolation:
+            return []  # a name was removed at that moment
 
-    async def _read_namespaces(self) -> None:
+    @again_when_undone
+    async def _name(self, keys: Sequence[_Key]) -> None:
+        parameters = {
+            "namespaces": sorted({key[0] for key in keys}),
+            "types": sorted({key[1] for key in keys}),
+        }
         async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_NAMESPACES)
-            self._namespaces = {name: number for number, name in await cursor.fetchall()}
+            await connection.execute(_NAMES, parameters)
 
 
-def _matches(wanted: _Wanted, key: LaneKey) -> bool:
-    namespace, types, tags = wanted
-    return (
-        key.namespace == namespace and (not types or key.type in types) and matches(tags, key.tags)
-    )
+def lane_of(lane_id: int, namespace: str, type_: str, priority: str, tags: Collection[str]) -> Lane:
+    return Lane(lane_id, LaneKey(namespace, type_, priority, frozenset(tags)), Priority(priority))
+
+
+def _remember(kept: "OrderedDict[Any, Any]", key: object, value: object) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > _MOST_REMEMBERED:
+        kept.popitem(last=False)
+
+
+def _array(texts: Iterable[str]) -> str:
+    """As PostgreSQL writes an array of texts."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"

@@ -8,11 +8,11 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
+from queue_operator.backends.postgres.sweeping import OthersSweep, Page, Sweep
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition, QueueError
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
@@ -23,12 +23,9 @@ from queue_operator.domain.transition import Move, decide
 
 _EXTEND: Final = load(__package__, "lease_extend")
 _FATE: Final = load(__package__, "lease_fate")
-_BEGIN: Final = load(__package__, "sweep_begin")
-_FIND: Final = load(__package__, "sweep_find")
-_EXHAUSTED: Final = load(__package__, "sweep_exhausted")
 _LEASED: Final = load(__package__, "find_leased")
-_STAGE: Final = load(__package__, "stage")
-_STAGE_BATCH: Final = 1000
+_PAGES: Final = 20
+"""Of what is due, in one sweep: after an outage the next ones go on."""
 
 
 class Leases:
@@ -38,14 +35,12 @@ class Leases:
         self,
         pool: Pool,
         lanes: Lanes,
-        marks: Marks,
         rng: Callable[[], float],
         cancel_s: float,
         on_ready: OnReady,
     ) -> None:
         self._pool = pool
         self._lanes = lanes
-        self._marks = marks
         self._rng = rng
         self._cancel_timeout_s = cancel_s
         self._on_ready = on_ready
@@ -76,51 +71,55 @@ class Leases:
 
     @again_when_undone
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
-        """One sweep; see `Backend.expire_leases`. Mostly nothing has run out, and one look says
-        so.
+        """One sweep; see `Backend.expire_leases`. While another sweeper is at it, it waits, and
+        leaves the rest to that one when it takes long.
         """
-        async with borrowed(self._pool) as connection:
-            _, overdue = await self._begin(connection, ttl_s)
-        return await self.take_back(ttl_s, limit) if overdue else []
-
-    async def _begin(
-        self, connection: AsyncConnection[TupleRow], ttl_s: float
-    ) -> tuple[bool, bool]:
-        """Whether leases may be taken as expired, and whether there is anything to do."""
-        parameters = {"ttl_s": ttl_s, "cancel_timeout_s": self._cancel_timeout_s}
-        cursor = await connection.execute(_BEGIN, parameters)
-        [(may_expire, overdue)] = await cursor.fetchall()
-        return may_expire, overdue
-
-    async def take_back(self, ttl_s: float, limit: int) -> list[Lost]:
-        """The sweep itself, whether or not there is anything to do."""
 
         async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
-            # Its lock keeps the sweeps of several replicas apart.
-            may_expire, _ = await self._begin(connection, ttl_s)
-            parameters = {
-                "may_expire": may_expire,
-                "ttl_s": ttl_s,
-                "cancel_timeout_s": self._cancel_timeout_s,
-                "max_rows": limit,
-            }
-            cursor = await connection.execute(_FIND, parameters)
-            found = {number: (token, why) for number, token, why in await cursor.fetchall()}
-            rows = await lock_rows(connection, dict.fromkeys(found), terms)
-            decided = [
-                (row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()
-            ]
-            released = await carry_out(connection, decided, terms)
-            released += await self._exhaust_lost(connection, terms, limit)
+            sweep = await Sweep.begin(
+                connection,
+                ttl_s=ttl_s,
+                cancel_timeout_s=self._cancel_timeout_s,
+                patience_s=self._pool.statement_timeout_s / 2,
+            )
+            decided: _Decided = []
+            released: list[int] = []
+            for _ in range(_PAGES):
+                page = await sweep.take()
+                lost, freed = await self._take_back(sweep, page, limit - len(decided), ttl_s, terms)
+                decided += lost
+                released += freed
+                if not page.more or len(decided) >= limit:
+                    break
+            await sweep.end()
             return decided, released
 
-        decided, released = await run(self._pool, work)
+        try:
+            decided, released = await run(self._pool, work)
+        except OthersSweep:
+            return []
         self._tell(decided, released)
         return [
             Lost(row.current.job_id, row.namespace, row.assignee_id)
             for row, move in decided
             if move.frees_slot
         ]
+
+    async def _take_back(
+        self, sweep: Sweep, page: Page, limit: int, ttl_s: float, terms: Terms
+    ) -> "_Done":
+        """Ends what is due of a page, at most so many leases."""
+        if not page.due:
+            return [], []
+        found = await sweep.find(page, limit)
+        rows = await lock_rows(sweep.connection, dict.fromkeys(found), terms) if found else {}
+        decided = [(row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()]
+        released = await carry_out(sweep.connection, decided, terms)
+        spent = await sweep.exhausted(page, limit)
+        if spent:
+            released += await self._give_up(sweep.connection, spent, terms)
+        await sweep.put_back(page, {*rows, *spent})
+        return decided, released
 
     @again_when_undone
     async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
@@ -145,17 +144,7 @@ class Leases:
         return Counter(row.assignee_id for row, _ in decided)
 
     def _tell(self, decided: "_Decided", released: Sequence[int]) -> None:
-        self._marks.forget([row.lane_id for row, _ in decided])
-        self._marks.forget(released)
         tell_ready(decided, released, self._on_ready)
-
-    async def stage(self) -> int:
-        """Makes jobs due whose time has come, and says how many."""
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_STAGE, {"max_rows": _STAGE_BATCH})
-            lanes = [lane_id for (lane_id,) in await cursor.fetchall()]
-        self._marks.forget(lanes)
-        return len(lanes)
 
     def _overdue(self, row: LockedRow, token: str, why: str, ttl_s: float) -> Move:
         cancelling = row.current.state is JobState.CANCELLING
@@ -186,13 +175,10 @@ class Leases:
             return None  # it ended while we waited for its lock
         return replace(move, returns_attempt=True)
 
-    async def _exhaust_lost(
-        self, connection: AsyncConnection[TupleRow], terms: Terms, limit: int
+    async def _give_up(
+        self, connection: AsyncConnection[TupleRow], numbers: Sequence[int], terms: Terms
     ) -> list[int]:
-        cursor = await connection.execute(_EXHAUSTED, {"max_rows": limit})
-        numbers = [number for (number,) in await cursor.fetchall()]
-        if not numbers:
-            return []
+        """Lost jobs without an attempt left."""
         rows = await lock_rows(connection, dict.fromkeys(numbers), terms)
         decided = [
             (row, self._decide(row, row.current.token or "", Event.EXHAUST, WORKER_LOST))

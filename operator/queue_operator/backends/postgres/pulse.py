@@ -1,5 +1,5 @@
 """What a replica does four times a second for all who listen: it makes delayed jobs due, just in
-time, and learns from the versions in `signal` what others announced.
+time, and learns from the versions of topics what others announced.
 """
 
 import asyncio
@@ -10,23 +10,26 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, NamedTuple
 
 import psycopg
+from psycopg.rows import TupleRow
 
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.news import EVERYTHING, Inbox, News, Topic
-from queue_operator.backends.postgres.claiming import Marks
+from queue_operator.backends.postgres.arrivals import PARTS, Arrivals
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.one_loop import check_loop
 from queue_operator.backends.postgres.signals import Announcer, Versions
+from queue_operator.backends.postgres.staging import Staging, is_full
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 
-_PULSE: Final = load(__package__, "pulse")
+_PULSE: Final = load(__package__, "pulse", **PARTS)
 PULSE_S: Final = 0.25
 _LEAST_S: Final = 0.01
-_KNOWN: Final = frozenset(topic.value for topic in Topic)
-_STAGE_BATCH: Final = 1000
+# Of a row of its statement, where that begins which is not of arrivals.
+_OWN: Final = 10
+_TOPICS: Final = [topic.value for topic in Topic]
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -39,8 +42,6 @@ class _Beat(NamedTuple):
     staged: list[int]
     next_due_s: float | None
     versions: Versions
-    highest_lane: int
-    paused: list[list[str]]
 
 
 class Pulse:
@@ -55,7 +56,8 @@ class Pulse:
         dsn: str | None,
         pool: Pool,
         lanes: Lanes,
-        marks: Marks,
+        arrivals: Arrivals,
+        staging: Staging,
         announcer: Announcer,
         *,
         sleep: Sleep = asyncio.sleep,
@@ -64,7 +66,8 @@ class Pulse:
         self._dsn = dsn
         self._pool = pool
         self._lanes = lanes
-        self._marks = marks
+        self._arrivals = arrivals
+        self._staging = staging
         self._announcer = announcer
         self._sleep = sleep
         self._rng = rng
@@ -95,7 +98,7 @@ class Pulse:
     async def aclose(self) -> None:
         tasks, self._tasks = self._tasks, []
         await end_tasks(tasks)
-        self._lost, self._based, self._lanes.watched = True, False, False
+        self._lost, self._based = True, False
 
     def hear(self, news: News) -> None:
         """For all who listen."""
@@ -135,37 +138,45 @@ class Pulse:
         """One beat; how long to wait for the next."""
         try:
             async with self._announcer.versions_lock:
-                asked_at = self._lanes.gate.version
                 beat = await self._beat()
-                resumed = self._lanes.gate.learn([(n, t) for n, t in beat.paused], asked_at)
                 self._learn(beat.versions)
         except (Unavailable, psycopg.Error) as error:
             if not self._failing:
                 logger.warning("reading the signals failed, trying again: %s", error)
             self._failing = self._lost = True
-            self._lanes.watched = False
+            self._arrivals.lose()
             return PULSE_S
         self._failing = False
-        self._lanes.notice(beat.highest_lane)
-        if resumed:
-            self.resumed()
         if beat.staged:
-            self._marks.forget(beat.staged)
             self._announcer.announce_ready(self._lanes.kinds(beat.staged), anew=False)
-        if len(beat.staged) == _STAGE_BATCH:
+        if is_full(beat.staged):
             return 0.0
         due_s = PULSE_S if beat.next_due_s is None else beat.next_due_s
         return min(max(due_s, _LEAST_S), PULSE_S)
 
     async def _beat(self) -> _Beat:
-        async with borrowed(self._pool) as connection:
-            cursor = await connection.execute(_PULSE, {"max_rows": _STAGE_BATCH})
-            [(staged, next_due_s, versions, highest, paused)] = await cursor.fetchall()
-        # A newer version may know more of them.
-        known = {
-            Topic(name): version for name, version in (versions or {}).items() if name in _KNOWN
-        }
-        return _Beat(staged, next_due_s, known, highest or 0, paused)
+        async with self._arrivals.lock:
+            if not self._arrivals.has_begun:
+                await self._arrivals.read()
+            rows = await self._read()
+        staged, versions, _, next_due_s = rows[0][_OWN:]
+        return _Beat(staged, next_due_s, {Topic(name): n for name, n in versions.items()})
+
+    async def _read(self) -> list[TupleRow]:
+        """Makes jobs due, and takes note of what arrived."""
+        look, since = self._staging.ask(), None
+        version = self._lanes.gate.version
+        try:
+            parameters = {"topics": _TOPICS, **self._arrivals.since(), **look.parameters}
+            async with borrowed(self._pool) as connection:
+                cursor = await connection.execute(_PULSE, parameters, binary=True)
+                rows = await cursor.fetchall()
+            since = rows[0][_OWN + 2]
+        finally:
+            self._staging.leave(look, since)
+        if not await self._arrivals.take(rows, version):
+            self._lost = True
+        return rows
 
     def _learn(self, versions: Versions) -> None:
         seen = self._announcer.seen
@@ -173,8 +184,7 @@ class Pulse:
             self._tell(seen.note(versions))
             return
         seen.rebase(versions)
-        self._marks.forget_all()
-        self._lost, self._based, self._lanes.watched = False, True, True
+        self._lost, self._based = False, True
         self._tell(EVERYTHING)
 
     def _notice(self, payload: str) -> None:
@@ -191,9 +201,6 @@ class Pulse:
         if Topic.PAUSE in news:
             # The next beat reads what is paused now.
             self.expect(0.0)
-        if told.get("back") and (kinds := news.get(Topic.READY)):
-            # They may lie before the marks.
-            self._marks.forget(self._lanes.of_kinds(kinds))
         self._tell(news)
 
     def resumed(self) -> None:
@@ -202,11 +209,7 @@ class Pulse:
 
     def _tell(self, news: News) -> None:
         if Topic.READY in news:
-            # Another process may have made the lanes of these jobs.
-            self._lanes.stale = True
-            if news[Topic.READY] is None:
-                # Nobody knows which they are, so they may lie before any mark.
-                self._marks.contest_all()
+            self._arrivals.hint()
         self.hear(news)
 
     def _connected(self) -> None:

@@ -1,26 +1,34 @@
-"""Calls that select jobs by ids or tags: cancel, detach, delete, clean up."""
+"""Calls that select jobs by ids or tags: cancel, detach, delete, clean up.
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+Each is one transaction, in steps of bounded size. What has ended is neither locked nor looked up,
+unless it is named or deleted: a cancel by tags tells its ids, and reads no more of it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncServerCursor
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, transaction
-from queue_operator.backends.postgres.consequences import carry_out, run
+from queue_operator.backends.postgres.consequences import follow, run
 from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.looking import find_lanes
 from queue_operator.backends.postgres.rows import (
     Given,
     LockedRow,
     Terms,
     ask_to_stop,
     lock_rows,
+    move_rows,
 )
 from queue_operator.backends.protocol import DELETE
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition
-from queue_operator.domain.job import Cancelled, CancelRequest, Demand
+from queue_operator.domain.job import Cancelled, CancelRequest
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import Move, decide
@@ -28,12 +36,17 @@ from queue_operator.domain.transition import Move, decide
 _BY_ID: Final = load(__package__, "find_numbers")
 _BY_LANE: Final = load(__package__, "find_by_lanes")
 _BY_UID: Final = load(__package__, "find_by_uid")
+_STANDING: Final = load(__package__, "find_standing")
 _EXPIRED: Final = load(__package__, "find_expired_final")
 _DELETE: Final = load(__package__, "delete")
+_NAMESPACES: Final = "SELECT id FROM namespace ORDER BY id"
 _DETACH: Final = (
     "INSERT INTO detached (job_no) SELECT unnest(%(job_nos)s::bigint[]) ON CONFLICT DO NOTHING"
 )
-_BATCH: Final = 1000
+_STEP: Final = 1000
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+
+_Connection = AsyncConnection[TupleRow]
 
 
 class Selection:
@@ -55,14 +68,18 @@ class Selection:
     ) -> Cancelled:
         wanted = await self._wanted(namespace, tags, job_ids)
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> Cancelled:
-            ids = await _select(connection, wanted)
-            given = Given(force=force, reason=reason)
-            cancelled = await self._cancel(connection, ids, terms, given)
-            known = set(ids.values())
-            missing = dict.fromkeys(job_id for job_id in job_ids if job_id not in known)
-            unknown = (*cancelled.unknown_job_ids, *missing)
-            return replace(cancelled, unknown_job_ids=unknown)
+        async def work(connection: _Connection, terms: Terms) -> Cancelled:
+            named = await _by_id(connection, wanted)
+            known = set(named.values())
+            cancel = _Cancel(connection, terms, Given(force=force, reason=reason), self._rng)
+            cancel.unknown.extend(job_id for job_id in wanted.ids if job_id not in known)
+            # Those that are named go in one step: by number alone nothing tells which of the
+            # tables has to be locked first.
+            await cancel.step(named)
+            if wanted.tags:
+                async with _of_tags(connection, wanted) as (lanes, all_jobs):
+                    await cancel.all_of(lanes, all_jobs, named)
+            return await cancel.done()
 
         return await run(self._pool, work)
 
@@ -70,12 +87,14 @@ class Selection:
     async def detach(self, uids: Collection[str]) -> Cancelled:
         """Their resources are gone: a forced cancel of what has not finished."""
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> Cancelled:
+        async def work(connection: _Connection, terms: Terms) -> Cancelled:
             cursor = await connection.execute(_BY_UID, {"uids": list(uids)})
             ids = {number: job_id for number, job_id in await cursor.fetchall()}
             await connection.execute(_DETACH, {"job_nos": list(ids)})
             given = Given(force=True, reason="the resource was deleted")
-            return await self._cancel(connection, ids, terms, given)
+            cancel = _Cancel(connection, terms, given, self._rng)
+            await cancel.step(ids)
+            return await cancel.done()
 
         return await run(self._pool, work)
 
@@ -83,110 +102,194 @@ class Selection:
     async def delete(self, namespace: str, tags: Collection[str], job_ids: Collection[str]) -> int:
         wanted = await self._wanted(namespace, tags, job_ids)
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> int:
-            ids = await _select(connection, wanted)
-            for row in (await lock_rows(connection, dict.fromkeys(ids), terms)).values():
-                if row.current.state not in TERMINAL:
-                    raise InvalidTransition(row.current.job_id, row.current.state, DELETE)
-            return await _delete(connection, list(ids))
+        async def work(connection: _Connection, terms: Terms) -> int:
+            named = list(await _by_id(connection, wanted))
+            await _refuse_standing(connection, named, terms)
+            deleted = 0
+            for some in _steps(named):
+                deleted += await _delete(connection, some)
+            if wanted.tags:
+                async with _of_tags(connection, wanted) as (lanes, all_jobs):
+                    # Before anything of theirs is read, of which there may be very much.
+                    first = await _standing(connection, lanes, max_rows=1)
+                    await _refuse_standing(connection, first, terms)
+                    while rows := await all_jobs.fetchmany(_STEP):
+                        numbers = [number for number, _ in rows]
+                        deleted += await _delete_ended(connection, numbers, terms)
+            return deleted
 
         return await run(self._pool, work)
 
-    async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
-        deleted = 0
-        while True:
-            found, gone = await self._clean_batch(ttl_s, namespace_id)
-            deleted += gone
-            if found < _BATCH:
-                return deleted
-
     @again_when_undone
-    async def _clean_batch(self, ttl_s: float, namespace_id: int | None) -> tuple[int, int]:
-        """How many were found, and how many of them nobody else had deleted."""
-        parameters = {"ttl_s": ttl_s, "namespace_id": namespace_id, "max_rows": _BATCH}
+    async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
+        """Of one namespace, or of all."""
         async with transaction(self._pool) as connection:
-            cursor = await connection.execute(_EXPIRED, parameters)
-            numbers = [number for (number,) in await cursor.fetchall()]
-            return len(numbers), await _delete(connection, numbers)
+            if namespace_id is not None:
+                return await _clean_up(connection, ttl_s, namespace_id)
+            cursor = await connection.execute(_NAMESPACES)
+            return sum(
+                [await _clean_up(connection, ttl_s, one) for (one,) in await cursor.fetchall()]
+            )
 
     async def _wanted(
         self, namespace: str, tags: Collection[str], job_ids: Collection[str]
     ) -> "_Wanted":
-        lanes = []
-        if tags:
-            demand = Demand(assignee_id="", limit=0, namespace=namespace, tags=frozenset(tags))
-            lanes = [lane.id for lane in await self._lanes.matching(demand)]
         ids = list(dict.fromkeys(job_ids))
-        return _Wanted(lanes, [await self._lanes.namespace_id(namespace)] * len(ids), ids)
-
-    async def _cancel(
-        self,
-        connection: AsyncConnection[TupleRow],
-        ids: dict[int, str],
-        terms: Terms,
-        given: Given,
-    ) -> Cancelled:
-        rows = await lock_rows(connection, dict.fromkeys(ids), terms)
-        ended: list[tuple[LockedRow, Move]] = []
-        running: list[LockedRow] = []
-        unknown = [job_id for number, job_id in ids.items() if number not in rows]
-        for row in rows.values():
-            if row.current.state in SLOT_HOLDING:
-                running.append(row)
-            elif (move := self._cancel_waiting(row, given.reason)) is not None:
-                ended.append((row, move))
-            else:
-                unknown.append(row.current.job_id)
-        await carry_out(connection, ended, terms)
-        await ask_to_stop(connection, running, given)
-        return Cancelled(
-            tuple(row.current.job_id for row in [*(row for row, _ in ended), *running]),
-            tuple(unknown),
-            _requests(running, given),
-        )
-
-    def _cancel_waiting(self, row: LockedRow, reason: str) -> Move | None:
-        outcome = Outcome(row.current.job_id, Event.CANCEL, namespace=row.namespace, reason=reason)
-        try:
-            return decide(row.current, outcome, self._rng)
-        except InvalidTransition:
-            return None
+        return _Wanted(namespace, tags, await self._lanes.namespace_id(namespace), ids)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Lanes whose jobs all match, and ids with the number of their namespace."""
+    """What a call selects: tags that its jobs carry, and ids; with the number of the namespace."""
 
-    lanes: list[int]
-    namespaces: list[int | None]
+    namespace: str
+    tags: Collection[str]
+    namespace_id: int | None
     ids: list[str]
 
 
-async def _select(connection: AsyncConnection[TupleRow], wanted: _Wanted) -> dict[int, str]:
-    """The union of both selections, number to id, in order of number."""
-    found: dict[int, str] = {}
-    if wanted.lanes:
-        cursor = await connection.execute(_BY_LANE, {"lanes": wanted.lanes})
-        found |= {number: job_id for number, job_id in await cursor.fetchall()}
-    if wanted.ids:
-        cursor = await connection.execute(
-            _BY_ID, {"namespaces": wanted.namespaces, "ids": wanted.ids}
+@dataclass(slots=True)
+class _Cancel:
+    """One cancel, step by step, and what there is to be said of it."""
+
+    connection: _Connection
+    terms: Terms
+    given: Given
+    rng: Callable[[], float]
+    cancelled: list[str] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    requests: list[CancelRequest] = field(default_factory=list)
+    parents: list[tuple[LockedRow, Move]] = field(default_factory=list)
+
+    async def step(self, ids: dict[int, str]) -> None:
+        """Jobs by number. One that is not stored any more is unknown, where its id was given."""
+        rows = await lock_rows(self.connection, dict.fromkeys(ids), self.terms)
+        self.unknown.extend(one for number, one in ids.items() if one and number not in rows)
+        running = [row for row in rows.values() if row.current.state in SLOT_HOLDING]
+        ended: list[tuple[LockedRow, Move]] = []
+        for row in rows.values():
+            if row.current.state in SLOT_HOLDING:
+                continue
+            if (move := self._end(row)) is not None:
+                ended.append((row, move))
+            else:
+                self.unknown.append(row.current.job_id)
+        await move_rows(self.connection, ended)
+        await ask_to_stop(self.connection, running, self.given)
+        self.cancelled.extend(row.current.job_id for row, _ in ended)
+        self.running.extend(row.current.job_id for row in running)
+        self.requests.extend(_request(row, self.given) for row in running)
+        self.parents.extend((row, move) for row, move in ended if row.has_children)
+
+    async def all_of(
+        self, lanes: Sequence[int], jobs: AsyncServerCursor[TupleRow], but: Collection[int]
+    ) -> None:
+        """What stands in some lanes, of which `jobs` tells all, except those of another step."""
+        standing = await _standing(self.connection, lanes)
+        for some in _steps([number for number in standing if number not in but]):
+            await self.step(dict.fromkeys(some, ""))
+        told = {*but, *standing}
+        async for number, job_id in jobs:
+            if number not in told:
+                self.unknown.append(job_id)
+
+    async def done(self) -> Cancelled:
+        # Not before: a job that waits for one of these may be among them, and is cancelled then.
+        await follow(self.connection, self.parents, self.terms)
+        cancelled = (*self.cancelled, *self.running)
+        return Cancelled(cancelled, tuple(self.unknown), tuple(self.requests))
+
+    def _end(self, row: LockedRow) -> Move | None:
+        outcome = Outcome(
+            row.current.job_id, Event.CANCEL, namespace=row.namespace, reason=self.given.reason
         )
-        found |= {number: wanted.ids[place - 1] for place, number in await cursor.fetchall()}
-    return dict(sorted(found.items()))
+        try:
+            return decide(row.current, outcome, self.rng)
+        except InvalidTransition:
+            return None
 
 
-def _requests(rows: Sequence[LockedRow], given: Given) -> tuple[CancelRequest, ...]:
-    return tuple(
-        CancelRequest(
-            row.current.job_id,
-            row.namespace,
-            row.assignee_id,
-            row.current.token or "",
-            given.force or row.cancel_forced,
-            _reason(row, given),
-        )
-        for row in rows
+async def _by_id(connection: _Connection, wanted: _Wanted) -> dict[int, str]:
+    """Number to id, in order of number."""
+    if not wanted.ids:
+        return {}
+    namespaces = [wanted.namespace_id] * len(wanted.ids)
+    cursor = await connection.execute(_BY_ID, {"namespaces": namespaces, "ids": wanted.ids})
+    return dict(sorted((number, wanted.ids[n - 1]) for n, number in await cursor.fetchall()))
+
+
+@asynccontextmanager
+async def _of_tags(
+    connection: _Connection, wanted: _Wanted
+) -> AsyncIterator[tuple[list[int], AsyncServerCursor[TupleRow]]]:
+    """The lanes whose jobs carry all tags, and a cursor over the numbers and ids of all their jobs
+    as they are now. What it tells and a later statement does not find standing has ended.
+    """
+    found = await find_lanes(connection, wanted.namespace, (), tags=wanted.tags)
+    lanes = found.having(frozenset(JobState))
+    async with connection.cursor(name="of_lanes") as cursor:
+        cursor.itersize = _STEP
+        await cursor.execute(_BY_LANE, {"lanes": lanes}, binary=True)
+        yield lanes, cursor
+
+
+async def _standing(
+    connection: _Connection, lanes: Sequence[int], max_rows: int | None = None
+) -> list[int]:
+    cursor = await connection.execute(_STANDING, {"lanes": lanes, "max_rows": max_rows})
+    return [number for (number,) in await cursor.fetchall()]
+
+
+async def _refuse_standing(connection: _Connection, numbers: Sequence[int], terms: Terms) -> None:
+    """Raises InvalidTransition for a job that has not ended. The others are locked."""
+    for row in (await lock_rows(connection, dict.fromkeys(numbers), terms)).values():
+        if row.current.state not in TERMINAL:
+            raise InvalidTransition(row.current.job_id, row.current.state, DELETE)
+
+
+async def _delete_ended(connection: _Connection, numbers: Sequence[int], terms: Terms) -> int:
+    """Raises InvalidTransition for a job that has not ended."""
+    deleted = await _delete(connection, numbers)
+    if deleted < len(numbers):
+        # The others are gone, or were brought back to life after the first look.
+        await _refuse_standing(connection, numbers, terms)
+        deleted += await _delete(connection, numbers)
+    return deleted
+
+
+async def _clean_up(connection: _Connection, ttl_s: float, namespace_id: int) -> int:
+    deleted, at, number = 0, _FIRST, 0
+    while True:
+        place = {"after_at": at, "after_no": number}
+        limits = {"ttl_s": ttl_s, "namespace_id": namespace_id, "max_rows": _STEP}
+        cursor = await connection.execute(_EXPIRED, {**place, **limits})
+        found = await cursor.fetchall()
+        if not found:
+            return deleted
+        deleted += await _delete(connection, [one for one, _ in found])
+        number, at = found[-1]
+
+
+async def _delete(connection: _Connection, numbers: Sequence[int]) -> int:
+    """How many of them had ended, and nobody else had deleted."""
+    cursor = await connection.execute(_DELETE, {"job_nos": list(numbers)})
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+def _steps(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (numbers[start : start + _STEP] for start in range(0, len(numbers), _STEP))
+
+
+def _request(row: LockedRow, given: Given) -> CancelRequest:
+    return CancelRequest(
+        row.current.job_id,
+        row.namespace,
+        row.assignee_id,
+        row.current.token or "",
+        given.force or row.cancel_forced,
+        _reason(row, given),
     )
 
 
@@ -194,11 +297,3 @@ def _reason(row: LockedRow, given: Given) -> str:
     """That of the first cancel, or of the one that first used force."""
     is_news = row.current.state is JobState.RUNNING or (given.force and not row.cancel_forced)
     return (given.reason or row.cancel_reason) if is_news else row.cancel_reason
-
-
-async def _delete(connection: AsyncConnection[TupleRow], numbers: list[int]) -> int:
-    if not numbers:
-        return 0
-    cursor = await connection.execute(_DELETE, {"job_nos": numbers})
-    row = await cursor.fetchone()
-    return row[0] if row else 0

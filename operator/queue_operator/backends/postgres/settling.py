@@ -8,7 +8,6 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.completing import Completions
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
@@ -40,7 +39,6 @@ class Settling:
         self,
         pool: Pool,
         lanes: Lanes,
-        marks: Marks,
         rng: Callable[[], float],
         completions: Completions,
         on_ready: OnReady,
@@ -49,7 +47,6 @@ class Settling:
         self._on_ready = on_ready
         self._pool = pool
         self._lanes = lanes
-        self._marks = marks
         self._rng = rng
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -163,16 +160,6 @@ class Settling:
         return done.answers[0]
 
     def _tell(self, done: "_Done") -> None:
-        # What keeps its place in the order may lie before the mark, and so may another
-        # priority and what had to wait for others.
-        self._marks.forget(
-            [
-                row.new_lane_id or row.lane_id
-                for row, move in done.decided
-                if move.waits and not move.counts_retry
-            ]
-        )
-        self._marks.forget(done.released)
         tell_ready(done.decided, done.released, self._on_ready)
 
     async def _other_lanes(self, batch: dict[int, Outcome]) -> dict[int, int]:
@@ -187,7 +174,7 @@ class Settling:
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_LANES, wanted)).fetchall()
         jobs = {places[n - 1]: _relabelled(batch[places[n - 1]], *row) for n, *row in rows}
-        return dict(zip(jobs, await self._lanes.of_jobs(jobs.values()), strict=True))
+        return dict(zip(jobs, (await self._lanes.of_jobs(jobs.values())).ids, strict=True))
 
     def _answer(self, outcome: Outcome, row: LockedRow | None) -> tuple[Settled, Move | None]:
         job_id, namespace = outcome.job_id, outcome.namespace

@@ -1,7 +1,7 @@
 """Submission: many jobs in one transaction, all or none."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -12,12 +12,12 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.batch import (
     Batch,
+    LanesInDoubt,
     Numbers,
     store,
     store_callbacks,
     store_new,
 )
-from queue_operator.backends.postgres.claiming import Marks
 from queue_operator.backends.postgres.connection import (
     Pool,
     again_when_undone,
@@ -71,10 +71,9 @@ class Submission:
     submission that has its key; its key is; a parent is missing.
     """
 
-    def __init__(self, pool: Pool, lanes: Lanes, marks: Marks) -> None:
+    def __init__(self, pool: Pool, lanes: Lanes) -> None:
         self._pool = pool
         self._lanes = lanes
-        self._marks = marks
         self._numbers = Numbers(pool)
         self._copying = Copying(pool, lanes, self._numbers)
         self._waiting: list[_Waiting] = []
@@ -91,7 +90,7 @@ class Submission:
         """With `atomic`, raises what is wrong and stores nothing. Fields of an error begin with
         the job's place unless not `named`.
         """
-        if guard is None and can_be_copied(jobs) and (now := await self._copy(jobs)):
+        if guard is None and can_be_copied(jobs) and (now := await self._copying.store(jobs)):
             return [accepted(job, now) for job in jobs]
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
@@ -115,15 +114,9 @@ class Submission:
             except psycopg.errors.UniqueViolation:
                 # An id that exists is no error to the statement: it is the number.
                 await self._numbers.pass_by_stored()
-        raise Unavailable("job numbers were set back and are still in use; call again")
-
-    async def _copy(self, jobs: Sequence[Job]) -> datetime | None:
-        copied = await self._copying.store(jobs)
-        if copied is None:
-            return None
-        given = zip(copied.lanes, jobs, strict=True)
-        self._marks.forget([lane for lane, job in given if job.created_at])
-        return copied.now
+            except LanesInDoubt:
+                self._lanes.doubt(jobs.values())
+        raise Unavailable("job numbers or lanes are in doubt again and again; call again")
 
     async def store_new(self, jobs: Sequence[Job]) -> list[int]:
         """Stores those with which nothing is wrong, and gives their places."""
@@ -184,7 +177,8 @@ class Submission:
         return list(group.values())
 
     async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
-        lanes = dict(zip(jobs, await self._lanes.of_jobs(jobs.values()), strict=True))
+        interned = await self._lanes.of_jobs(jobs.values())
+        lanes = dict(zip(jobs, interned.ids, strict=True))
         spaces = {n: await self._lanes.namespace_id(job.namespace) or 0 for n, job in jobs.items()}
         numbers = dict(zip(jobs, await self._numbers.take(len(jobs)), strict=True))
         places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
@@ -194,6 +188,7 @@ class Submission:
             [numbers[n] for n in places],
             [spaces[n] for n in places],
             [lanes[n] for n in places],
+            interned.sure_until,
             named,
         )
 
@@ -206,15 +201,9 @@ class Submission:
             return None
         try:
             async with borrowed(self._pool, _patience_s(batch)) as connection:
-                now = await store_new(connection, batch)
+                return await store_new(connection, batch)
         except psycopg.errors.UniqueViolation:
             return None
-        self._forget_marks(batch, range(len(batch)))
-        return now
-
-    def _forget_marks(self, batch: Batch, stored: Iterable[int]) -> None:
-        """A time of the caller's own may lie before the mark; the database's never does."""
-        self._marks.forget([batch.lanes[n] for n in stored if batch.jobs[n].created_at])
 
     @again_when_undone
     async def _attempt(self, batch: Batch, atomic: bool, guard: "Guard | None") -> "_Attempt":
@@ -253,7 +242,6 @@ class Submission:
                 answers |= await _found(connection, batch, keys, links)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
-        self._forget_marks(batch, new)
         return _Attempt(errors={}, answers=answers | _refusals(batch, clashes))
 
 

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -62,10 +62,13 @@ _LOG_FORGET: Final = load(__package__, "log_forget")
 _LOG_PRUNE: Final = load(__package__, "log_prune")
 _LOG_READ: Final = load(__package__, "log_read")
 _NAMED: Final = load(__package__, "named")
+_NUMBERED: Final = load(__package__, "numbered")
 _PUT_PAUSE: Final = load(__package__, "put_pause")
 _STORE: Final = load(__package__, "store")
 _TAGGED: Final = load(__package__, "tagged")
+_TAGGED_ENDED: Final = load(__package__, "tagged_ended")
 _USED_UP: Final = load(__package__, "used_up")
+_PART: Final = 1000
 
 
 class SqliteShelf:
@@ -153,6 +156,8 @@ class SqliteShelf:
         names = [(one.job.namespace, one.job.id) for one in chosen]
         for name in names:
             del self._known[name]
+        for one in chosen:
+            del self._rows[one.number]
         self._connection.executemany("DELETE FROM job WHERE namespace = ? AND id = ?", names)
         self._connection.executemany(
             "DELETE FROM idempotency WHERE namespace = ? AND job_id = ?", names
@@ -197,6 +202,24 @@ class SqliteShelf:
         both = {one.number: one for one in (*named, *tagged)}
         return [both[number] for number in sorted(both)]
 
+    def ended_ids(self, namespace: str, tags: frozenset[str]) -> list[str]:
+        return [row["id"] for rows in self._ended(namespace, tags) for row in rows]
+
+    def ended(self, namespace: str, tags: frozenset[str]) -> Iterator[list[Stored]]:
+        return map(self._numbered, self._ended(namespace, tags))
+
+    def _ended(self, namespace: str, tags: frozenset[str]) -> Iterator[list[sqlite3.Row]]:
+        """In parts, so that there are never more of them in memory."""
+        self.flush()
+        place = {"after": 0, "max_rows": _PART}
+        wanted = {"namespace": namespace, **finding.tags_of(tags)}
+        while rows := self._connection.execute(_TAGGED_ENDED, wanted | place).fetchall():
+            place["after"] = rows[-1]["number"]
+            yield rows
+
+    def _numbered(self, rows: Sequence[sqlite3.Row]) -> list[Stored]:
+        return self._find(_NUMBERED, numbers=json.dumps([row["number"] for row in rows]))
+
     def children_of(self, parent: Stored) -> list[Stored]:
         new = [
             one
@@ -213,9 +236,13 @@ class SqliteShelf:
         self.flush()
         return self._find(_USED_UP, now=microseconds(now))
 
-    def completed_before(self, at: datetime, namespace: str | None) -> list[Stored]:
+    def completed_before(self, at: datetime, namespace: str | None) -> Iterator[list[Stored]]:
         self.flush()
-        return self._find(_COMPLETED, at=microseconds(at), namespace=namespace)
+        place = {"after_at": 0, "after": 0, "max_rows": _PART}
+        wanted = {"at": microseconds(at), "namespace": namespace}
+        while rows := self._connection.execute(_COMPLETED, wanted | place).fetchall():
+            place |= {"after_at": rows[-1]["finalized_at"], "after": rows[-1]["number"]}
+            yield self._numbered(rows)
 
     def search(self, search: JobSearch, now: datetime) -> JobPage:
         wanted = finding.of_jobs(search, now)

@@ -18,6 +18,7 @@ from queue_operator.testing.backend.cancel import *
 from queue_operator.testing.backend.cancelled import *
 from queue_operator.testing.backend.claim import *
 from queue_operator.testing.backend.close import *
+from queue_operator.testing.backend.coming_back import *
 from queue_operator.testing.backend.complete import *
 from queue_operator.testing.backend.delete import *
 from queue_operator.testing.backend.dependencies import *
@@ -47,5 +48,6 @@ from queue_operator.testing.backend.tokens import *
 from queue_operator.testing.backend.transitions import *
 from queue_operator.testing.backend.unresponsive import *
 from queue_operator.testing.backend.update import *
+from queue_operator.testing.backend.whole import *
 
 __all__ = ["backend", *(name for name in dir() if name.startswith("test_"))]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound
+from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound, KeyConflict
 from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.record import answered
 from queue_operator.domain.states import Event, JobState
@@ -28,7 +28,11 @@ async def _ids(backend: Contract, jobs: list[Job]) -> list[str]:
     return found
 
 
-@proves("backend-api.EnqueueJobs.pre.1", "backend-api.EnqueueJobs.error.3")
+@proves(
+    "backend-api.EnqueueJobs.pre.1",
+    "backend-api.EnqueueJobs.error.3",
+    "backend-api.EnqueueJobs.must.1",
+)
 async def test_enqueue_jobs_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(lambda: backend.enqueue_jobs([a_job(), a_job()]))
 
@@ -63,7 +67,7 @@ async def test_enqueue_jobs_of_what_is_no_batch(backend: Contract, thing: Any) -
     assert raised.value.field == "jobs"
 
 
-@proves("backend-api.EnqueueJobs.pre.4")
+@proves("backend-api.EnqueueJobs.pre.4", "backend-api.EnqueueJobs.must.2")
 async def test_enqueue_jobs_without_an_id_or_with_one_twice(backend: Contract) -> None:
     with pytest.raises(InvalidArgument) as empty:
         await backend.enqueue_jobs([a_job(), a_job(), a_job(id="")])
@@ -89,6 +93,7 @@ async def test_enqueue_jobs_in_another_state(backend: Contract, state: JobState)
     "backend-api.EnqueueJobs.post.4",
     "backend-api.EnqueueJobs.post.5",
     "backend-api.EnqueueJobs.error.4",
+    "backend-api.EnqueueJobs.must.2",
 )
 async def test_enqueue_jobs_with_ids_that_exist(backend: Contract) -> None:
     first, second = await submitted(backend), await submitted(backend)
@@ -126,7 +131,12 @@ async def test_enqueue_jobs_makes_all_visible_at_once(backend: Contract) -> None
     assert len(await backend.dequeue_jobs("w", ["all"], 9)) == 6
 
 
-@proves("backend-api.EnqueueJobs.error.1", "backend-api.Invariants.rule.2")
+@proves(
+    "backend-api.EnqueueJobs.error.1",
+    "backend-api.Invariants.rule.2",
+    "backend-api.EnqueueJobs.must.1",
+    "backend-api.EnqueueJobs.must.4",
+)
 @pytest.mark.parametrize("place", [0, 9, 19])
 async def test_enqueue_jobs_with_one_bad_job(backend: Contract, place: int) -> None:
     jobs = [a_job(type="" if n == place else "t") for n in range(20)]
@@ -241,3 +251,17 @@ async def test_submit_tells_nothing_of_what_was_refused(backend: Contract) -> No
     taken = await submitted(backend)
     answers = await backend.submit([a_job(type=""), taken], atomic=False)
     assert [(one.created_at, one.eligible_at) for one in answers] == [(None, None)] * 2
+
+
+async def test_a_refusal_names_the_place_among_all_that_were_given(backend: Contract) -> None:
+    stored = await submitted(backend)
+    await submitted(backend, idempotency_key="k")
+    batch = [a_job(id=""), a_job(), stored, a_job(idempotency_key="k", payload=b"other")]
+    answers = await backend.submit(batch, atomic=False)
+    bad, good, twice, clash = [answer.error for answer in answers]
+    assert good is None
+    assert isinstance(bad, InvalidArgument)
+    assert isinstance(twice, DuplicateJob)
+    assert isinstance(clash, KeyConflict)
+    assert (bad.field, clash.field) == ("jobs[0].id", "jobs[3].idempotency_key")
+    assert (twice.indexes, twice.job_ids) == ((2,), (stored.id,))

@@ -7,7 +7,7 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import CancelRequest, Job
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
     cancelled_anywhere,
     in_a_cancelled_task,
@@ -17,6 +17,7 @@ from queue_operator.testing.breaking import (
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 _AFTER: Final = {
     JobState.INITIAL_PENDING: JobState.UNSCHEDULED,
@@ -27,7 +28,11 @@ _AFTER: Final = {
 }
 
 
-@proves("backend-api.CancelJobs.pre.1", "backend-api.CancelJobs.error.2")
+@proves(
+    "backend-api.CancelJobs.pre.1",
+    "backend-api.CancelJobs.error.2",
+    "backend-api.CancelJobs.must.2",
+)
 async def test_cancel_jobs_cancelled(backend: Contract) -> None:
     job = await submitted(backend)
     await in_a_cancelled_task(lambda: backend.cancel_jobs([], [job.id]))
@@ -117,6 +122,8 @@ async def test_cancel_jobs_cancels_each_state_in_its_way(
     "backend-api.CancelJobs.post.7",
     "backend-api.CancelJobs.post.8",
     "backend-api.CancelJobs.error.3",
+    "backend-api.CancelJobs.must.3",
+    "backend-api.CancelJobs.must.4",
 )
 async def test_cancel_jobs_tells_apart_what_it_could_not_cancel(backend: Contract) -> None:
     jobs = {state: (await job_in(backend, state))[0] for state in JobState}
@@ -126,6 +133,38 @@ async def test_cancel_jobs_tells_apart_what_it_could_not_cancel(backend: Contrac
     assert set(answer.unknown_job_ids) == {*(jobs[state].id for state in TERMINAL), "missing"}
     for state in TERMINAL:
         assert await backend.get_job(jobs[state].id) == ended[state]
+
+
+@proves("backend-api.CancelJobs.post.8", "backend-api.CancelJobs.error.3")
+async def test_cancel_jobs_by_tags_tells_what_had_ended(backend: Contract) -> None:
+    tags = frozenset({"a"})
+    waiting, ended, done = [await submitted(backend, tags=tags) for _ in range(3)]
+    await submitted(backend, tags=tags, namespace="other")
+    await backend.cancel_jobs([], [ended.id])
+    await backend.delete_jobs([], [ended.id])
+    await backend.cancel_jobs([], [done.id])
+    before = await backend.get_job(done.id)
+    answer = await backend.cancel_jobs(tags, [done.id, ended.id])
+    assert answer.cancelled_job_ids == (waiting.id,)
+    assert sorted(answer.unknown_job_ids) == sorted([done.id, ended.id])
+    again = await backend.cancel_jobs(tags, [])
+    assert (again.cancelled_job_ids, set(again.unknown_job_ids)) == ((), {waiting.id, done.id})
+    assert await backend.get_job(done.id) == before
+
+
+@proves("backend-api.CancelJobs.expect.1")
+async def test_cancel_jobs_by_tags_cancels_what_waits_for_another(backend: Contract) -> None:
+    """As a cancel of each, not as what becomes of it when the other one is."""
+    tags = frozenset({"a"})
+    parent = await submitted(backend, tags=tags)
+    child = await submitted(backend, tags=tags, depends_on=(parent.id,))
+    outside = await submitted(backend, depends_on=(parent.id,))
+    answer = await backend.cancel_jobs(tags, [], reason="enough")
+    assert set(answer.cancelled_job_ids) == {parent.id, child.id}
+    assert (await backend.get_job(child.id)).cancel_reason == "enough"
+    skipped = await backend.get_job(outside.id)
+    assert skipped.state is JobState.UNSCHEDULED
+    assert skipped.cancel_reason != "enough"
 
 
 @proves("backend-api.CancelJobs.post.8")
@@ -157,7 +196,11 @@ async def test_cancel_and_acknowledge_without_the_store(backend: Contract, store
     assert [await shape(backend, job) for job in (*jobs, leaving)] == before
 
 
-@proves("backend-api.CancelJobs.effect.1", "backend-api.CancelJobs.effect.2")
+@proves(
+    "backend-api.CancelJobs.effect.1",
+    "backend-api.CancelJobs.effect.2",
+    "backend-api.CancelJobs.must.2",
+)
 async def test_cancel_jobs_ends_what_waits_and_asks_what_runs(backend: Contract) -> None:
     waiting = await submitted(backend)
     busy, token = await running(backend)
@@ -171,7 +214,7 @@ async def test_cancel_jobs_ends_what_waits_and_asks_what_runs(backend: Contract)
     assert freed == {"worker-1": 1}
 
 
-@proves("backend-api.CancelJobs.expect.1")
+@proves("backend-api.CancelJobs.expect.1", "backend-api.CancelJobs.must.1")
 async def test_cancel_jobs_takes_the_union(backend: Contract) -> None:
     tagged = await submitted(backend, tags=frozenset({"a", "b"}))
     half = await submitted(backend, tags=frozenset({"a"}))
@@ -192,7 +235,12 @@ async def test_cancel_jobs_answers_an_id_given_twice_once(backend: Contract) -> 
     assert (answer.cancelled_job_ids, answer.unknown_job_ids) == ((job.id,), ("missing",))
 
 
-@proves("backend-api.CancelJobs.expect.2", "backend-api.Invariants.rule.2")
+@proves(
+    "backend-api.CancelJobs.expect.2",
+    "backend-api.Invariants.rule.2",
+    "backend-api.CancelJobs.must.7",
+    "backend-api.GetJobStats.must.3",
+)
 async def test_cancel_jobs_is_seen_whole_or_not_at_all(store: Store) -> None:
     writer, reader = await store.open(), await store.open()
     jobs = [a_job(tags=frozenset({"all"})) for _ in range(200)]

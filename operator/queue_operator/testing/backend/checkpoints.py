@@ -7,12 +7,13 @@ import pytest
 from queue_operator.backends.protocol import CheckpointAnswer, CheckpointReport, Checkpoints
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import CHECKPOINTING, TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import CHECKPOINTING, TERMINAL
 from queue_operator.testing.walking import walk
 
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"

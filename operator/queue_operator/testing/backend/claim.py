@@ -7,10 +7,11 @@ import pytest
 
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
-from queue_operator.domain.states import COUNTS_AS_RETRY, Event
+from queue_operator.domain.states import Event
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import COUNTS_AS_RETRY
 
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -42,7 +42,7 @@ async def test_close_twice(backend: Contract) -> None:
     await backend.close()
 
 
-@proves("backend-api.Close.post.2", "backend-api.Close.effect.2")
+@proves("backend-api.Close.post.2", "backend-api.Close.effect.2", "backend-api.Close.must.2")
 async def test_close_leaves_the_store_to_others(store: Store) -> None:
     closed, other = await store.open(), await store.open()
     job, token = await running(closed)
@@ -52,7 +52,7 @@ async def test_close_leaves_the_store_to_others(store: Store) -> None:
     assert (await (await store.open()).get_job(job.id)).state is JobState.COMPLETED
 
 
-@proves("backend-api.Close.error.1", "backend-api.Close.post.2")
+@proves("backend-api.Close.error.1", "backend-api.Close.post.2", "backend-api.Close.must.2")
 async def test_close_while_the_store_is_down(store: Store) -> None:
     backend = await store.open()
     job = await submitted(backend)

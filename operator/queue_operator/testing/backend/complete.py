@@ -3,11 +3,12 @@
 import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import job_call_cancelled, needs_the_store, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 # Spelled out: taken from the table, a wrong table would agree with itself.
 _FROM = (
@@ -19,7 +20,11 @@ _FROM = (
 _LATE = (JobState.UNKNOWN_RETRY, JobState.UNKNOWN_STOPPED)
 
 
-@proves("backend-api.CompleteJob.pre.1", "backend-api.CompleteJob.error.4")
+@proves(
+    "backend-api.CompleteJob.pre.1",
+    "backend-api.CompleteJob.error.4",
+    "backend-api.CompleteJob.must.1",
+)
 async def test_complete_job_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.complete_job(job.id, b"r")
@@ -33,7 +38,11 @@ async def test_complete_job_without_an_id(backend: Contract) -> None:
     assert raised.value.field == "job_id"
 
 
-@proves("backend-api.CompleteJob.pre.3", "backend-api.CompleteJob.error.1")
+@proves(
+    "backend-api.CompleteJob.pre.3",
+    "backend-api.CompleteJob.error.1",
+    "backend-api.CompleteJob.must.3",
+)
 async def test_complete_job_that_is_not_stored(backend: Contract) -> None:
     job = await submitted(backend, namespace="here")
     await backend.dequeue_jobs("w", [], 1, namespace="here")
@@ -48,6 +57,8 @@ async def test_complete_job_that_is_not_stored(backend: Contract) -> None:
     "backend-api.CompleteJob.pre.4",
     "backend-api.CompleteJob.post.1",
     "backend-api.CompleteJob.post.2",
+    "backend-api.CompleteJob.must.1",
+    "backend-api.CompleteJob.must.2",
 )
 @pytest.mark.parametrize("state", _FROM)
 async def test_complete_job_from_each_state(backend: Contract, state: JobState) -> None:
@@ -80,6 +91,8 @@ async def test_complete_job_moves_by_the_table(backend: Contract) -> None:
     "backend-api.CompleteJob.post.3",
     "backend-api.CompleteJob.post.4",
     "backend-api.CompleteJob.post.5",
+    "backend-api.CompleteJob.must.2",
+    "backend-api.CompleteJob.must.4",
 )
 @pytest.mark.parametrize("state", _FROM)
 async def test_complete_job_sets_the_end_and_keeps_the_rest(
@@ -108,7 +121,7 @@ async def test_complete_job_keeps_the_time_of_the_first_start(backend: Contract)
     assert (await backend.get_job(job.id)).started_at == first is not None
 
 
-@proves("backend-api.CompleteJob.post.6")
+@proves("backend-api.CompleteJob.post.6", "backend-api.CompleteJob.must.6")
 @pytest.mark.parametrize("state", _LATE)
 async def test_complete_job_that_held_no_slot_frees_none(
     backend: Contract, state: JobState
@@ -117,7 +130,11 @@ async def test_complete_job_that_held_no_slot_frees_none(
     assert await backend.complete_job(job.id, b"r", token=token) == {}
 
 
-@proves("backend-api.CompleteJob.post.7", "backend-api.CompleteJob.effect.2")
+@proves(
+    "backend-api.CompleteJob.post.7",
+    "backend-api.CompleteJob.effect.2",
+    "backend-api.CompleteJob.must.6",
+)
 @pytest.mark.parametrize("state", sorted(set(_FROM) - set(_LATE)))
 async def test_complete_job_frees_the_slot(backend: Contract, state: JobState) -> None:
     job, token = await job_in(backend, state)
@@ -126,7 +143,12 @@ async def test_complete_job_frees_the_slot(backend: Contract, state: JobState) -
     assert await backend.mark_worker_unresponsive("worker-1") == {}
 
 
-@proves("backend-api.CompleteJob.post.8", "backend-api.CompleteJob.error.2")
+@proves(
+    "backend-api.CompleteJob.post.8",
+    "backend-api.CompleteJob.error.2",
+    "backend-api.CompleteJob.must.3",
+    "backend-api.CompleteJob.must.5",
+)
 @pytest.mark.parametrize("state", sorted(set(JobState) - set(_FROM)))
 async def test_complete_job_in_another_state_changes_nothing(
     backend: Contract, state: JobState

@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 
 async def _left(backend: Contract, jobs: list[Job]) -> list[str]:
@@ -23,7 +24,11 @@ async def _left(backend: Contract, jobs: list[Job]) -> list[str]:
     return found
 
 
-@proves("backend-api.DeleteJobs.pre.1", "backend-api.DeleteJobs.error.3")
+@proves(
+    "backend-api.DeleteJobs.pre.1",
+    "backend-api.DeleteJobs.error.3",
+    "backend-api.DeleteJobs.must.3",
+)
 async def test_delete_jobs_cancelled(backend: Contract) -> None:
     job, _ = await job_in(backend, JobState.STOPPED)
     await in_a_cancelled_task(lambda: backend.delete_jobs([], [job.id]))
@@ -100,6 +105,8 @@ async def test_delete_jobs_deletes_every_ended_job(backend: Contract) -> None:
     "backend-api.DeleteJobs.post.4",
     "backend-api.DeleteJobs.post.5",
     "backend-api.DeleteJobs.error.1",
+    "backend-api.DeleteJobs.must.2",
+    "backend-api.DeleteJobs.must.4",
 )
 @pytest.mark.parametrize("state", sorted(set(JobState) - set(TERMINAL)))
 async def test_delete_jobs_with_a_live_one_deletes_none(backend: Contract, state: JobState) -> None:
@@ -119,7 +126,7 @@ async def test_delete_jobs_without_the_store(backend: Contract, store: Store) ->
     assert await _left(backend, [job]) == [job.id]
 
 
-@proves("backend-api.DeleteJobs.expect.1")
+@proves("backend-api.DeleteJobs.expect.1", "backend-api.DeleteJobs.must.1")
 async def test_delete_jobs_deletes_the_union(backend: Contract) -> None:
     tagged = [await submitted(backend, tags=frozenset({"a", "b"})) for _ in range(2)]
     half = await submitted(backend, tags=frozenset({"a"}))

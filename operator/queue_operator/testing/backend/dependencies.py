@@ -9,9 +9,10 @@ from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound, StaleLease
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
-from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 _FAILED: Final = sorted(set(TERMINAL) - {JobState.COMPLETED})
 _ANY: Final = DependencyMode.AFTER_ANY

@@ -8,11 +8,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import in_a_cancelled_task
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import ELIGIBLE
 
 _EPOCH: Final = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -21,7 +22,12 @@ def _at(minutes: float, **fields: object) -> Job:
     return a_job(created_at=_EPOCH + timedelta(minutes=minutes), **fields)
 
 
-@proves("backend-api.DequeueJobs.pre.1")
+@proves(
+    "backend-api.DequeueJobs.pre.1",
+    "backend-api.DequeueJobs.error.2",
+    "backend-api.DequeueJobs.must.3",
+    "backend-api.DequeueJobs.must.10",
+)
 async def test_dequeue_jobs_in_a_cancelled_task(backend: Contract) -> None:
     await submitted(backend, tags=frozenset({"first"}))
     await in_a_cancelled_task(lambda: backend.dequeue_jobs("w", ["first"], 1))
@@ -47,7 +53,12 @@ async def test_dequeue_jobs_with_a_bad_limit(backend: Contract, limit: Any) -> N
     assert (await backend.get_job(job.id)).state is JobState.INITIAL_PENDING
 
 
-@proves("backend-api.DequeueJobs.pre.4", "backend-api.DequeueJobs.post.7")
+@proves(
+    "backend-api.DequeueJobs.pre.4",
+    "backend-api.DequeueJobs.post.7",
+    "backend-api.DequeueJobs.must.2",
+    "backend-api.TestingRequirements.must.9",
+)
 async def test_dequeue_jobs_without_tags_takes_every_job(backend: Contract) -> None:
     jobs = [await submitted(backend, tags=frozenset(tags)) for tags in ([], ["a"], ["a", "b"])]
     dequeued = await backend.dequeue_jobs("w", [], 5)
@@ -66,6 +77,7 @@ async def test_dequeue_jobs_with_bad_tags(backend: Contract, tags: Any) -> None:
     "backend-api.DequeueJobs.post.1",
     "backend-api.DequeueJobs.error.3",
     "backend-api.DequeueJobs.expect.2",
+    "backend-api.DequeueJobs.must.1",
 )
 async def test_dequeue_jobs_with_nothing_eligible(backend: Contract) -> None:
     assert await backend.dequeue_jobs("w", [], 5) == []
@@ -79,6 +91,7 @@ async def test_dequeue_jobs_with_nothing_eligible(backend: Contract) -> None:
     "backend-api.DequeueJobs.post.3",
     "backend-api.DequeueJobs.post.4",
     "backend-api.DequeueJobs.post.11",
+    "backend-api.DequeueJobs.must.3",
 )
 async def test_dequeue_jobs_assigns_what_it_gives(backend: Contract) -> None:
     job = await submitted(backend, payload=b"x", tags=frozenset({"a"}))
@@ -106,7 +119,12 @@ async def test_dequeue_jobs_sets_started_at_once(backend: Contract) -> None:
     assert (second.assignee_id, second.attempt, second.lease_version) == ("w2", 2, 2)
 
 
-@proves("backend-api.DequeueJobs.post.6", "backend-api.Invariants.rule.4")
+@proves(
+    "backend-api.DequeueJobs.post.6",
+    "backend-api.Invariants.rule.4",
+    "backend-api.DequeueJobs.must.2",
+    "backend-api.TestingRequirements.must.9",
+)
 async def test_dequeue_jobs_takes_only_jobs_with_all_tags(backend: Contract) -> None:
     both = await submitted(backend, tags=frozenset({"a", "b", "c"}))
     await submitted(backend, tags=frozenset({"a"}))
@@ -118,7 +136,12 @@ async def test_dequeue_jobs_takes_only_jobs_with_all_tags(backend: Contract) -> 
     assert len(await backend.dequeue_jobs("w", [], 10)) == 3
 
 
-@proves("backend-api.DequeueJobs.post.8", "backend-api.Invariants.rule.9")
+@proves(
+    "backend-api.DequeueJobs.post.8",
+    "backend-api.Invariants.rule.9",
+    "backend-api.DequeueJobs.must.6",
+    "backend-api.TestingRequirements.must.10",
+)
 async def test_dequeue_jobs_takes_the_oldest_first(backend: Contract) -> None:
     jobs = [_at(minutes) for minutes in (5, 1, 4, 2, 3)]
     await backend.enqueue_jobs(jobs)
@@ -126,7 +149,12 @@ async def test_dequeue_jobs_takes_the_oldest_first(backend: Contract) -> None:
     assert taken == [job.id for job in sorted(jobs, key=lambda job: job.created_at or _EPOCH)]
 
 
-@proves("backend-api.DequeueJobs.post.8", "backend-api.DequeueJobs.post.9")
+@proves(
+    "backend-api.DequeueJobs.post.8",
+    "backend-api.DequeueJobs.post.9",
+    "backend-api.DequeueJobs.must.6",
+    "backend-api.TestingRequirements.must.10",
+)
 async def test_dequeue_jobs_selects_by_the_time_of_the_last_retry(backend: Contract) -> None:
     retried, *others = [_at(minutes) for minutes in range(6)]
     await backend.enqueue_jobs([retried, *others])
@@ -140,7 +168,12 @@ async def test_dequeue_jobs_selects_by_the_time_of_the_last_retry(backend: Contr
     assert [job.id for job in await backend.dequeue_jobs("w", [], 2)] == [retried.id]
 
 
-@proves("backend-api.DequeueJobs.post.10", "backend-api.DequeueJobs.expect.3")
+@proves(
+    "backend-api.DequeueJobs.post.10",
+    "backend-api.DequeueJobs.expect.3",
+    "backend-api.DequeueJobs.must.5",
+    "backend-api.DequeueJobs.must.12",
+)
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
 async def test_dequeue_jobs_gives_at_most_its_limit(backend: Contract, limit: int) -> None:
     await backend.enqueue_jobs([a_job() for _ in range(7)])
@@ -149,7 +182,11 @@ async def test_dequeue_jobs_gives_at_most_its_limit(backend: Contract, limit: in
     assert (stats.running_jobs, stats.pending_jobs) == (min(limit, 7), 7 - min(limit, 7))
 
 
-@proves("backend-api.DequeueJobs.effect.1", "backend-api.Invariants.rule.5")
+@proves(
+    "backend-api.DequeueJobs.effect.1",
+    "backend-api.Invariants.rule.5",
+    "backend-api.DequeueJobs.must.1",
+)
 @pytest.mark.parametrize("state", ELIGIBLE)
 async def test_dequeue_jobs_takes_each_eligible_state(backend: Contract, state: JobState) -> None:
     job, _ = await job_in(backend, state)
@@ -181,6 +218,8 @@ async def test_dequeue_jobs_gives_a_job_to_one_assignee(backend: Contract) -> No
     "backend-api.DequeueJobs.expect.1",
     "backend-api.Invariants.rule.1",
     "backend-api.Invariants.rule.6",
+    "backend-api.DequeueJobs.must.4",
+    "backend-api.DequeueJobs.must.7",
 )
 async def test_dequeue_jobs_by_many_at_once_never_share_a_job(store: Store) -> None:
     backends = [await store.open() for _ in range(4)]

@@ -60,7 +60,12 @@ def test_every_method_is_called() -> None:
     assert set(EVERY) == methods - {"close"}
 
 
-@proves("backend-api.ErrorConditions.error.1")
+@proves(
+    "backend-api.ErrorConditions.error.1",
+    "backend-api.ImplementationGuidelines.must.19",
+    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.TestingRequirements.must.5",
+)
 @pytest.mark.parametrize("name", EVERY)
 async def test_every_method_raises_in_a_cancelled_task(backend: Contract, name: str) -> None:
     job, _ = await running(backend)
@@ -69,7 +74,13 @@ async def test_every_method_raises_in_a_cancelled_task(backend: Contract, name: 
     assert (await backend.get_job(job.id)).id == job.id
 
 
-@proves("backend-api.ErrorConditions.error.4", "backend-api.ImplementationGuidelines.expect.3")
+@proves(
+    "backend-api.ErrorConditions.error.4",
+    "backend-api.ImplementationGuidelines.expect.3",
+    "backend-api.ImplementationGuidelines.must.19",
+    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.TestingRequirements.must.5",
+)
 async def test_every_method_is_unavailable_without_the_store(
     backend: Contract, store: Store
 ) -> None:
@@ -95,7 +106,11 @@ _NAMED: Final = (
 )
 
 
-@proves("backend-api.ErrorConditions.error.3")
+@proves(
+    "backend-api.ErrorConditions.error.3",
+    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.TestingRequirements.must.5",
+)
 @pytest.mark.parametrize("name", _NAMED)
 async def test_a_missing_job_is_not_found(backend: Contract, name: str) -> None:
     with pytest.raises(JobNotFound) as raised:
@@ -111,7 +126,11 @@ async def test_a_missing_job_in_a_selection_is_no_error(backend: Contract) -> No
     assert isinstance(answer.error, JobNotFound)
 
 
-@proves("backend-api.ErrorConditions.error.2")
+@proves(
+    "backend-api.ErrorConditions.error.2",
+    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.TestingRequirements.must.5",
+)
 async def test_a_job_that_ended_takes_no_outcome(backend: Contract) -> None:
     job, token = await running(backend)
     await backend.complete_job(job.id, b"r", token=token)
@@ -129,7 +148,7 @@ async def test_a_job_that_ended_takes_no_outcome(backend: Contract) -> None:
     assert await backend.get_job(job.id) == before
 
 
-@proves("backend-api.ErrorConditions.error.6")
+@proves("backend-api.ErrorConditions.error.6", "backend-api.ImplementationGuidelines.must.21")
 async def test_a_validation_that_fails_writes_nothing(backend: Contract) -> None:
     job = await submitted(backend)
     await claim(backend, job)

@@ -10,9 +10,10 @@ from queue_operator.domain.errors import InvalidArgument, InvalidTransition
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
-from queue_operator.domain.states import SLOT_HOLDING, TARGET, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import SLOT_HOLDING, TARGET
 from queue_operator.testing.wrong import LIMITS
 
 _SUBMIT: Final = "SUBMIT"

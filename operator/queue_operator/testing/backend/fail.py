@@ -19,7 +19,12 @@ _FROM = (
 )
 
 
-@proves("backend-api.FailJob.pre.1", "backend-api.FailJob.error.5")
+@proves(
+    "backend-api.FailJob.pre.1",
+    "backend-api.FailJob.error.5",
+    "backend-api.FailJob.must.1",
+    "backend-api.FailJob.must.2",
+)
 async def test_fail_job_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.fail_job(job.id, "boom")
@@ -43,7 +48,7 @@ async def test_fail_job_without_a_message(backend: Contract) -> None:
     assert await backend.get_job(job.id) == before
 
 
-@proves("backend-api.FailJob.pre.4", "backend-api.FailJob.error.1")
+@proves("backend-api.FailJob.pre.4", "backend-api.FailJob.error.1", "backend-api.FailJob.must.4")
 async def test_fail_job_that_is_not_stored(backend: Contract) -> None:
     job = await submitted(backend, namespace="here")
     await backend.dequeue_jobs("w", [], 1, namespace="here")
@@ -82,7 +87,13 @@ async def test_fail_job_on_the_last_attempt_ends_it(backend: Contract) -> None:
     assert dead.finalized_at is not None
 
 
-@proves("backend-api.FailJob.post.3", "backend-api.FailJob.post.4", "backend-api.FailJob.post.5")
+@proves(
+    "backend-api.FailJob.post.3",
+    "backend-api.FailJob.post.4",
+    "backend-api.FailJob.post.5",
+    "backend-api.FailJob.must.2",
+    "backend-api.FailJob.must.5",
+)
 @pytest.mark.parametrize("state", _FROM)
 async def test_fail_job_counts_the_retry_and_keeps_the_assignee(
     backend: Contract, state: JobState
@@ -100,7 +111,7 @@ async def test_fail_job_counts_the_retry_and_keeps_the_assignee(
     assert after.finalized_at is None
 
 
-@proves("backend-api.FailJob.post.3", "backend-api.FailJob.post.4")
+@proves("backend-api.FailJob.post.3", "backend-api.FailJob.post.4", "backend-api.FailJob.must.3")
 async def test_fail_job_counts_each_retry(backend: Contract) -> None:
     job = await submitted(backend)
     times = []
@@ -113,13 +124,13 @@ async def test_fail_job_counts_each_retry(backend: Contract) -> None:
     assert all(earlier < later for earlier, later in pairwise(times))
 
 
-@proves("backend-api.FailJob.post.6")
+@proves("backend-api.FailJob.post.6", "backend-api.FailJob.must.7")
 async def test_fail_job_that_held_no_slot_frees_none(backend: Contract) -> None:
     job, token = await job_in(backend, JobState.UNKNOWN_RETRY)
     assert await backend.fail_job(job.id, "boom", token=token) == {}
 
 
-@proves("backend-api.FailJob.post.7", "backend-api.FailJob.effect.2")
+@proves("backend-api.FailJob.post.7", "backend-api.FailJob.effect.2", "backend-api.FailJob.must.7")
 @pytest.mark.parametrize("max_attempts", [None, 1])
 async def test_fail_job_frees_the_slot(backend: Contract, max_attempts: int | None) -> None:
     job, token = await running(backend, max_attempts=max_attempts)
@@ -127,7 +138,12 @@ async def test_fail_job_frees_the_slot(backend: Contract, max_attempts: int | No
     assert await backend.mark_worker_unresponsive("worker-1") == {}
 
 
-@proves("backend-api.FailJob.post.8", "backend-api.FailJob.error.2")
+@proves(
+    "backend-api.FailJob.post.8",
+    "backend-api.FailJob.error.2",
+    "backend-api.FailJob.must.4",
+    "backend-api.FailJob.must.6",
+)
 @pytest.mark.parametrize("state", sorted(set(JobState) - set(_FROM)))
 async def test_fail_job_in_another_state_changes_nothing(
     backend: Contract, state: JobState
@@ -140,7 +156,9 @@ async def test_fail_job_in_another_state_changes_nothing(
     assert await backend.get_job(job.id) == before
 
 
-@proves("backend-api.FailJob.effect.1", "backend-api.FailJob.expect.1")
+@proves(
+    "backend-api.FailJob.effect.1", "backend-api.FailJob.expect.1", "backend-api.FailJob.must.1"
+)
 async def test_fail_job_makes_it_eligible_where_it_is(backend: Contract, store: Store) -> None:
     at_once, token = await running(backend)
     await backend.fail_job(at_once.id, "boom", token=token)

@@ -7,11 +7,12 @@ import pytest
 from queue_operator.domain.job import Demand, Job, TypeDefaults
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy
-from queue_operator.domain.states import COUNTS_AS_RETRY, RETURNS_ATTEMPT, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import RESULT_NOT_STORABLE
 from queue_operator.domain.validation import Limits
-from queue_operator.testing.driving import apply, claim, running, settle, submitted
+from queue_operator.testing.driving import apply, claim, job_in, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import COUNTS_AS_RETRY, RETURNS_ATTEMPT, WHILE_CANCELLING
 
 _FROM_RUNNING = [
     Event.COMPLETE,
@@ -189,3 +190,21 @@ async def test_a_success_keeps_the_error_of_the_attempt_before(backend: Contract
     assert stored.finalized_at is not None
     assert stored.started_at is not None
     assert stored.finalized_at - stored.started_at >= timedelta(0)
+
+
+@pytest.mark.parametrize("event", sorted(WHILE_CANCELLING))
+async def test_what_a_workers_outcome_counts_while_it_is_being_cancelled(
+    backend: Contract, event: Event
+) -> None:
+    job, token = await job_in(backend, JobState.CANCELLING)
+    error = ErrorInfo("x", ErrorCategory.PERMANENT) if event is Event.EXHAUST else ErrorInfo("x")
+    answer = await settle(
+        backend, Outcome(job.id, event, token=token, error=error, worker_plane=True)
+    )
+    after, retries = WHILE_CANCELLING[event]
+    assert (answer.state, answer.freed_assignee_id) == (after, "worker-1")
+    stored = await backend.get_job(job.id)
+    assert (stored.retry_count, stored.failure_count) == (retries, 0)
+    assert (stored.last_retry_at is not None) == bool(retries)
+    # The statistics count the same, also of a job that has ended.
+    assert (await backend.get_job_stats([])).total_retries == retries

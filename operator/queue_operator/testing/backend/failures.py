@@ -197,7 +197,7 @@ async def test_failure_pages_hold_every_job_once_newest_first(
     categories = [ErrorCategory.TEMPORARY, ErrorCategory.PERMANENT] * 3
     jobs = [await _failed(backend, ErrorInfo("x", category)) for category in categories]
     search, found = FailureSearch(limit=limit), []
-    while True:
+    for _ in jobs:
         page = await backend.search_failures(search)
         assert (len(page.jobs) <= limit, page.total_count) == (True, 6)
         found += _ids(page)

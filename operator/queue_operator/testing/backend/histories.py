@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import ErrorInfo, Outcome
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState, frees_slot
+from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import SLOT_HOLDING, frees_slot
 
 _SETTLED = sorted(set(Event) - {Event.CLAIM, Event.CANCEL})
 # Each example takes a database round trip per step.
@@ -120,6 +122,7 @@ async def _tolerating(call: Awaitable[object]) -> None:
     await asyncio.gather(call, return_exceptions=True)
 
 
+@proves("backend-api.TestingRequirements.must.6")
 @settings(max_examples=_EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(_steps, min_size=5, max_size=40))
 def test_the_books_balance_after_any_history(

@@ -9,9 +9,10 @@ from queue_operator.backends.protocol import JobHistory
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
-from queue_operator.domain.states import TARGET, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import apply, claim, happens, job_in, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import TARGET
 
 _SUBMIT: Final = "SUBMIT"
 

@@ -11,9 +11,10 @@ from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFo
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff
-from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, claim, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 
 def _keyed(key: str = "k", **fields: object) -> Job:

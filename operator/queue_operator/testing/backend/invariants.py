@@ -6,10 +6,11 @@ from typing import Final
 import pytest
 
 from queue_operator.domain.outcome import ErrorInfo, Outcome
-from queue_operator.domain.states import SLOT_HOLDING, TARGET, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING, TARGET
 
 _OUTCOMES: Final = (
     Event.COMPLETE,
@@ -55,7 +56,7 @@ async def test_freed_is_empty_where_no_slot_was_taken(backend: Contract) -> None
     assert await backend.reset_running_jobs() == {}
 
 
-@proves("backend-api.ObservableStateChanges.effect.2")
+@proves("backend-api.ObservableStateChanges.effect.2", "backend-api.TestingRequirements.must.8")
 async def test_freed_maps_add_up_to_what_was_taken(backend: Contract) -> None:
     jobs = [await running(backend) for _ in range(4)]
     (a, token_a), (b, token_b), (c, token_c), (d, _) = jobs
@@ -126,7 +127,11 @@ async def test_no_life_leads_back_to_the_beginning(backend: Contract) -> None:
     assert set(pairwise(seen)) <= pairs
 
 
-@proves("backend-api.Invariants.rule.2", "backend-api.ImplementationGuidelines.expect.3")
+@proves(
+    "backend-api.Invariants.rule.2",
+    "backend-api.ImplementationGuidelines.expect.3",
+    "backend-api.ImplementationGuidelines.must.21",
+)
 async def test_a_batch_of_outcomes_changes_only_what_it_may(backend: Contract) -> None:
     good, token = await running(backend)
     bad, _ = await running(backend)

@@ -60,6 +60,26 @@ async def test_an_expired_lease_that_nobody_swept_may_be_renewed(
     assert (await backend.get_job(job.id)).state is JobState.RUNNING
 
 
+async def test_the_last_renewal_says_when_a_lease_runs_out(backend: Contract, store: Store) -> None:
+    """Also when it is sooner than the one before."""
+    job, token = await running(backend)
+    for ttl_s in (TTL_S * 4, TTL_S):
+        assert await backend.extend_leases([Held(job.id, token)], lease_ttl_s=ttl_s)
+    await store.age(TTL_S + 1)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+
+
+async def test_a_renewal_says_nothing_about_the_lease_that_comes_after(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend, max_attempts=3)
+    await backend.extend_leases([Held(job.id, token)], lease_ttl_s=TTL_S * 4)
+    await apply(backend, job, Event.LOSE, token)
+    await claim(backend, job, "worker-2")
+    await store.age(TTL_S + 1)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-2")]
+
+
 async def test_one_heartbeat_answers_for_every_job_in_order(backend: Contract) -> None:
     current, t1 = await running(backend)
     cancelling, t2 = await job_in(backend, JobState.CANCELLING)
@@ -186,9 +206,11 @@ async def test_an_execution_over_its_timeout_fails_one_ttl_later(
 async def test_a_bare_dequeue_never_expires(backend: Contract, store: Store) -> None:
     job = await submitted(backend)
     await backend.dequeue_jobs("w", [], 1)
-    await store.age(1_000_000)
-    assert await _sweep(backend) == []
-    assert (await backend.get_job(job.id)).state is JobState.RUNNING
+    for _ in range(2):
+        await store.age(1_000_000)
+        assert await _sweep(backend) == []
+        assert (await backend.get_job(job.id)).state is JobState.RUNNING
+        assert [one.job_id for one in await backend.leased(["w"])] == [job.id]
 
 
 async def test_after_an_outage_the_workers_get_one_ttl_to_come_back(

@@ -6,7 +6,7 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
     cancelled_anywhere,
     in_a_cancelled_task,
@@ -16,6 +16,7 @@ from queue_operator.testing.breaking import (
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import SLOT_HOLDING
 
 _DAY_S = 86_400.0
 
@@ -63,6 +64,8 @@ async def test_cleanup_expired_jobs_with_a_bad_ttl(
     "backend-api.CleanupExpiredJobs.post.1",
     "backend-api.CleanupExpiredJobs.effect.1",
     "backend-api.CleanupExpiredJobs.effect.2",
+    "backend-api.CleanupExpiredJobs.must.1",
+    "backend-api.CleanupExpiredJobs.must.2",
 )
 async def test_cleanup_expired_jobs_deletes_by_the_time_of_the_end(
     backend: Contract, store: Store
@@ -81,7 +84,7 @@ async def test_cleanup_expired_jobs_deletes_by_the_time_of_the_end(
     assert await backend.cleanup_expired_jobs(50) == 0
 
 
-@proves("backend-api.CleanupExpiredJobs.expect.1")
+@proves("backend-api.CleanupExpiredJobs.expect.1", "backend-api.CleanupExpiredJobs.must.1")
 async def test_cleanup_expired_jobs_leaves_every_other_state(
     backend: Contract, store: Store
 ) -> None:
@@ -128,7 +131,11 @@ async def test_cleanup_and_reset_without_the_store(backend: Contract, store: Sto
 # ResetRunningJobs
 
 
-@proves("backend-api.ResetRunningJobs.pre.1", "backend-api.ResetRunningJobs.error.2")
+@proves(
+    "backend-api.ResetRunningJobs.pre.1",
+    "backend-api.ResetRunningJobs.error.2",
+    "backend-api.ResetRunningJobs.must.2",
+)
 async def test_reset_running_jobs_cancelled(backend: Contract) -> None:
     await running(backend)
     await in_a_cancelled_task(backend.reset_running_jobs)
@@ -147,6 +154,7 @@ async def test_reset_running_jobs_cancelled(backend: Contract) -> None:
     "backend-api.ResetRunningJobs.post.2",
     "backend-api.ResetRunningJobs.effect.1",
     "backend-api.ResetRunningJobs.effect.2",
+    "backend-api.ResetRunningJobs.must.3",
 )
 async def test_reset_running_jobs_loses_what_is_running(backend: Contract) -> None:
     jobs = {state: (await job_in(backend, state))[0] for state in JobState}
@@ -169,7 +177,11 @@ async def test_reset_running_jobs_loses_what_is_running(backend: Contract) -> No
     assert jobs[JobState.RUNNING].id in {job.id for job in taken}
 
 
-@proves("backend-api.ResetRunningJobs.post.4", "backend-api.ResetRunningJobs.error.3")
+@proves(
+    "backend-api.ResetRunningJobs.post.4",
+    "backend-api.ResetRunningJobs.error.3",
+    "backend-api.ResetRunningJobs.must.4",
+)
 async def test_reset_running_jobs_with_none(backend: Contract) -> None:
     assert await backend.reset_running_jobs() == {}
     job = await submitted(backend)
@@ -178,7 +190,11 @@ async def test_reset_running_jobs_with_none(backend: Contract) -> None:
     assert await backend.get_job(job.id) == before
 
 
-@proves("backend-api.ResetRunningJobs.expect.1", "backend-api.FreedAssigneeIDs.rule.5")
+@proves(
+    "backend-api.ResetRunningJobs.expect.1",
+    "backend-api.FreedAssigneeIDs.rule.5",
+    "backend-api.ResetRunningJobs.must.1",
+)
 async def test_reset_running_jobs_of_one_namespace(backend: Contract) -> None:
     for namespace in ("a", "b"):
         for _ in range(3):

@@ -9,9 +9,10 @@ from queue_operator.backends.protocol import Pause, Pauses, Place, Places
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.states import ELIGIBLE, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, claim, job_in, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import ELIGIBLE
 
 _PARENT_ENDS: Final = {
     Event.COMPLETE: JobState.COMPLETED,

@@ -129,7 +129,11 @@ async def test_racing_outcomes_of_every_kind_apply_in_some_order(store: Store) -
         assert freed == ([] if Event.ACK_UNKNOWN in applied else ["worker-1"])
 
 
-@proves("backend-api.ImplementationGuidelines.expect.2")
+@proves(
+    "backend-api.ImplementationGuidelines.expect.2",
+    "backend-api.TestingRequirements.must.3",
+    "backend-api.ImplementationGuidelines.must.12",
+)
 async def test_twelve_workers_do_every_job_once(store: Store) -> None:
     backends = [await store.open() for _ in range(3)]
     jobs = [a_job(type="t") for _ in range(240)]
@@ -148,7 +152,11 @@ async def test_twelve_workers_do_every_job_once(store: Store) -> None:
     assert (stats.completed_jobs, stats.total_jobs) == (240, 240)
 
 
-@proves("backend-api.ImplementationGuidelines.expect.1", "backend-api.Invariants.rule.1")
+@proves(
+    "backend-api.ImplementationGuidelines.expect.1",
+    "backend-api.Invariants.rule.1",
+    "backend-api.ImplementationGuidelines.must.13",
+)
 @pytest.mark.parametrize("series", range(_SERIES))
 async def test_overlapping_batches_end_without_deadlock(store: Store, series: int) -> None:
     backends = [await store.open() for _ in range(4)]

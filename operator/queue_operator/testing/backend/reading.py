@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job, JobStats
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import TERMINAL
 
 
 @proves("backend-api.GetJob.pre.1", "backend-api.GetJob.error.3")
@@ -34,7 +35,7 @@ async def test_get_job_without_an_id(backend: Contract, job_id: Any) -> None:
     assert raised.value.field == "job_id"
 
 
-@proves("backend-api.GetJob.post.1", "backend-api.GetJob.error.1")
+@proves("backend-api.GetJob.post.1", "backend-api.GetJob.error.1", "backend-api.GetJob.must.3")
 async def test_get_job_gives_the_job_or_an_error(backend: Contract) -> None:
     job = await submitted(backend, namespace="here")
     assert (await backend.get_job(job.id, namespace="here")).id == job.id
@@ -44,7 +45,12 @@ async def test_get_job_gives_the_job_or_an_error(backend: Contract) -> None:
         assert (raised.value.job_id, raised.value.namespace) == (job.id, namespace)
 
 
-@proves("backend-api.GetJob.post.2")
+@proves(
+    "backend-api.GetJob.post.2",
+    "backend-api.EnqueueJob.must.6",
+    "backend-api.GetJob.must.1",
+    "backend-api.GetJob.must.5",
+)
 async def test_get_job_fills_in_every_field(backend: Contract) -> None:
     job = await submitted(backend, tags=frozenset({"b", "a"}), max_attempts=3)
     token = (await claim(backend, job, "worker-3")).token
@@ -83,7 +89,7 @@ async def test_get_job_and_stats_change_nothing(backend: Contract, state: JobSta
     assert await backend.get_job_stats([]) == stats
 
 
-@proves("backend-api.GetJob.expect.1")
+@proves("backend-api.GetJob.expect.1", "backend-api.GetJob.must.2")
 async def test_get_job_gives_what_another_backend_wrote(store: Store) -> None:
     here, there = await store.open(), await store.open()
     job, token = await running(here)
@@ -131,6 +137,8 @@ async def test_get_job_stats_with_bad_tags(backend: Contract, tags: Any) -> None
     "backend-api.GetJobStats.post.1",
     "backend-api.GetJobStats.post.2",
     "backend-api.GetJobStats.pre.2",
+    "backend-api.GetJobStats.must.1",
+    "backend-api.TestingRequirements.must.9",
 )
 async def test_get_job_stats_counts_by_all_tags_in_one_namespace(backend: Contract) -> None:
     await submitted(backend, tags=frozenset({"a", "b"}))
@@ -156,10 +164,10 @@ async def _one_more_of_each(backend: Contract) -> dict[JobState, int]:
 
 
 @proves(
-    "backend-api.GetJobStats.expect.1",
-    "backend-api.GetJobStats.expect.2",
-    "backend-api.GetJobStats.expect.3",
-    "backend-api.GetJobStats.expect.4",
+    "backend-api.GetJobStats.must.6",
+    "backend-api.GetJobStats.must.7",
+    "backend-api.GetJobStats.must.8",
+    "backend-api.GetJobStats.must.9",
 )
 async def test_get_job_stats_equals_a_recount(backend: Contract) -> None:
     expected = await _one_more_of_each(backend)
@@ -171,7 +179,7 @@ async def test_get_job_stats_equals_a_recount(backend: Contract) -> None:
     assert stats.completed_jobs == expected[JobState.COMPLETED]
 
 
-@proves("backend-api.GetJobStats.expect.5", "backend-api.GetJobStats.expect.6")
+@proves("backend-api.GetJobStats.must.10", "backend-api.GetJobStats.must.11")
 async def test_get_job_stats_sums_the_stopped_and_the_failed(backend: Contract) -> None:
     expected = await _one_more_of_each(backend)
     stats = await backend.get_job_stats([])
@@ -183,7 +191,7 @@ async def test_get_job_stats_sums_the_stopped_and_the_failed(backend: Contract) 
     assert await backend.get_job_stats([]) == stats
 
 
-@proves("backend-api.GetJobStats.expect.7")
+@proves("backend-api.GetJobStats.must.12")
 async def test_get_job_stats_sums_the_retries(backend: Contract) -> None:
     for failures in range(4):
         job = await submitted(backend, tags=frozenset({"even" if failures % 2 == 0 else "odd"}))

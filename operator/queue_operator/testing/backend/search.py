@@ -32,9 +32,13 @@ async def _found(backend: Contract, **filters: Any) -> set[str]:
     return {job.id for job in page.jobs}
 
 
+# More than any search here has.
+_MAX_PAGES: Final = 100
+
+
 async def _pages(backend: Contract, search: JobSearch) -> list[list[str]]:
     pages = []
-    while True:
+    for _ in range(_MAX_PAGES):
         page = await backend.search_jobs(search)
         assert len(page.jobs) <= search.limit
         pages.append([job.id for job in page.jobs])
@@ -42,6 +46,7 @@ async def _pages(backend: Contract, search: JobSearch) -> list[list[str]]:
             return pages
         assert len(page.jobs) == search.limit
         search = replace(search, cursor=page.next_cursor)
+    pytest.fail(f"no end after {_MAX_PAGES} pages")
 
 
 async def test_search_of_an_empty_store(backend: Contract) -> None:

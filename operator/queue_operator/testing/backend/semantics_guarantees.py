@@ -10,11 +10,12 @@ from queue_operator.domain.errors import DuplicateJob, StaleLease
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import Outcome
-from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.views import SEMANTIC, Semantic
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import ELIGIBLE, SLOT_HOLDING, TERMINAL
 
 _EPOCH: Final = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from queue_operator.domain.job import Job
+from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.retry import (
     DEFAULT_BACKOFF,
     DEFAULT_MAX_ATTEMPTS,
@@ -14,7 +15,7 @@ from queue_operator.domain.states import Event
 from queue_operator.domain.views import SEMANTIC, Semantic
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, claim, submitted
-from queue_operator.testing.store import Contract, Store, half
+from queue_operator.testing.store import TTL_S, Contract, Store, half
 
 
 async def _fail(backend: Contract) -> Job:
@@ -118,3 +119,43 @@ async def test_a_second_retry_counts_on(backend: Contract) -> None:
     for count in (1, 2, 3):
         assert (await _fail(backend)).retry_count == count
     assert (await claim(backend, job)).attempt == 4
+
+
+_NO_FAILURES = [Event.LOSE, Event.RELEASE, Event.HAND_BACK]
+
+
+@proves("queue-semantics.Backoff.rule.1")
+@pytest.mark.parametrize("event", _NO_FAILURES)
+async def test_what_is_no_failure_does_not_lengthen_the_backoff(
+    backend: Contract, store: Store, event: Event
+) -> None:
+    backoff = Backoff(BackoffStrategy.LINEAR, 10.0, 1000.0)
+    job = await submitted(backend, backoff=backoff)
+    for _ in range(3):
+        assert (await apply(backend, job, event, (await claim(backend, job)).token)).error is None
+    await claim(backend, job)
+    await backend.mark_worker_unresponsive("worker-1")
+    await claim(backend, job)
+    await store.age(TTL_S + 1)
+    assert len(await backend.expire_leases(lease_ttl_s=TTL_S)) == 1
+    failed = [await _fail(backend)]
+    await store.age(11.0)
+    failed.append(await _fail(backend))
+    assert [job.failure_count for job in failed] == [1, 2]
+    assert [_wait_s(job) for job in failed] == pytest.approx([10.0, 20.0], abs=0.001)
+
+
+@proves("queue-semantics.Backoff.rule.4")
+async def test_each_failure_draws_anew(store: Store) -> None:
+    draws = iter([0.25, 0.5, 0.75, 0.125])
+    backend = await store.open(rng=lambda: next(draws))
+    backoff = Backoff(BackoffStrategy.EXPONENTIAL, 64.0, 64.0, 1.0)
+    jobs = [await submitted(backend, backoff=backoff) for _ in range(4)]
+    await backend.dequeue_jobs("w", [], 4)
+    boom = ErrorInfo("boom")
+    # Two in one batch, and one call each.
+    await backend.settle([Outcome(job.id, Event.FAIL, error=boom) for job in jobs[:2]])
+    for job in jobs[2:]:
+        await backend.fail_job(job.id, "boom")
+    waits = [_wait_s(await backend.get_job(job.id)) for job in jobs]
+    assert waits == pytest.approx([16.0, 32.0, 48.0, 8.0], abs=0.001)

@@ -8,8 +8,7 @@ import pytest
 from queue_operator.domain.errors import DuplicateJob, InvalidTransition, StaleLease
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
-from queue_operator.domain.transition import FENCED
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.views import SEMANTIC, Semantic
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import (
@@ -23,6 +22,7 @@ from queue_operator.testing.driving import (
     submitted,
 )
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import FENCED, SLOT_HOLDING
 
 _LATER: Final = Backoff(BackoffStrategy.CONSTANT, 50.0, 50.0)
 
@@ -230,7 +230,7 @@ async def test_each_claim_has_a_new_token_and_the_next_version(
     assert (await backend.get_job(job.id)).lease_version == len(tokens)
 
 
-@proves("queue-semantics.Fencing.rule.4")
+@proves("queue-semantics.Fencing.rule.4", "backend-api.ImplementationGuidelines.must.10")
 @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL, Event.STOP, Event.HAND_BACK])
 async def test_a_delayed_outcome_does_not_touch_a_newer_claim(
     backend: Contract, event: Event

@@ -20,11 +20,12 @@ from queue_operator.domain.ids import spawned_id
 from queue_operator.domain.job import Demand, Job, Submitted
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
-from queue_operator.domain.states import CHECKPOINTING, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.driving import apply, claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.table import CHECKPOINTING
 from queue_operator.testing.walking import walk
 
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"

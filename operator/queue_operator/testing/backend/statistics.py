@@ -261,6 +261,13 @@ async def test_what_came_to_no_outcome_has_no_execution_time(backend: Contract) 
     assert (stats.attempts_failed, stats.running) == (0, 0)
 
 
+async def test_how_long_a_job_that_was_given_up_ran_nobody_knows(backend: Contract) -> None:
+    await backend.enqueue_job(a_job())
+    await _end(backend, await _claim(backend, 1), Event.MARK_UNKNOWN_STOPPED)
+    stats = await _stats(backend)
+    assert (stats.cancelled, stats.execution_time.max_us) == (1, None)
+
+
 @proves("external-api.QueueStats.expect.2")
 async def test_rolling_up_changes_nothing_and_ends(backend: Contract, store: Store) -> None:
     await _a_day(backend)

@@ -8,11 +8,12 @@ import pytest
 from queue_operator.backends.protocol import Freed
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.breaking import job_call_cancelled
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import job_in, submitted
+from queue_operator.testing.driving import claim, job_in, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING
 
 # Spelled out: taken from the table, a wrong table would agree with itself.
 _STOP: Final = (
@@ -74,7 +75,7 @@ async def _never_again(backend: Contract, job: Job) -> None:
 # StopJob
 
 
-@proves("backend-api.StopJob.pre.1", "backend-api.StopJob.error.4")
+@proves("backend-api.StopJob.pre.1", "backend-api.StopJob.error.4", "backend-api.StopJob.must.1")
 async def test_stop_job_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.stop_job(job.id, "boom")
@@ -86,17 +87,18 @@ async def test_stop_job_without_an_id(backend: Contract) -> None:
     await _refuses_a_bad_id(backend.stop_job)
 
 
-@proves("backend-api.StopJob.pre.4", "backend-api.StopJob.error.1")
+@proves("backend-api.StopJob.pre.4", "backend-api.StopJob.error.1", "backend-api.StopJob.must.3")
 async def test_stop_job_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.stop_job)
 
 
-@proves("backend-api.StopJob.pre.3", "backend-api.StopJob.post.2")
+@proves("backend-api.StopJob.pre.3", "backend-api.StopJob.post.2", "backend-api.StopJob.must.2")
 @pytest.mark.parametrize("message", ["", "enough"])
 async def test_stop_job_stores_its_message(backend: Contract, message: str) -> None:
     job, token = await job_in(backend, JobState.RUNNING)
     await backend.stop_job(job.id, message, token=token)
-    assert (await backend.get_job(job.id)).error_message == message
+    stored = await backend.get_job(job.id)
+    assert (stored.error_message, stored.finalized_at) == (message, stored.updated_at)
 
 
 @proves(
@@ -104,6 +106,7 @@ async def test_stop_job_stores_its_message(backend: Contract, message: str) -> N
     "backend-api.StopJob.post.1",
     "backend-api.StopJob.post.3",
     "backend-api.StopJob.post.4",
+    "backend-api.StopJob.must.4",
 )
 @pytest.mark.parametrize("state", _STOP)
 async def test_stop_job_from_each_state(backend: Contract, state: JobState) -> None:
@@ -114,7 +117,12 @@ async def test_stop_job_from_each_state(backend: Contract, state: JobState) -> N
     assert (after.state, after.retry_count) == (JobState.STOPPED, before.retry_count)
 
 
-@proves("backend-api.StopJob.move.1", "backend-api.StopJob.move.2", "backend-api.StopJob.move.3")
+@proves(
+    "backend-api.StopJob.move.1",
+    "backend-api.StopJob.move.2",
+    "backend-api.StopJob.move.3",
+    "backend-api.StopJob.must.1",
+)
 async def test_stop_job_moves_by_the_table(backend: Contract) -> None:
     for state in _STOP:
         job, token = await job_in(backend, state)
@@ -127,6 +135,7 @@ async def test_stop_job_moves_by_the_table(backend: Contract) -> None:
     "backend-api.StopJob.post.5",
     "backend-api.StopJob.post.6",
     "backend-api.StopJob.effect.2",
+    "backend-api.StopJob.must.6",
 )
 @pytest.mark.parametrize("state", _STOP)
 async def test_stop_job_frees_the_slot_if_it_had_one(backend: Contract, state: JobState) -> None:
@@ -136,7 +145,12 @@ async def test_stop_job_frees_the_slot_if_it_had_one(backend: Contract, state: J
     assert await backend.mark_worker_unresponsive("worker-1") == {}
 
 
-@proves("backend-api.StopJob.post.7", "backend-api.StopJob.error.2")
+@proves(
+    "backend-api.StopJob.post.7",
+    "backend-api.StopJob.error.2",
+    "backend-api.StopJob.must.3",
+    "backend-api.StopJob.must.5",
+)
 @pytest.mark.parametrize("state", sorted(set(JobState) - set(_STOP)))
 async def test_stop_job_in_another_state_changes_nothing(
     backend: Contract, state: JobState
@@ -155,7 +169,11 @@ async def test_stop_job_is_for_ever(backend: Contract, state: JobState) -> None:
 # StopJobWithRetry
 
 
-@proves("backend-api.StopJobWithRetry.pre.1", "backend-api.StopJobWithRetry.error.4")
+@proves(
+    "backend-api.StopJobWithRetry.pre.1",
+    "backend-api.StopJobWithRetry.error.4",
+    "backend-api.StopJobWithRetry.must.1",
+)
 async def test_stop_job_with_retry_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.CANCELLING, lambda job: backend.stop_job_with_retry(job.id, "boom")
@@ -167,7 +185,11 @@ async def test_stop_job_with_retry_without_an_id(backend: Contract) -> None:
     await _refuses_a_bad_id(backend.stop_job_with_retry)
 
 
-@proves("backend-api.StopJobWithRetry.pre.3", "backend-api.StopJobWithRetry.error.1")
+@proves(
+    "backend-api.StopJobWithRetry.pre.3",
+    "backend-api.StopJobWithRetry.error.1",
+    "backend-api.StopJobWithRetry.must.4",
+)
 async def test_stop_job_with_retry_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.stop_job_with_retry)
 
@@ -188,17 +210,29 @@ async def test_stop_job_with_retry_ends_the_job(backend: Contract, message: str)
     assert (after.state, after.error_message) == (JobState.STOPPED, message)
 
 
-@proves("backend-api.StopJobWithRetry.post.3", "backend-api.StopJobWithRetry.post.4")
+@proves(
+    "backend-api.StopJobWithRetry.post.3",
+    "backend-api.StopJobWithRetry.post.4",
+    "backend-api.StopJobWithRetry.must.1",
+    "backend-api.StopJobWithRetry.must.2",
+    "backend-api.StopJobWithRetry.must.5",
+)
 async def test_stop_job_with_retry_counts_it(backend: Contract) -> None:
     job, token = await job_in(backend, JobState.CANCELLING)
     before = await backend.get_job(job.id)
     assert (before.retry_count, before.last_retry_at) == (0, None)
     await backend.stop_job_with_retry(job.id, "boom", token=token)
     after = await backend.get_job(job.id)
-    assert (after.retry_count, after.last_retry_at) == (1, after.finalized_at)
+    assert (after.state, after.retry_count) == (JobState.STOPPED, 1)
+    assert after.last_retry_at == after.finalized_at is not None
+    assert (after.assignee_id, after.assigned_at) == (before.assignee_id, before.assigned_at)
 
 
-@proves("backend-api.StopJobWithRetry.post.8", "backend-api.StopJobWithRetry.effect.2")
+@proves(
+    "backend-api.StopJobWithRetry.post.8",
+    "backend-api.StopJobWithRetry.effect.2",
+    "backend-api.StopJobWithRetry.must.7",
+)
 async def test_stop_job_with_retry_frees_the_slot(backend: Contract) -> None:
     job, token = await job_in(backend, JobState.CANCELLING)
     assert await backend.stop_job_with_retry(job.id, "boom", token=token) == {"worker-1": 1}
@@ -210,6 +244,7 @@ async def test_stop_job_with_retry_frees_the_slot(backend: Contract) -> None:
     "backend-api.StopJobWithRetry.post.7",
     "backend-api.StopJobWithRetry.post.9",
     "backend-api.StopJobWithRetry.error.2",
+    "backend-api.StopJobWithRetry.must.6",
 )
 @pytest.mark.parametrize("state", sorted(set(JobState) - {JobState.CANCELLING}))
 async def test_stop_job_with_retry_in_another_state_changes_nothing(
@@ -231,7 +266,11 @@ async def test_stop_job_with_retry_is_for_ever(backend: Contract) -> None:
 # MarkJobUnknownStopped
 
 
-@proves("backend-api.MarkJobUnknownStopped.pre.1", "backend-api.MarkJobUnknownStopped.error.3")
+@proves(
+    "backend-api.MarkJobUnknownStopped.pre.1",
+    "backend-api.MarkJobUnknownStopped.error.3",
+    "backend-api.MarkJobUnknownStopped.must.1",
+)
 async def test_mark_job_unknown_stopped_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend, JobState.RUNNING, lambda job: backend.mark_job_unknown_stopped(job.id, "gone")
@@ -247,6 +286,8 @@ async def test_mark_job_unknown_stopped_without_an_id(backend: Contract) -> None
     "backend-api.MarkJobUnknownStopped.pre.3",
     "backend-api.MarkJobUnknownStopped.post.7",
     "backend-api.MarkJobUnknownStopped.error.1",
+    "backend-api.MarkJobUnknownStopped.must.3",
+    "backend-api.MarkJobUnknownStopped.must.5",
 )
 async def test_mark_job_unknown_stopped_that_is_not_stored(backend: Contract) -> None:
     await _refuses_a_missing_job(backend, backend.mark_job_unknown_stopped)
@@ -257,6 +298,7 @@ async def test_mark_job_unknown_stopped_that_is_not_stored(backend: Contract) ->
     "backend-api.MarkJobUnknownStopped.post.2",
     "backend-api.MarkJobUnknownStopped.post.3",
     "backend-api.MarkJobUnknownStopped.post.4",
+    "backend-api.MarkJobUnknownStopped.must.4",
 )
 @pytest.mark.parametrize("state", _MARK)
 async def test_mark_job_unknown_stopped_from_each_state(backend: Contract, state: JobState) -> None:
@@ -271,6 +313,7 @@ async def test_mark_job_unknown_stopped_from_each_state(backend: Contract, state
     "backend-api.MarkJobUnknownStopped.move.1",
     "backend-api.MarkJobUnknownStopped.move.2",
     "backend-api.MarkJobUnknownStopped.move.3",
+    "backend-api.MarkJobUnknownStopped.must.1",
 )
 async def test_mark_job_unknown_stopped_moves_by_the_table(backend: Contract) -> None:
     for state in _MARK:
@@ -288,6 +331,7 @@ async def test_mark_job_unknown_stopped_moves_by_the_table(backend: Contract) ->
     "backend-api.MarkJobUnknownStopped.post.5",
     "backend-api.MarkJobUnknownStopped.post.6",
     "backend-api.MarkJobUnknownStopped.effect.2",
+    "backend-api.MarkJobUnknownStopped.must.6",
 )
 @pytest.mark.parametrize("state", _MARK)
 async def test_mark_job_unknown_stopped_frees_the_slot_if_it_had_one(
@@ -327,3 +371,50 @@ async def test_mark_job_unknown_stopped_is_not_eligible_again(
     job, token = await job_in(backend, state)
     await backend.mark_job_unknown_stopped(job.id, "gone", token=token)
     await _never_again(backend, job)
+
+
+@proves(
+    "backend-api.StopJob.post.2",
+    "backend-api.StopJobWithRetry.post.2",
+    "backend-api.StopJob.must.2",
+    "backend-api.StopJobWithRetry.must.3",
+)
+@pytest.mark.parametrize("event", [Event.STOP, Event.STOP_WITH_RETRY])
+async def test_an_empty_message_takes_the_place_of_an_older_one(
+    backend: Contract, event: Event
+) -> None:
+    job = await submitted(backend)
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.cancel_jobs([], [job.id])
+    stop = backend.stop_job if event is Event.STOP else backend.stop_job_with_retry
+    await stop(job.id, "", token=token)
+    stored = await backend.get_job(job.id)
+    assert (stored.state, stored.error_message) == (JobState.STOPPED, "")
+    assert stored.finalized_at == stored.updated_at
+
+
+@proves("backend-api.MarkJobUnknownStopped.post.2", "backend-api.MarkJobUnknownStopped.must.2")
+async def test_an_empty_message_of_a_job_given_up_takes_the_place_of_an_older_one(
+    backend: Contract,
+) -> None:
+    job = await submitted(backend)
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.mark_job_unknown_stopped(job.id, "", token=token)
+    stored = await backend.get_job(job.id)
+    assert (stored.error_message, stored.finalized_at) == ("", stored.updated_at)
+
+
+@proves("backend-api.StopJobWithRetry.post.3")
+async def test_retries_of_stopped_jobs_are_in_the_statistics(backend: Contract) -> None:
+    job = await submitted(backend, tags=frozenset({"a"}))
+    await backend.fail_job(job.id, "older", token=(await claim(backend, job)).token)
+    token = (await claim(backend, job)).token
+    await backend.cancel_jobs([], [job.id])
+    await backend.stop_job_with_retry(job.id, "again", token=token)
+    for tags in ([], ["a"]):
+        stats = await backend.get_job_stats(tags)
+        assert (stats.stopped_jobs, stats.total_retries) == (1, 2)
+    await backend.delete_jobs([], [job.id])
+    assert (await backend.get_job_stats([])).total_retries == 0

@@ -64,7 +64,11 @@ async def _stored(backend: Contract, jobs: list[Job]) -> list[object]:
 # EnqueueJob
 
 
-@proves("backend-api.EnqueueJob.pre.1", "backend-api.EnqueueJob.error.3")
+@proves(
+    "backend-api.EnqueueJob.pre.1",
+    "backend-api.EnqueueJob.error.3",
+    "backend-api.EnqueueJob.must.3",
+)
 async def test_enqueue_job_cancelled(backend: Contract) -> None:
     await in_a_cancelled_task(lambda: backend.enqueue_job(a_job()))
 
@@ -100,7 +104,11 @@ async def test_enqueue_job_in_another_state(backend: Contract, state: JobState) 
     assert await _missing(backend, job)
 
 
-@proves("backend-api.EnqueueJob.pre.5", "backend-api.EnqueueJob.error.1")
+@proves(
+    "backend-api.EnqueueJob.pre.5",
+    "backend-api.EnqueueJob.error.1",
+    "backend-api.EnqueueJob.must.4",
+)
 async def test_enqueue_job_with_an_id_that_exists(backend: Contract) -> None:
     job = await submitted(backend, payload=b"first")
     before = await backend.get_job(job.id)
@@ -114,6 +122,8 @@ async def test_enqueue_job_with_an_id_that_exists(backend: Contract) -> None:
     "backend-api.EnqueueJob.post.1",
     "backend-api.EnqueueJob.post.2",
     "backend-api.EnqueueJob.post.3",
+    "backend-api.EnqueueJob.must.1",
+    "backend-api.EnqueueJob.must.2",
 )
 async def test_enqueue_job_keeps_every_field(backend: Contract) -> None:
     parent = await submitted(backend, namespace="team-a")
@@ -164,6 +174,7 @@ async def test_enqueue_job_makes_it_visible_at_once(backend: Contract) -> None:
     "backend-api.EnqueueJob.post.5",
     "backend-api.EnqueueJob.post.6",
     "backend-api.EnqueueJob.error.4",
+    "backend-api.EnqueueJob.must.3",
 )
 async def test_enqueue_job_refused_leaves_nothing(backend: Contract) -> None:
     job = a_job(type="")
@@ -192,7 +203,11 @@ async def test_enqueue_job_by_racing_callers_of_one_id(store: Store) -> None:
     assert (await replicas[0].get_job_stats([])).total_jobs == 5
 
 
-@proves("backend-api.EnqueueJob.expect.1", "backend-api.Invariants.rule.1")
+@proves(
+    "backend-api.EnqueueJob.expect.1",
+    "backend-api.Invariants.rule.1",
+    "backend-api.EnqueueJob.must.5",
+)
 async def test_enqueue_job_by_many_callers_at_once(backend: Contract) -> None:
     jobs = [a_job() for _ in range(300)]
     duplicate = await submitted(backend)

@@ -3,24 +3,18 @@
 import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition
-from queue_operator.domain.states import (
-    SLOT_HOLDING,
-    TARGET,
-    TERMINAL,
-    Event,
-    JobState,
-    frees_slot,
-)
+from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import apply, happens, job_in, running, skipped
+from queue_operator.testing.driving import apply, claim, happens, job_in, running, skipped
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING, TARGET, TERMINAL, frees_slot
 
 # UNSCHEDULED may be retried only when SKIP made it so, and a second CANCEL is a no-op.
 _SPECIAL = {(Event.RETRY_NOW, JobState.UNSCHEDULED), (Event.CANCEL, JobState.CANCELLING)}
 _LEGAL = sorted(set(TARGET) - _SPECIAL)
 
 
-@proves("backend-api.Invariants.rule.3")
+@proves("backend-api.Invariants.rule.3", "backend-api.TestingRequirements.must.1")
 @pytest.mark.parametrize(("event", "state"), _LEGAL, ids=lambda value: value.value)
 async def test_a_legal_event_leads_to_the_target_of_its_row(
     backend: Contract, event: Event, state: JobState
@@ -34,7 +28,7 @@ async def test_a_legal_event_leads_to_the_target_of_its_row(
     assert (after.finalized_at is not None) == (after.state in TERMINAL)
 
 
-@proves("backend-api.Invariants.rule.8")
+@proves("backend-api.Invariants.rule.8", "backend-api.TestingRequirements.must.8")
 @pytest.mark.parametrize(("event", "state"), _LEGAL, ids=lambda value: value.value)
 async def test_the_slot_is_freed_exactly_when_the_table_says_so(
     backend: Contract, event: Event, state: JobState
@@ -48,7 +42,12 @@ async def test_the_slot_is_freed_exactly_when_the_table_says_so(
     assert answer.freed_assignee_id == expected
 
 
-@proves("backend-api.Invariants.rule.3", "backend-api.ErrorConditions.error.2")
+@proves(
+    "backend-api.Invariants.rule.3",
+    "backend-api.ErrorConditions.error.2",
+    "backend-api.StopJobWithRetry.must.4",
+    "backend-api.TestingRequirements.must.1",
+)
 @pytest.mark.parametrize("event", Event, ids=lambda value: value.value)
 async def test_an_event_that_the_state_does_not_allow_changes_nothing(
     backend: Contract, event: Event
@@ -103,6 +102,19 @@ async def test_a_retry_by_hand_gives_another_attempt_and_clears_the_end(backend:
     assert not (await apply(backend, job, Event.COMPLETE, token)).freed_assignee_id
 
 
+async def test_only_a_retry_by_hand_drops_a_result(backend: Contract) -> None:
+    job, _ = await running(backend)
+    await backend.update_job_status(job.id, JobState.FAILED_RETRY, b"half")
+    await claim(backend, job)
+    await backend.mark_worker_unresponsive("worker-1")
+    assert (await backend.get_job(job.id)).result == b"half"
+    await backend.fail_job(job.id, "boom")
+    assert (await backend.get_job(job.id)).result == b"half"
+    assert await happens(backend, job, Event.RETRY_NOW, None)
+    assert (await backend.get_job(job.id)).result is None
+
+
+@proves("backend-api.MarkWorkerUnresponsive.must.2")
 @pytest.mark.parametrize("state", SLOT_HOLDING)
 async def test_losing_a_worker_moves_its_jobs_by_state(backend: Contract, state: JobState) -> None:
     job, _ = await job_in(backend, state)

@@ -6,14 +6,19 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract
+from queue_operator.testing.table import SLOT_HOLDING
 
 
-@proves("backend-api.MarkWorkerUnresponsive.pre.1", "backend-api.MarkWorkerUnresponsive.error.2")
+@proves(
+    "backend-api.MarkWorkerUnresponsive.pre.1",
+    "backend-api.MarkWorkerUnresponsive.error.2",
+    "backend-api.MarkWorkerUnresponsive.must.2",
+)
 async def test_mark_worker_unresponsive_cancelled(backend: Contract) -> None:
     await running(backend)
     await in_a_cancelled_task(lambda: backend.mark_worker_unresponsive("worker-1"))
@@ -42,6 +47,7 @@ async def test_mark_worker_unresponsive_without_an_id(backend: Contract, assigne
     "backend-api.MarkWorkerUnresponsive.post.2",
     "backend-api.MarkWorkerUnresponsive.post.3",
     "backend-api.MarkWorkerUnresponsive.effect.1",
+    "backend-api.MarkWorkerUnresponsive.must.3",
 )
 async def test_mark_worker_unresponsive_loses_its_jobs(backend: Contract) -> None:
     busy, _ = await running(backend)
@@ -56,7 +62,11 @@ async def test_mark_worker_unresponsive_loses_its_jobs(backend: Contract) -> Non
     assert [job.id for job in await backend.dequeue_jobs("w", [], 5)] == [busy.id]
 
 
-@proves("backend-api.MarkWorkerUnresponsive.effect.2", "backend-api.FreedAssigneeIDs.rule.5")
+@proves(
+    "backend-api.MarkWorkerUnresponsive.effect.2",
+    "backend-api.FreedAssigneeIDs.rule.5",
+    "backend-api.MarkWorkerUnresponsive.must.1",
+)
 async def test_mark_worker_unresponsive_frees_every_slot(backend: Contract) -> None:
     for state in SLOT_HOLDING * 2:
         await job_in(backend, state)
@@ -64,7 +74,11 @@ async def test_mark_worker_unresponsive_frees_every_slot(backend: Contract) -> N
     assert await backend.mark_worker_unresponsive("worker-1") == {}
 
 
-@proves("backend-api.MarkWorkerUnresponsive.post.5", "backend-api.MarkWorkerUnresponsive.error.3")
+@proves(
+    "backend-api.MarkWorkerUnresponsive.post.5",
+    "backend-api.MarkWorkerUnresponsive.error.3",
+    "backend-api.MarkWorkerUnresponsive.must.4",
+)
 async def test_mark_worker_unresponsive_without_jobs(backend: Contract) -> None:
     job = await submitted(backend)
     before = await backend.get_job(job.id)
@@ -84,7 +98,7 @@ async def test_mark_worker_unresponsive_leaves_the_rest(backend: Contract) -> No
     assert [await backend.get_job(job.id) for job in (*jobs, other)] == before
 
 
-@proves("backend-api.MarkWorkerUnresponsive.expect.2")
+@proves("backend-api.MarkWorkerUnresponsive.expect.2", "backend-api.MarkWorkerUnresponsive.must.1")
 async def test_mark_worker_unresponsive_in_every_namespace(backend: Contract) -> None:
     jobs = []
     for namespace in ("a", "b"):

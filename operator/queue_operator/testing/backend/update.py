@@ -11,23 +11,23 @@ from queue_operator.domain.errors import (
     StaleLease,
 )
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import (
-    LEGAL_PAIRS,
-    SLOT_HOLDING,
-    TERMINAL,
-    JobState,
-)
+from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import job_call_cancelled, needs_the_store, shape
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.table import LEGAL_PAIRS, SLOT_HOLDING, TERMINAL
 
 # Nothing leads into RUNNING, for that would be a run without a token. That only a skipped job
 # may be retried from UNSCHEDULED is a rule of RETRY_NOW: here a pair is all that counts.
 _PAIRS: Final = sorted(pair for pair in LEGAL_PAIRS if pair[1] is not JobState.RUNNING)
 
 
-@proves("backend-api.UpdateJobStatus.pre.1", "backend-api.UpdateJobStatus.error.4")
+@proves(
+    "backend-api.UpdateJobStatus.pre.1",
+    "backend-api.UpdateJobStatus.error.4",
+    "backend-api.UpdateJobStatus.must.1",
+)
 async def test_update_job_status_cancelled(backend: Contract) -> None:
     await job_call_cancelled(
         backend,
@@ -57,6 +57,7 @@ async def test_update_job_status_that_is_not_stored(backend: Contract) -> None:
     "backend-api.UpdateJobStatus.post.1",
     "backend-api.UpdateJobStatus.post.6",
     "backend-api.UpdateJobStatus.expect.1",
+    "backend-api.UpdateJobStatus.must.5",
 )
 @pytest.mark.parametrize(("before", "after"), _PAIRS)
 async def test_update_job_status_makes_each_change_of_the_table(
@@ -72,7 +73,12 @@ async def test_update_job_status_makes_each_change_of_the_table(
     assert second.failure_count == first.failure_count
 
 
-@proves("backend-api.UpdateJobStatus.post.9", "backend-api.UpdateJobStatus.error.2")
+@proves(
+    "backend-api.UpdateJobStatus.post.9",
+    "backend-api.UpdateJobStatus.error.2",
+    "backend-api.UpdateJobStatus.must.2",
+    "backend-api.UpdateJobStatus.must.6",
+)
 @pytest.mark.parametrize("before", JobState)
 async def test_update_job_status_refuses_every_other_change(
     backend: Contract, before: JobState
@@ -98,7 +104,7 @@ async def test_update_job_status_to_what_is_no_state(backend: Contract, status: 
     assert (await backend.get_job(job.id)).state is JobState.RUNNING
 
 
-@proves("backend-api.UpdateJobStatus.post.4")
+@proves("backend-api.UpdateJobStatus.post.4", "backend-api.UpdateJobStatus.must.4")
 @pytest.mark.parametrize(
     "state", [JobState.INITIAL_PENDING, JobState.FAILED_RETRY, JobState.UNKNOWN_RETRY]
 )
@@ -112,7 +118,7 @@ async def test_update_job_status_never_makes_a_run(backend: Contract, state: Job
     assert after.started_at == before.started_at
 
 
-@proves("backend-api.UpdateJobStatus.post.2")
+@proves("backend-api.UpdateJobStatus.post.2", "backend-api.UpdateJobStatus.must.3")
 @pytest.mark.parametrize("result", [None, b"", b"new"])
 async def test_update_job_status_stores_a_result_if_there_is_one(
     backend: Contract, result: bytes | None
@@ -152,7 +158,7 @@ async def test_update_job_status_without_a_result_leaves_the_stored_one_alone(
     assert stored.result_content_type == "application/octet-stream"
 
 
-@proves("backend-api.UpdateJobStatus.post.3")
+@proves("backend-api.UpdateJobStatus.post.3", "backend-api.UpdateJobStatus.must.3")
 @pytest.mark.parametrize("message", ["", "new"])
 async def test_update_job_status_stores_a_message_if_there_is_one(
     backend: Contract, message: str
@@ -164,7 +170,7 @@ async def test_update_job_status_stores_a_message_if_there_is_one(
     assert (await backend.get_job(job.id)).error_message == (message or "old")
 
 
-@proves("backend-api.UpdateJobStatus.post.5")
+@proves("backend-api.UpdateJobStatus.post.5", "backend-api.UpdateJobStatus.must.4")
 @pytest.mark.parametrize(("before", "after"), _PAIRS)
 async def test_update_job_status_sets_the_end(
     backend: Contract, before: JobState, after: JobState
@@ -186,6 +192,7 @@ async def test_update_job_status_sets_the_end(
     "backend-api.UpdateJobStatus.post.8",
     "backend-api.UpdateJobStatus.effect.2",
     "backend-api.Invariants.rule.8",
+    "backend-api.UpdateJobStatus.must.7",
 )
 @pytest.mark.parametrize(("before", "after"), _PAIRS)
 async def test_update_job_status_frees_the_slot(

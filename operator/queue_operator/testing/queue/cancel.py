@@ -6,11 +6,12 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Cancelled, Job
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue import checks
 from queue_operator.testing.queue.complete import complete
 from queue_operator.testing.queue.desk import Desk
+from queue_operator.testing.table import TERMINAL
 
 _TO = {
     JobState.INITIAL_PENDING: JobState.UNSCHEDULED,

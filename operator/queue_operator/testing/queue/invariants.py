@@ -9,9 +9,10 @@ import pytest
 
 from queue_operator.domain.errors import QueueError
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import SLOT_HOLDING, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue.desk import Consumer, Desk
+from queue_operator.testing.table import SLOT_HOLDING
 
 _CAPACITIES = (1, 2, 4)
 _STEPS = 40

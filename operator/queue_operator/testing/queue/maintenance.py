@@ -4,9 +4,10 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue.desk import Desk
+from queue_operator.testing.table import TERMINAL
 
 
 async def _gone(desk: Desk, *jobs: Job) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
-from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue.desk import Desk
+from queue_operator.testing.table import TERMINAL
 
 _PAYLOAD: Final = bytes(range(256))
 

@@ -9,10 +9,11 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.states import ELIGIBLE, JobState
+from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue.desk import Consumer, Desk
 from queue_operator.testing.queue.rig import BOUND_S
+from queue_operator.testing.table import ELIGIBLE
 
 
 @proves("queue-api.StreamJobs.pre.2", "queue-api.StreamJobs.pre.3")

@@ -1,54 +1,47 @@
 -- Takes the oldest due jobs for some groups of streams and gives each a lease with a new token.
 -- The streams of a group ask for the same lanes; no lane is in two groups. One row at least: the
--- first begins with which groups' jobs were looked at, how many of each, and of which groups a
--- lane was only looked at in part; the rest of it is NULL if nothing was taken.
--- Parameters, groups being numbered from 1: lanes (int[]), of which group each is: lane_groups
---   (int[]), how many to look at in it: depths (int[]), where to start: marks (timestamptz[]) and
---   mark_numbers (bigint[]), and the defaults of the lane's type: default_attempts (int[]),
---   default_timeouts (float8[]). By group: reaches, how many to look at;
+-- first begins with which groups' jobs were looked at, how many of each, and in which groups more may
+-- be there than were looked at; then, of the ranges, as in `claim.sql`; the rest of it is NULL if
+-- nothing was taken.
+-- Parameters: ranges, as in `claim.sql`, and how many to look at in each: depths (int[]); groups being
+--   numbered from 1, of which group each is: range_groups (int[]); lane_ids (int[], ascending) and,
+--   aligned with them, lane_groups (int[]) and the defaults of the lane's type: default_attempts
+--   (int[]), default_timeouts (float8[]). By group: reaches, how many to look at;
+--   bounds (timestamptz[]) and bound_nos (bigint[]): only jobs before that place are taken;
 --   offsets, where its part of slot_of begins (int[]). most: how many to take in all; only of
 --   one group alone may more be looked at than it has room for.
 --   assignees, workers, hosts (text[], one entry per stream) and slot_of (int[], as long
 --   as all rooms: which stream the n-th job of a group goes to); ttl_s (NULL: never expires);
 --   chances (bigint[], aligned with slot_of: the random half of a job's token); system_attempts,
 --   system_backoff: for what neither the job nor its type says.
--- Index: ready_claim, one range per lane; job_pkey; parent_result_pkey; checkpoint_pkey.
+-- Index: ready_claim, once per range; job_pkey; parent_result_pkey; checkpoint_pkey.
 --   Locks: the rows taken;
 --   rows another claimer holds are skipped, so a claim may come back with fewer than it looked at.
--- Traps: looking at a lane must stop at its limit, hence the LATERAL; the marks keep it from
---   walking the dead entries of rows taken before. Where a lane may hold more than was looked
---   at, nothing beyond its last one seen is taken, or a younger job would pass an older one.
---   Two CTEs are never joined with each other: without hash joins that would take the square
---   of the batch. So would a parameter whose cast is done anew for every row, hence the scalar
---   subqueries. Rows are locked and deleted by their place in the table (ctid): what our
---   snapshot sees stays where it is, and a row that moved all the same is not deleted, hence
---   not taken. A plain order to lock them in, or a plain `due`, would let a plan made while the
---   table was empty walk a whole index instead; nobody waits for a lock here.
---   The token is the job's number, by which `complete.sql` finds the lease, and 64 random bits
---   that say nothing of another's. The client draws those of a claim with one system call;
---   gen_random_uuid() would cost one per job.
---   What was looked at is told with the first job of a group: the client would unpack it again
---   with each.
+-- Traps: as in `claim.sql`.
+--   What was looked at is told with the first job: the client would unpack it again with each.
 WITH seen AS MATERIALIZED (
-    SELECT r.spot, r.job_no, r.order_time, l.g, r.place = l.depth AS is_last
-    FROM unnest(%(lanes)s::int[], %(marks)s::timestamptz[], %(mark_numbers)s::bigint[],
-                %(lane_groups)s::int[], %(depths)s::int[])
-        AS l(lane_id, mark, mark_no, g, depth)
+    SELECT r.spot, r.job_no, r.order_time, r.place, l.n, l.g, r.place = l.depth AS is_last
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+                %(tos)s::timestamptz[], %(to_nos)s::bigint[], %(range_groups)s::int[],
+                %(depths)s::int[])
+        WITH ORDINALITY AS l(lane_id, at, no, to_at, to_no, g, depth, n)
     CROSS JOIN LATERAL (
         SELECT ctid AS spot, job_no, order_time, row_number() OVER (ORDER BY order_time, job_no) AS place
         FROM ready
-        WHERE due AND lane_id = l.lane_id AND (order_time, job_no) >= (l.mark, l.mark_no)
+        WHERE due AND lane_id = l.lane_id AND (order_time, job_no) >= (l.at, l.no)
+          AND (order_time, job_no) <= (l.to_at, l.to_no)
         ORDER BY order_time, job_no LIMIT l.depth
     ) r
+), ranked AS MATERIALIZED (
+    SELECT spot, g, is_last, row_number() OVER in_order AS place,
+           count(*) FILTER (WHERE is_last) OVER in_order AS ended,
+           (order_time, job_no) < (((SELECT %(bounds)s::timestamptz[]))[g],
+                                   ((SELECT %(bound_nos)s::bigint[]))[g]) AS is_near
+    FROM seen
+    WINDOW in_order AS (PARTITION BY g ORDER BY order_time, job_no ROWS UNBOUNDED PRECEDING)
 ), heads AS MATERIALIZED (
-    SELECT spot, g
-    FROM (
-        SELECT spot, g, is_last, row_number() OVER in_order AS place,
-               count(*) FILTER (WHERE is_last) OVER in_order AS ended
-        FROM seen
-        WINDOW in_order AS (PARTITION BY g ORDER BY order_time, job_no ROWS UNBOUNDED PRECEDING)
-    ) ranked
-    WHERE ended <= is_last::int AND place <= ((SELECT %(reaches)s::int[]))[g]
+    SELECT spot, g FROM ranked
+    WHERE is_near AND ended <= is_last::int AND place <= ((SELECT %(reaches)s::int[]))[g]
 ), locked AS MATERIALIZED (
     SELECT ctid AS spot FROM ready
     WHERE ctid = ANY (ARRAY(SELECT spot FROM heads)) AND coalesce(due, false)
@@ -60,7 +53,7 @@ WITH seen AS MATERIALIZED (
     DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT spot FROM locked))
     RETURNING *
 ), resolved AS MATERIALIZED (
-    SELECT job_no, lane_id, place, state, order_time, created_at, eligible_at,
+    SELECT job_no, lane_id, state, order_time, created_at, eligible_at,
            attempt + 1 AS attempt,
            lease_version, transition, retry_count, failure_count,
            CASE WHEN max_attempts = 0
@@ -87,7 +80,8 @@ WITH seen AS MATERIALIZED (
             FROM (
                 SELECT known.*, ((SELECT %(lane_groups)s::int[]))[l] AS g
                 FROM (
-                    SELECT *, array_position((SELECT %(lanes)s::int[]), lane_id) AS l FROM removed
+                    SELECT *, width_bucket(lane_id, (SELECT %(lane_ids)s::int[])) AS l
+                    FROM removed
                 ) known
             ) found
         ) placed
@@ -104,8 +98,21 @@ WITH seen AS MATERIALIZED (
            timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host, now(),
            coalesce(started_at, now()), error, failed_at, now(), mirrored,
            has_children, checkpointed, result, result_content_type,
-           now() + make_interval(secs => %(ttl_s)s), now() + make_interval(secs => timeout_s)
+           now() + make_interval(secs => %(ttl_s)s::float8), now() + make_interval(secs => timeout_s)
     FROM resolved
+), checked AS (
+    -- The sweeper looks at a lease when it runs out, and at its execution timeout; at one without
+    -- an end now and then, in case it is gone.
+    INSERT INTO lease_check (kind, look_at, leases, assignees)
+    SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
+           now() + make_interval(secs => coalesce(%(ttl_s)s::float8, 3600)),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)),
+           array_agg(DISTINCT hashtext(assignee_id))
+    FROM resolved HAVING count(*) > 0
+    UNION ALL
+    SELECT 'DEADLINE', now() + make_interval(secs => timeout_s),
+           array_agg((job_no << 16) | ((lease_version + 1) & 65535)), NULL
+    FROM resolved WHERE timeout_s IS NOT NULL GROUP BY timeout_s
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
                            lane_ids)
@@ -120,26 +127,17 @@ WITH seen AS MATERIALIZED (
     SELECT lane_id, {{RUNNING}}, count(*), 0 FROM resolved GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM resolved WHERE mirrored
-)
-SELECT CASE WHEN r.place > 1 THEN NULL ELSE ARRAY(SELECT g FROM looked ORDER BY g) END,
-       CASE WHEN r.place > 1 THEN NULL ELSE ARRAY(SELECT jobs FROM looked ORDER BY g) END,
-       CASE WHEN r.place > 1 THEN NULL ELSE ARRAY(SELECT DISTINCT g FROM seen WHERE is_last) END,
+), {{left}}
+SELECT CASE WHEN r.nth > 1 THEN NULL ELSE ARRAY(SELECT g FROM looked ORDER BY g) END,
+       CASE WHEN r.nth > 1 THEN NULL ELSE ARRAY(SELECT jobs FROM looked ORDER BY g) END,
+       CASE WHEN r.nth > 1 THEN NULL
+            ELSE ARRAY(SELECT DISTINCT g FROM ranked WHERE is_last OR NOT is_near) END,
+       CASE WHEN r.nth > 1 THEN NULL ELSE (SELECT numbers FROM told_ranges) END,
+       CASE WHEN r.nth > 1 THEN NULL ELSE (SELECT looked FROM told_ranges) END,
+       CASE WHEN r.nth > 1 THEN NULL ELSE (SELECT nexts FROM told_ranges) END,
+       CASE WHEN r.nth > 1 THEN NULL ELSE (SELECT next_nos FROM told_ranges) END,
        r.*
 FROM (VALUES (true)) AS always (is_true)
 LEFT JOIN (
-    SELECT taken.job_no, taken.lane_id, taken.order_time, taken.attempt, taken.token::text,
-           taken.assignee_id, taken.timeout_s, job.id, job.payload, job.content_type,
-           job.created_at, job.correlation_id, taken.eligible_at, now(), parent.result,
-           parent.content_type AS result_content_type, kept.data AS checkpoint, taken.retry_count,
-           taken.last_retry_at, coalesce(taken.started_at, now()), taken.place
-    FROM resolved taken
-    CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = taken.job_no LIMIT 1) job
-    LEFT JOIN LATERAL (
-        SELECT * FROM parent_result given
-        WHERE job.dependency_mode = 'CHAIN' AND given.job_no = taken.job_no LIMIT 1
-    ) parent ON true
-    LEFT JOIN LATERAL (
-        SELECT data FROM checkpoint
-        WHERE taken.checkpointed AND checkpoint.job_no = taken.job_no LIMIT 1
-    ) kept ON true
+    {{jobs}}
 ) r ON true

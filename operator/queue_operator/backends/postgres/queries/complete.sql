@@ -5,7 +5,7 @@
 -- Parameters: job_nos (bigint[], ascending) and, aligned with them, tokens (uuid[]), starts and
 --   lengths (bigint[]) of each result within results (bytea; length -1: none, keeps the old), kinds
 --   (bigint[], which of content_types, a text[], it is of).
--- Index: lease_pkey. Locks: the lease rows, in order of number.
+-- Index: lease_pkey, lane_pkey. Locks: the lease rows, in order of number.
 -- Traps: what belongs to a row is looked up by halving job_nos (`width_bucket`): a join of two
 --   batches could be planned as a loop over both, and `token = ANY (…)` would read all of them
 --   for each row. A parameter's cast is done once in a scalar subquery, not for every row.
@@ -17,13 +17,13 @@ WITH gone AS (
       AND state IN ({{RUNNING}}) AND NOT has_children AND NOT checkpointed
     RETURNING *, width_bucket(job_no, (SELECT %(job_nos)s::bigint[])) AS place
 ), finished AS (
-    INSERT INTO final (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,
-                       lease_version,
-                       transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
+    INSERT INTO final (job_no, lane_id, namespace_id, state, order_time, created_at, eligible_at,
+                       attempt, lease_version, transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
                        started_at, error, failed_at, changed_at, mirrored, has_children, result,
                        result_content_type, finalized_at, reason)
-    SELECT job_no, lane_id, {{COMPLETED}}, order_time, created_at, eligible_at, attempt,
+    SELECT job_no, lane_id, (SELECT namespace_id FROM lane WHERE lane.id = gone.lane_id),
+           {{COMPLETED}}, order_time, created_at, eligible_at, attempt,
            lease_version,
            transition + 1, retry_count, failure_count, max_attempts, timeout_s, backoff,
            last_retry_at, token, assignee_id, worker_name, host, assigned_at, started_at, error,

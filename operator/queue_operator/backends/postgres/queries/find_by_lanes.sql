@@ -1,3 +1,6 @@
--- Numbers and ids of all jobs of some lanes. Parameters: lanes (int[]). Index: job_by_lane.
--- Traps: the index is made for what says `lane_id > 0`, so that nothing else walks it.
+-- Numbers and ids of all jobs of some lanes, in order of number. Parameters: lanes (int[]).
+-- Index: job_by_lane. Locks: none.
+-- Traps: read through a cursor, because there may be any number of them. The index is made for what
+--   says `lane_id > 0`, so that nothing else walks it.
 SELECT job_no, id FROM job WHERE lane_id = ANY (%(lanes)s::int[]) AND lane_id > 0
+ORDER BY job_no

@@ -1,8 +1,10 @@
--- Completed jobs that ended more than ttl_s ago.
--- Parameters: ttl_s, namespace_id (NULL: all), max_rows. Index: final_completed.
-SELECT final.job_no FROM final
-CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = final.job_no LIMIT 1) job
-WHERE final.state IN ({{completed}})
-  AND final.finalized_at < now() - make_interval(secs => %(ttl_s)s)
-  AND (%(namespace_id)s::int IS NULL OR job.namespace_id = %(namespace_id)s)
-ORDER BY final.finalized_at LIMIT %(max_rows)s
+-- Completed jobs of a namespace that ended more than ttl_s ago, the oldest first, beyond a place.
+-- Parameters: ttl_s, namespace_id, after_at and after_no (the place), max_rows.
+-- Index: final_done, from the place on.
+-- Trap: what was found before is deleted in the same transaction, and its entries in the index stay
+--   until the end: without a place each step would pass by all of them.
+SELECT job_no, finalized_at FROM final
+WHERE state IN ({{completed}}) AND namespace_id = %(namespace_id)s
+  AND finalized_at < now() - make_interval(secs => %(ttl_s)s)
+  AND (finalized_at, job_no) > (%(after_at)s::timestamptz, %(after_no)s::bigint)
+ORDER BY finalized_at, job_no LIMIT %(max_rows)s

@@ -1,11 +1,14 @@
--- Which of some lanes hold a due job, each looked at from a mark on.
--- Parameters: lanes (int[]), marks (timestamptz[]) and mark_numbers (bigint[]).
--- Index: ready_claim, one entry per lane. Locks: none: somebody may be about to take the job.
-SELECT l.lane_id
-FROM unnest(%(lanes)s::int[], %(marks)s::timestamptz[], %(mark_numbers)s::bigint[])
-    AS l(lane_id, mark, mark_no)
+-- In which of some ranges a job is due: their numbers, from 1.
+-- Parameters: lanes (int[]), froms (timestamptz[]) and from_nos (bigint[]), tos and to_nos, both ends
+--   included. Index: ready_claim, one entry per range. Locks: none: somebody may be about to take the
+--   job.
+SELECT g.n::int
+FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+            %(tos)s::timestamptz[], %(to_nos)s::bigint[])
+    WITH ORDINALITY AS g(lane_id, at, no, to_at, to_no, n)
 CROSS JOIN LATERAL (
     SELECT FROM ready
-    WHERE due AND lane_id = l.lane_id AND (order_time, job_no) >= (l.mark, l.mark_no)
+    WHERE due AND lane_id = g.lane_id AND (order_time, job_no) >= (g.at, g.no)
+      AND (order_time, job_no) <= (g.to_at, g.to_no)
     ORDER BY order_time, job_no LIMIT 1
 ) r

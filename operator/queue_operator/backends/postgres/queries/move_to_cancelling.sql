@@ -21,7 +21,11 @@ WITH asked AS (
                                    ELSE %(content_type)s END
     WHERE job_no = ANY (%(job_nos)s::bigint[])
       AND (state IN ({{RUNNING}}) OR (%(force)s AND NOT cancel_forced))
-    RETURNING job_no, lane_id, attempt, mirrored, transition, cancel_reason
+    RETURNING job_no, lane_id, lease_version, attempt, mirrored, transition, cancel_reason
+), checked AS (
+    INSERT INTO lease_check (kind, look_at, leases)
+    SELECT 'CANCEL', now(), array_agg((job_no << 16) | (lease_version & 65535))
+    FROM asked HAVING count(*) > 0
 ), fresh AS MATERIALIZED (
     SELECT * FROM asked WHERE job_no = ANY (%(running)s::bigint[])
 ), rarer AS (

@@ -48,14 +48,14 @@ WITH given AS MATERIALIZED (
 ), gone AS MATERIALIZED (
     SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
 ), finished AS (
-    INSERT INTO final (job_no, lane_id, state, order_time, created_at, eligible_at, attempt,
-                       lease_version,
-                       transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
+    INSERT INTO final (job_no, lane_id, namespace_id, state, order_time, created_at, eligible_at,
+                       attempt, lease_version, transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
                        started_at, error, error_category, error_code, failed_at, changed_at,
                        mirrored, has_children, result, result_content_type, finalized_at, reason,
                        cancel_reason)
-    SELECT job_no, lane_id, new_state, order_time, created_at, eligible_at, attempt - returned,
+    SELECT job_no, lane_id, (SELECT namespace_id FROM lane WHERE lane.id = gone.lane_id),
+           new_state, order_time, created_at, eligible_at, attempt - returned,
            lease_version,
            transition + 1, retry_count + retries, failure_count, max_attempts, timeout_s, backoff,
            CASE WHEN retries > 0 THEN now() ELSE last_retry_at END, token, assignee_id,

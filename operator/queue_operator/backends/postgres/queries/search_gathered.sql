@@ -2,7 +2,7 @@
 -- Parameters, words and answer: as search_running.sql.
 -- Index: job_by_lane, which is made for what says `lane_id > 0`, and final_pkey.
 -- Traps: reads all jobs of the lanes. The state is asked for outside, or a plan from when there
---   were few jobs walks final_completed for each of them.
+--   were few jobs walks final_done for each of them.
 SELECT 1::bigint, moving.finalized_at, moving.job_no, moving.created_at, true, false
 FROM unnest(%(lanes)s::int[]) AS s(lane_id)
 CROSS JOIN LATERAL (

@@ -1,26 +1,28 @@
--- Notes that a sweep is done now, and says whether leases may be taken as expired: not within
--- one TTL after a gap in which nobody swept, for then the workers could not renew either. And says
--- whether there is anything that sweep_find or sweep_exhausted would find.
--- Parameters: ttl_s, cancel_timeout_s. Index: ready_stage; none for the leases, on purpose: the
--- table is as long as there are jobs running. Locks: the one row of sweep.
-WITH begun AS (
-    UPDATE sweep
-    SET resumed_at = CASE WHEN now() - swept_at > make_interval(secs => %(ttl_s)s)
-                          THEN now() ELSE resumed_at END,
-        swept_at = now()
-    RETURNING coalesce(now() - resumed_at >= make_interval(secs => %(ttl_s)s), true) AS may_expire
-)
-SELECT may_expire,
-       EXISTS (
-           SELECT FROM lease
-           WHERE (may_expire AND expires_at < now())
-              OR deadline < now() - make_interval(secs => %(ttl_s)s)
-              OR (state IN ({{CANCELLING}}) AND (cancel_forced OR NOT cancel_received)
-                  AND cancel_requested_at < now() - make_interval(secs => %(cancel_timeout_s)s))
-       ) OR (
-           SELECT true FROM ready
-           WHERE NOT due AND NOT blocked AND eligible_at <= now() AND state IN ({{UNKNOWN_RETRY}})
-             AND max_attempts > 0 AND attempt >= max_attempts
-           ORDER BY eligible_at LIMIT 1
-       ) IS NOT NULL
-FROM begun
+-- Where the last sweep ended. Gives its number, now, since when sweeps go on after a gap, and
+-- whether leases may be taken as expired: not within one TTL after a gap in which nobody swept, for
+-- then the workers could not renew either. Then the marks, by kind, and from when on to look, which
+-- may be earlier; the snapshot that saw all before the marks, or NULL; and before when a deadline
+-- and a cancel are overdue.
+-- Parameters: ttl_s, cancel_timeout_s. Index: sweep_pkey, its end. Locks: none; the caller holds
+--   the sweepers' lock, under which alone a row is appended.
+-- Traps: a snapshot of another database, of which this is a restored copy, says nothing, so all
+--   is looked at. After a long time too much came since the snapshot, so what may have been
+--   committed late is looked for from ten minutes before each mark on.
+SELECT number, now(), resumed_at, coalesce(now() - resumed_at >= ttl, true), kinds, marks,
+       CASE WHEN is_foreign THEN array_fill(NULL::timestamptz, ARRAY[cardinality(marks)])
+            WHEN is_old THEN ARRAY(
+                SELECT mark - interval '10 minutes'
+                FROM unnest(marks) WITH ORDINALITY AS m(mark, place) ORDER BY place)
+            ELSE marks END,
+       CASE WHEN NOT (is_foreign OR is_old) THEN seen::text END,
+       greatest(now() - ttl, '0001-01-02'),
+       greatest(now() - make_interval(secs => %(cancel_timeout_s)s), '0001-01-02')
+FROM (
+    SELECT number, kinds, marks, seen, ttl,
+           CASE WHEN now() - swept_at > ttl THEN now() ELSE resumed_at END AS resumed_at,
+           coalesce(pg_snapshot_xmax(seen) > pg_snapshot_xmax(pg_current_snapshot()), true)
+               AS is_foreign,
+           now() - seen_at > interval '1 minute' AS is_old
+    FROM sweep CROSS JOIN make_interval(secs => %(ttl_s)s) AS ttl
+    ORDER BY number DESC LIMIT 1
+) AS last

@@ -1,18 +1,21 @@
--- Leases that ran out, executions past their deadline by one TTL, cancels nobody answered.
--- Parameters: may_expire, ttl_s, cancel_timeout_s, max_rows.
--- Index: none, on purpose: the table is as long as there are jobs running.
--- Locks: the rows found, skipping those that somebody is about to move.
-SELECT job_no, token::text,
+-- Of leases that are due those that nobody is about to move, and why they end: executions past
+-- their deadline by one TTL, cancels nobody answered, leases that ran out.
+-- Parameters: leases (bigint[], as in `lease_check`), run_out (those of them without a renewal);
+--   deadline_before, cancel_before; max_rows.
+-- Index: lease_pkey. Locks: the rows found, skipping those that somebody else has locked.
+SELECT (job_no << 16) | (lease_version & 65535), token::text,
        CASE WHEN state IN ({{CANCELLING}})
                  AND (cancel_forced OR NOT cancel_received)
-                 AND cancel_requested_at < now() - make_interval(secs => %(cancel_timeout_s)s)
+                 AND cancel_requested_at < %(cancel_before)s
             THEN 'cancel'
-            WHEN deadline < now() - make_interval(secs => %(ttl_s)s) THEN 'timeout'
+            WHEN deadline < %(deadline_before)s THEN 'timeout'
             ELSE 'lease' END
 FROM lease
-WHERE (%(may_expire)s AND expires_at < now())
-   OR deadline < now() - make_interval(secs => %(ttl_s)s)
-   OR (state IN ({{CANCELLING}}) AND (cancel_forced OR NOT cancel_received)
-       AND cancel_requested_at < now() - make_interval(secs => %(cancel_timeout_s)s))
+WHERE job_no = ANY (ARRAY(SELECT lease >> 16 FROM unnest(%(leases)s::bigint[]) AS l(lease)))
+  AND ((((job_no << 16) | (lease_version & 65535)) IN (
+           SELECT unnest(%(run_out)s::bigint[]))) IS TRUE
+       OR deadline < %(deadline_before)s
+       OR (state IN ({{CANCELLING}}) AND (cancel_forced OR NOT cancel_received)
+           AND cancel_requested_at < %(cancel_before)s))
 ORDER BY job_no LIMIT %(max_rows)s
 FOR UPDATE SKIP LOCKED

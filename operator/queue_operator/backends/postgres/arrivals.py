@@ -1,0 +1,213 @@
+"""What became claimable since the last look, told by whoever made it so.
+
+Each transaction that makes jobs claimable writes where they lie, and a reader gets exactly the
+rows that its last snapshot did not see: none is missed because it committed late. Rows are kept
+for some minutes. Who has not read for longer, or finds that the database is another one, begins
+anew: with the lanes in which jobs wait by the counts, wherever in them.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from psycopg.rows import TupleRow
+
+from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.counts import TAIL
+from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
+from queue_operator.backends.postgres.horizon import Horizon
+from queue_operator.backends.postgres.lanes import Lanes, lane_of
+from queue_operator.backends.postgres.staging import Staging
+from queue_operator.backends.sql import load
+
+_ORIGIN: Final = load(__package__, "arrival_origin")
+_FRESH: Final = load(__package__, "arrival_fresh")
+_READ: Final = load(__package__, "arrival_read", fresh=_FRESH, origin=_ORIGIN)
+_BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL)
+_PRUNE: Final = load(__package__, "arrival_prune")
+PARTS: Final = {
+    "fresh": _FRESH,
+    "origin": _ORIGIN,
+    "staging": load(__package__, "stage_due"),
+}
+_KEPT: Final = timedelta(minutes=10)
+_READ_WITHIN: Final = timedelta(minutes=5)
+_MOST_ROWS: Final = 50_000
+FRESH_S: Final = 0.02
+"""So old may what is known of other processes' jobs be when a claim begins."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Read(NamedTuple):
+    """Up to where arrivals are known, when that was, and of which history."""
+
+    horizon: Horizon
+    at: datetime
+    origin: str
+
+
+class Arrivals:
+    """Keeps `fronts` and `staging` up to what other transactions told."""
+
+    def __init__(
+        self, pool: Pool, lanes: Lanes, staging: Staging, resumed: Callable[[], None]
+    ) -> None:
+        """`resumed` is called when a pause was found to be over."""
+        self._pool = pool
+        self._lanes = lanes
+        self._staging = staging
+        self._resumed = resumed
+        self.fronts = Fronts(lanes.gate)
+        self._read: _Read | None = None
+        self._read_s = float("-inf")
+        self._hinted = True
+        # Whoever reads applies what he read before another one begins: snapshots go forward.
+        self.lock = asyncio.Lock()
+        self._past: list[_Read] = []
+        self._pruned_to = 0
+
+    def hint(self) -> None:
+        """Something arrived."""
+        self._hinted = True
+
+    def lose(self) -> None:
+        """What was read may not be so any more: the next reader begins anew."""
+        self._read = None
+
+    async def catch_up(self, *, thorough: bool = False) -> None:
+        """Reads what arrived, unless that was done just now and nothing has been heard of since;
+        if `thorough`, in any case.
+        """
+        asked_s = time.monotonic()
+        async with self.lock:
+            # Somebody may have read since we asked.
+            if self._read is not None and self._read_s >= asked_s:
+                return
+            rested = asked_s - self._read_s < FRESH_S
+            if thorough or self._hinted or not rested or self._read is None:
+                await self.read()
+
+    async def places(self, lanes: Sequence[int]) -> list[Place]:
+        """For each lane, a place before which no job waits to be claimed."""
+        await self.catch_up()
+        return [self.fronts.head(lane_id) or END for lane_id in lanes]
+
+    async def read(self) -> None:
+        """To be called with the lock held."""
+        began_s = time.monotonic()
+        self._hinted = False
+        try:
+            if self._read is not None:
+                asked_at = self._lanes.gate.version
+                async with borrowed(self._pool) as connection:
+                    cursor = await connection.execute(_READ, self.since(), binary=True)
+                    rows = await cursor.fetchall()
+                await self.take(rows, asked_at)
+            if self._read is None:
+                await self._begin()
+        except BaseException:
+            self._hinted = True
+            raise
+        self._read_s = began_s
+
+    def since(self) -> dict[str, Any]:
+        """Parameters that select what is not known yet."""
+        seen = self._read.horizon if self._read is not None else _NOTHING
+        return {
+            "first_xid": str(seen.end_xid),
+            "open_xids": [str(xid) for xid in seen.open_xids],
+            "most_rows": _MOST_ROWS,
+        }
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether `since` says anything."""
+        return self._read is not None
+
+    @property
+    def now(self) -> datetime | None:
+        """The server's time at the last look."""
+        return self._read.at if self._read is not None else None
+
+    async def take(self, rows: Sequence[TupleRow], asked_at: int) -> bool:
+        """What a statement with the parameters of `since` found, the lock being held since then.
+        False if it does not go on where the last one ended: then the next reader begins anew.
+        `asked_at` is the version that the gate had before.
+        """
+        at, snapshot, origin, paused, *_ = rows[0]
+        now, last = _Read(Horizon.parse(snapshot), at, origin), self._read
+        self._learn_pauses(paused, asked_at)
+        if last is None or not _follows(now, last) or len(rows) > _MOST_ROWS:
+            self.lose()
+            return False
+        await self._note([row[4:10] for row in rows])
+        self._note_read(now)
+        return True
+
+    async def _note(self, told: Sequence[Sequence[Any]]) -> None:
+        ids = {row[0] for row in told if row[0] is not None}
+        unknown = {lane_id for lane_id in ids if not self.fronts.knows(lane_id)}
+        lanes = await self._lanes.find(unknown) if unknown else {}
+        for lane_id, first, first_no, last, last_no, due_at in told:
+            if due_at is not None:
+                self._staging.expect(due_at)
+            # A lane that cannot be found has been removed: its jobs are gone.
+            if lane_id is not None and (lane_id in lanes or self.fronts.knows(lane_id)):
+                arrived = Range((first, first_no), (last, last_no))
+                self.fronts.note(lane_id, arrived, lanes.get(lane_id))
+
+    async def _begin(self) -> None:
+        """Reads which lanes have waiting jobs, and goes on from there."""
+        asked_at = self._lanes.gate.version
+        async with borrowed(self._pool, LONG_S) as connection:
+            cursor = await connection.execute(_BEGIN)
+            rows = await cursor.fetchall()
+        at, snapshot, origin, paused, *_ = rows[0]
+        self.fronts.clear()
+        self._past.clear()
+        self._staging.look_everywhere()
+        self._learn_pauses(paused, asked_at)
+        for row in rows:
+            if row[4] is not None:
+                lane = lane_of(*row[4:])
+                self._lanes.remember(lane)
+                self.fronts.open_whole(lane)
+        self._note_read(_Read(Horizon.parse(snapshot), at, origin))
+
+    def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:
+        if self._lanes.gate.learn([(space, kind) for space, kind in paused], asked_at):
+            self._resumed()
+
+    def _note_read(self, now: _Read) -> None:
+        self._read = now
+        if not self._past or now.at - self._past[-1].at > _KEPT / 10:
+            self._past.append(now)
+
+    async def prune(self, max_past: int = 100) -> None:
+        """Forgets what everybody has read who does not have to begin anew."""
+        last = self._read
+        if last is None:
+            return
+        old = [one for one in self._past if last.at - one.at > _KEPT]
+        if not old:
+            return
+        self._past = self._past[len(old) :][-max_past:]
+        end_xid = old[-1].horizon.lowest
+        async with borrowed(self._pool, LONG_S) as connection:
+            wanted = {"from_xid": str(self._pruned_to), "end_xid": str(end_xid)}
+            await connection.execute(_PRUNE, wanted)
+        self._pruned_to = end_xid
+
+
+_NOTHING: Final = Horizon(0)
+
+
+def _follows(now: _Read, last: _Read) -> bool:
+    """Whether what `now` sees beyond `last` is all that is new."""
+    if now.origin != last.origin or now.at - last.at > _READ_WITHIN:
+        return False
+    return now.horizon.end_xid >= last.horizon.end_xid

@@ -1,0 +1,340 @@
+"""Where waiting jobs may be: what is known of the lanes that may hold any. No input or output.
+
+A lane without a front holds nothing, as far as anybody has said. What makes jobs claimable says so
+(`arrivals`), and a claim says what it left. So a claim asks only lanes that may hold a job, and
+only from there on: it never walks the dead entries of jobs that were taken before, of which an old
+snapshot can keep any number.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from queue_operator.backends.postgres.gate import Gate
+from queue_operator.backends.postgres.lanes import Lane, LaneKey
+from queue_operator.domain.tags import matches
+
+Place = tuple[datetime, int]
+"""A place in a lane's order: order time and job number."""
+
+START: Final[Place] = (datetime(1, 1, 1, tzinfo=UTC), 0)
+END: Final[Place] = (datetime(9999, 12, 31, tzinfo=UTC), 2**63 - 1)
+_MOST_RANGES: Final = 64
+"""A front with more ranges than this makes one of each two neighbours."""
+_MOST_FILTERS: Final = 1000
+FEW: Final = 200
+"""So many lanes are asked in one statement in any case."""
+
+Wanted = tuple[str, frozenset[str], frozenset[str]]
+"""Namespace, types (none: all) and demanded tags."""
+
+
+class Range(NamedTuple):
+    """Places from the first to the last, both included."""
+
+    first: Place
+    last: Place
+
+
+class Answer(NamedTuple):
+    """What a claim found in a range: nothing waits in it before `upto` any more, which is None
+    where nothing does in all of it. `taken` is the last place that was taken.
+    """
+
+    upto: Place | None
+    taken: Place | None = None
+
+
+def beyond(place: Place) -> Place:
+    """The next place in the order."""
+    return place[0], place[1] + 1
+
+
+def _before(place: Place) -> Place:
+    return place[0], place[1] - 1
+
+
+class Front:
+    """Where jobs of one lane may wait: in its `late` ranges, which are apart and in order, all
+    of them before the mark, and, if it `is_open`, anywhere from the mark on.
+    """
+
+    __slots__ = ("_asked", "_noted", "_tick", "is_open", "lane", "late", "mark")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.mark = START
+        self.is_open = False
+        self.late: list[Range] = []
+        # What arrives while a claim is under way may or may not be seen by it.
+        self._asked = 0
+        self._tick = 0
+        self._noted: list[tuple[int, Range]] = []
+
+    @property
+    def head(self) -> Place | None:
+        """No job waits before it; None: none waits at all."""
+        if self.late:
+            return self.late[0].first
+        return self.mark if self.is_open else None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to remember."""
+        return bool(self.late or self.is_open or self._asked)
+
+    def open_whole(self) -> None:
+        """Jobs may wait anywhere."""
+        self.mark, self.is_open = START, True
+        self.late.clear()
+
+    def note(self, arrived: Range) -> None:
+        """Jobs came to wait in a range."""
+        if self._asked:
+            self._tick += 1
+            self._noted.append((self._tick, arrived))
+        self._put(arrived)
+
+    def ranges(self, most: int) -> tuple[list[Range], Place | None]:
+        """The first ranges in which jobs may wait, and where the next one begins."""
+        ranges = [*self.late[:most]]
+        if len(self.late) > most:
+            return ranges, self.late[most].first
+        if self.is_open:
+            if len(ranges) == most:
+                return ranges, self.mark
+            ranges.append(Range(self.mark, END))
+        return ranges, None
+
+    def ask(self) -> int:
+        """A claim begins; gives what it has to bring back."""
+        self._asked += 1
+        return self._tick
+
+    def leave(self, asked_at: int, answers: Iterable[tuple[Range, Answer]], limit: Place) -> None:
+        """The claim is over. Without answers nothing is known of what it did. The mark does not
+        go beyond `limit`, where the next job may be submitted.
+        """
+        self._asked -= 1
+        changed = False
+        for asked, answer in answers:
+            self._clear(asked, answer, limit)
+            changed = True
+        if changed:
+            for tick, arrived in self._noted:
+                if tick > asked_at:
+                    self._put(arrived)
+        if not self._asked:
+            self._noted.clear()
+
+    def _clear(self, asked: Range, answer: Answer, limit: Place) -> None:
+        end = beyond(asked.last) if answer.upto is None else answer.upto
+        self.late = [part for late in self.late for part in _without(late, asked.first, end)]
+        if not asked.first <= self.mark < end:
+            return
+        if answer.upto is None and asked.last == END:
+            self.is_open = False
+            end = self.mark if answer.taken is None else beyond(answer.taken)
+        self.mark = max(self.mark, min(end, limit))
+
+    def _put(self, arrived: Range) -> None:
+        if not self.is_open and arrived.first >= self.mark:
+            # Nothing else waits from the mark on: what lies between is dead.
+            self.mark = arrived.first
+        if arrived.last >= self.mark:
+            self.is_open = True
+        if arrived.first < self.mark:
+            self._put_late(Range(arrived.first, min(arrived.last, _before(self.mark))))
+
+    def _put_late(self, arrived: Range) -> None:
+        first, last = arrived
+        start = bisect_left(self.late, first, key=lambda one: one.last)
+        end = start
+        while end < len(self.late) and self.late[end].first <= last:
+            first, last = min(first, self.late[end].first), max(last, self.late[end].last)
+            end += 1
+        self.late[start:end] = [Range(first, last)]
+        if len(self.late) > _MOST_RANGES:
+            late = self.late
+            self.late = [
+                Range(late[n].first, late[min(n + 1, len(late) - 1)].last)
+                for n in range(0, len(late), 2)
+            ]
+
+
+def _without(late: Range, first: Place, end: Place) -> list[Range]:
+    """What is left of a range without the places from `first` on, up to but not including
+    `end`.
+    """
+    if late.last < first or late.first >= end:
+        return [late]
+    left = []
+    if late.first < first:
+        left.append(Range(late.first, _before(first)))
+    if late.last >= end:
+        left.append(Range(end, late.last))
+    return left
+
+
+class _Filter:
+    """The fronts whose jobs satisfy a demand, the one that may hold the oldest job first."""
+
+    def __init__(self, wanted: Wanted, fronts: Iterable[Front]) -> None:
+        self.wanted = wanted
+        self.members = {front.lane.id: front for front in fronts}
+        self._heap = [(head, n) for n, front in self.members.items() if (head := front.head)]
+        heapq.heapify(self._heap)
+
+    def add(self, front: Front) -> None:
+        self.members[front.lane.id] = front
+        self.moved(front)
+
+    def moved(self, front: Front) -> None:
+        """Its head may lie before where it was. Where it lies behind, that is found in time."""
+        if head := front.head:
+            heapq.heappush(self._heap, (head, front.lane.id))
+
+    def first(self, most: int) -> tuple[list[Front], Place | None]:
+        """The fronts with the first heads, and the head of the next one."""
+        found: dict[int, tuple[Place, int]] = {}
+        bound = None
+        while self._heap:
+            place, lane_id = entry = heapq.heappop(self._heap)
+            front = self.members.get(lane_id)
+            if front is None or lane_id in found or not (head := front.head):
+                continue
+            if head != place:
+                # An entry before this one is there already, if it is to be there.
+                if head > place:
+                    heapq.heappush(self._heap, (head, lane_id))
+                continue
+            if len(found) == most:
+                bound = place
+                heapq.heappush(self._heap, entry)
+                break
+            found[lane_id] = entry
+        for entry in found.values():
+            heapq.heappush(self._heap, entry)
+        return [self.members[lane_id] for lane_id in found], bound
+
+
+class Fronts:
+    """All lanes that may hold a waiting job. Nobody asks those that the gate does not let."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._grouped_at = gate.version
+        self._by_lane: dict[int, Front] = {}
+        self._filters: OrderedDict[Wanted, _Filter] = OrderedDict()
+        self._by_namespace: dict[str, dict[Wanted, _Filter]] = defaultdict(dict)
+
+    def __len__(self) -> int:
+        return len(self._by_lane)
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._by_lane.clear()
+        self._regroup()
+
+    def _regroup(self) -> None:
+        self._grouped_at = self._gate.version
+        self._filters.clear()
+        self._by_namespace.clear()
+
+    def knows(self, lane_id: int) -> bool:
+        return lane_id in self._by_lane
+
+    def head(self, lane_id: int) -> Place | None:
+        """No job of the lane waits before it; None: none waits at all."""
+        front = self._by_lane.get(lane_id)
+        return front.head if front is not None else None
+
+    def open_whole(self, lane: Lane) -> None:
+        """Jobs may wait anywhere in the lane."""
+        front, is_new = self._front(lane)
+        front.open_whole()
+        self._tell(front, is_new)
+
+    def note(self, lane_id: int, arrived: Range, lane: Lane | None = None) -> None:
+        """Jobs came to wait in a lane; `lane` may be left out if `knows` knows it."""
+        known = self._by_lane.get(lane_id)
+        if known is not None:
+            before = known.head
+            known.note(arrived)
+            if known.head != before:
+                self._tell(known, False)
+            return
+        if lane is None:
+            raise KeyError(lane_id)
+        front, is_new = self._front(lane)
+        # Nothing else waits there: the range stands alone, so that nothing behind it is walked.
+        front.mark = beyond(arrived.last)
+        front.note(arrived)
+        self._tell(front, is_new)
+
+    def _front(self, lane: Lane) -> tuple[Front, bool]:
+        front = self._by_lane.get(lane.id)
+        if front is not None:
+            return front, False
+        front = self._by_lane[lane.id] = Front(lane)
+        return front, True
+
+    def _tell(self, front: Front, is_new: bool) -> None:
+        key = front.lane.key
+        for wanted, one in self._by_namespace.get(key.namespace, {}).items():
+            if not is_new:
+                if front.lane.id in one.members:
+                    one.moved(front)
+            elif self._is_for(wanted, key):
+                one.add(front)
+
+    def drop(self, front: Front) -> None:
+        """Forgets it if nothing waits there."""
+        if front.is_needed:
+            return
+        self._by_lane.pop(front.lane.id, None)
+        for one in self._by_namespace.get(front.lane.key.namespace, {}).values():
+            one.members.pop(front.lane.id, None)
+
+    def members(self, wanted: Wanted) -> dict[int, Front]:
+        """By lane, the fronts whose jobs satisfy a demand and may be claimed."""
+        return self._filter(wanted).members
+
+    def first(self, wanted: Wanted, most: int) -> tuple[list[Front], Place | None]:
+        """Of those `most` with the first heads, and the head of the next one."""
+        return self._filter(wanted).first(most)
+
+    def _filter(self, wanted: Wanted) -> _Filter:
+        if self._grouped_at != self._gate.version:
+            self._regroup()
+        found = self._filters.get(wanted)
+        if found is None:
+            while len(self._filters) >= _MOST_FILTERS:
+                oldest, _ = self._filters.popitem(last=False)
+                self._by_namespace[oldest[0]].pop(oldest, None)
+            fitting = (f for f in self._by_lane.values() if self._is_for(wanted, f.lane.key))
+            found = self._filters[wanted] = _Filter(wanted, fitting)
+            self._by_namespace[wanted[0]][wanted] = found
+        else:
+            self._filters.move_to_end(wanted)
+        return found
+
+    def _is_for(self, wanted: Wanted, key: LaneKey) -> bool:
+        namespace, types, tags = wanted
+        return (
+            key.namespace == namespace
+            and (not types or key.type in types)
+            and matches(tags, key.tags)
+            and self._gate.lets(key.namespace, key.type)
+        )
+
+
+def first_of(fronts: Sequence[Front], most: int) -> tuple[list[Front], Place | None]:
+    """Of some fronts those with the first heads, and the head of the next one."""
+    heads = [(head, n) for n, front in enumerate(fronts) if (head := front.head)]
+    heads.sort()
+    bound = heads[most][0] if len(heads) > most else None
+    return [fronts[n] for _, n in heads[:most]], bound

@@ -1,0 +1,72 @@
+"""Jobs whose delay or backoff is over become due here, and arrive in their lanes by that."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.sql import load
+
+_STAGE: Final = load(__package__, "stage", staging=load(__package__, "stage_due"))
+_BATCH: Final = 1000
+_EVER: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Look(NamedTuple):
+    """A look that began: the parameters of its statement, and what it has to bring back."""
+
+    parameters: dict[str, Any]
+    tick: int
+
+
+class Staging:
+    """Remembers before which time no job waits for one: whoever looked there found only dead
+    entries, which are not walked again. What is stored with an earlier time is told of
+    (`arrivals`).
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._since = _EVER
+        self._asked = 0
+        self._expected: list[tuple[int, datetime]] = []
+        self._tick = 0
+
+    def look_everywhere(self) -> None:
+        self._since = _EVER
+
+    def expect(self, at: datetime) -> None:
+        """A job was stored that is due then."""
+        self._since = min(self._since, at)
+        if self._asked:
+            self._tick += 1
+            self._expected.append((self._tick, at))
+
+    def ask(self) -> Look:
+        self._asked += 1
+        return Look({"since": self._since, "max_rows": _BATCH}, self._tick)
+
+    def leave(self, look: Look, since: datetime | None) -> None:
+        """A look is over: nothing that it could see waits before `since`; None where it failed."""
+        self._asked -= 1
+        if since is not None:
+            later = [at for tick, at in self._expected if tick > look.tick]
+            self._since = min([since, *later])
+        if not self._asked:
+            self._expected.clear()
+
+    async def stage(self) -> list[int]:
+        """Makes jobs due whose time has come; gives their lanes."""
+        look, since = self.ask(), None
+        try:
+            async with borrowed(self._pool) as connection:
+                cursor = await connection.execute(_STAGE, look.parameters)
+                [(lanes, since)] = await cursor.fetchall()
+        finally:
+            self.leave(look, since)
+        return list(lanes)
+
+
+def is_full(lanes: Sequence[int]) -> bool:
+    """Whether there may be more than these."""
+    return len(lanes) >= _BATCH

@@ -1,0 +1,308 @@
+"""What becomes claimable is told of by whoever makes it so: late, open, undone, or by others."""
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from tests.integration.postgres.watching import watched
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.states import Event, JobState
+
+QUERIES = files("queue_operator.backends.postgres") / "queries"
+# Waits in a transaction of its own, as if it had been stored by that: with all that is told of it.
+_APPEAR: LiteralString = """
+WITH appeared AS (
+    UPDATE ready SET due = true, order_time = order_time - make_interval(secs => %(older_s)s)
+    FROM job WHERE job.job_no = ready.job_no AND job.id = ANY (%(ids)s)
+    RETURNING ready.job_no, ready.lane_id, ready.order_time
+)
+INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos)
+SELECT array_agg(lane_id), array_agg(order_time), array_agg(job_no), array_agg(order_time),
+       array_agg(job_no)
+FROM appeared HAVING count(*) > 0
+"""
+
+
+@pytest.fixture
+async def dsn(new_database: Callable[[], str]) -> str:
+    address = new_database()
+    await migrate(address)
+    return address
+
+
+@pytest.fixture
+async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
+    backend = await PostgresBackend.open(dsn)
+    yield backend
+    await backend.close()
+
+
+async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
+    demand = Demand(assignee_id="w", limit=limit)
+    return [one.job_id for one in await backend.claim([demand], lease_ttl_s=600)]
+
+
+def test_every_statement_that_makes_jobs_claimable_tells_of_them() -> None:
+    """Where rows come into `ready`, or become due there."""
+    writers = re.compile(
+        r"INSERT INTO ready\b|COPY ready\b|UPDATE ready\s+SET (?:blocked|due)\b", re.MULTILINE
+    )
+    found = {
+        path.name: "INSERT INTO arrival" in path.read_text()
+        for path in Path(str(QUERIES)).glob("*.sql")
+        if writers.search(path.read_text())
+    }
+    assert found == {
+        "submit.sql": True,
+        # Told by the statement that follows in the same transaction.
+        "copy_ready.sql": False,
+        "move_to_ready.sql": True,
+        "dependency_settle.sql": True,
+        "stage_due.sql": True,
+    }
+    assert "INSERT INTO arrival" in (QUERIES / "submit_told.sql").read_text()
+
+
+async def submit(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="j", type="t"))
+
+
+async def submit_many(backend: PostgresBackend) -> None:
+    await backend.enqueue_jobs([Job(id="j" * (n + 1), type="t") for n in range(60)])
+    await backend.cancel_jobs([], ["j" * (n + 1) for n in range(1, 60)])
+
+
+async def submit_delayed(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="j", type="t", delay_s=0.001))
+    await asyncio.to_thread(lambda: None)
+    while not await backend._staging.stage():
+        pass
+
+
+async def fail(backend: PostgresBackend) -> None:
+    await submit(backend)
+    [one] = await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=600)
+    failure = Outcome("j", Event.FAIL, token=one.token, error=ErrorInfo("no"))
+    assert [s.state for s in await backend.settle([failure])] == [JobState.FAILED_RETRY]
+
+
+async def release(backend: PostgresBackend) -> None:
+    await submit(backend)
+    [one] = await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=600)
+    await backend.settle([Outcome("j", Event.RELEASE, token=one.token)])
+
+
+async def lose(backend: PostgresBackend) -> None:
+    await submit(backend)
+    await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=600)
+    await backend.reset_running_jobs()
+
+
+async def retry(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="j", type="t", max_attempts=1))
+    [one] = await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=600)
+    failure = Outcome("j", Event.FAIL, token=one.token, error=ErrorInfo("no"))
+    assert [s.state for s in await backend.settle([failure])] == [JobState.DEAD_LETTER]
+    await backend.settle([Outcome("j", Event.RETRY_NOW)])
+
+
+async def let_go(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="p", type="t"))
+    child = Job(id="j", type="t", depends_on=("p",), dependency_mode=DependencyMode.AFTER)
+    await backend.enqueue_job(child)
+    [one] = await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=600)
+    await backend.settle([Outcome("p", Event.COMPLETE, token=one.token)])
+
+
+WAYS = [submit, submit_many, submit_delayed, fail, release, lose, retry, let_go]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_another_process_finds_what_became_claimable(
+    dsn: str, backend: PostgresBackend, way: Callable[[PostgresBackend], Awaitable[None]]
+) -> None:
+    other = await PostgresBackend.open(dsn)
+    await backend.enqueue_job(Job(id="first", type="t"))
+    assert await claim(other) == ["first"]
+    await backend.stop_job("first", "")
+    await way(backend)
+    other._arrivals.hint()
+    assert await claim(other) == ["j"]
+    await other.close()
+
+
+async def test_a_claim_that_takes_nothing_asks_nothing(dsn: str) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await backend.enqueue_job(Job(id="a", type="t"))
+        assert await claim(backend) == ["a"]
+        assert await claim(backend) == []
+        seen.clear()
+        backend._arrivals.hint()
+        assert await claim(backend) == []
+        titles = [plan.text.split("\n")[0] for plan in seen.plans]
+        assert [title for title in titles if "topics" not in title] == [
+            "-- What arrived since an earlier snapshot: at least one row, whose rest is NULL where"
+        ]
+
+
+async def test_a_server_that_started_anew_is_asked_from_the_beginning(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    """And so is any that is another than before: what was read of it says nothing."""
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert await claim(backend) == ["a"]
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        # As after a failover that lost what had been told: the job waits, and nobody says so.
+        await connection.execute("DELETE FROM queue_operator.arrival")
+        await connection.execute("SET search_path = queue_operator")
+        await backend.enqueue_job(Job(id="b", type="t"))
+        await connection.execute("DELETE FROM arrival")
+    backend._arrivals.hint()
+    assert await claim(backend) == []
+    last = backend._arrivals._read
+    assert last is not None
+    backend._arrivals._read = last._replace(origin="of another server")
+    backend._arrivals.hint()
+    assert await claim(backend) == ["b"]
+
+
+async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresBackend) -> None:
+    arrivals = backend._arrivals
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert await claim(backend) == ["a"]
+    await arrivals.prune()
+    assert await told(dsn) == 1
+    last = arrivals._read
+    assert last is not None
+    # Read eleven minutes ago, and now.
+    arrivals._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    await backend.enqueue_job(Job(id="b", type="t"))
+    await arrivals.prune()
+    assert await told(dsn) == 1
+    assert await claim(backend) == ["b"]
+
+
+async def told(dsn: str) -> int:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        cursor = await connection.execute("SELECT count(*) FROM queue_operator.arrival")
+        row = await cursor.fetchone()
+        return row[0] if row else -1
+
+
+async def test_who_has_not_read_for_long_begins_anew(dsn: str, backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert await claim(backend) == ["a"]
+    other = await PostgresBackend.open(dsn)
+    await other.enqueue_job(Job(id="b", type="t"))
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("DELETE FROM queue_operator.arrival")
+    last = backend._arrivals._read
+    assert last is not None
+    backend._arrivals._read = last._replace(at=last.at.replace(year=last.at.year - 1))
+    backend._arrivals.hint()
+    assert await claim(backend) == ["b"]
+    await other.close()
+
+
+async def test_a_read_that_fails_is_made_up_for(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    arrivals = backend._arrivals
+    with monkeypatch.context() as patched:
+
+        async def breaks(*_: object) -> None:
+            raise Unavailable("the line is cut")
+
+        patched.setattr(arrivals, "take", breaks)
+        patched.setattr(arrivals, "_begin", breaks)
+        with pytest.raises(Unavailable):
+            await claim(backend)
+    assert await claim(backend) == ["a"]
+
+
+class _Crowd:
+    """Jobs that appear in transactions which stay open, are undone, or hold a savepoint, at new
+    places and at old ones; and claimers that take them and give some back.
+    """
+
+    def __init__(self, dsn: str, seed: int) -> None:
+        self._dsn = dsn
+        self.chance = random.Random(seed)  # noqa: S311
+        self.taken: Counter[str] = Counter()
+        self.committed: set[str] = set()
+        self.over = asyncio.Event()
+
+    async def appear(self, ids: list[str]) -> None:
+        async with await psycopg.AsyncConnection.connect(
+            self._dsn, options="-c search_path=queue_operator"
+        ) as connection:
+            for some in (ids[n : n + 3] for n in range(0, len(ids), 3)):
+                if await self._appear(connection, some) or await self._appear(connection, some):
+                    self.committed.update(some)
+
+    async def _appear(self, connection: psycopg.AsyncConnection[Any], some: list[str]) -> bool:
+        undone = self.chance.random() < 0.3
+        given = {"ids": some, "older_s": self.chance.choice([0, 0, 5, 900])}
+        async with connection.transaction(force_rollback=undone):
+            async with connection.transaction():
+                await connection.execute(_APPEAR, given)
+            for _ in range(self.chance.randrange(3)):
+                await told(self._dsn)
+        return not undone
+
+    async def take(self, claimer: PostgresBackend) -> None:
+        while not self.over.is_set():
+            demand = Demand(assignee_id="w", limit=self.chance.randrange(1, 9))
+            found = await claimer.claim([demand], lease_ttl_s=600)
+            if self.chance.random() < 0.2:
+                back = [Outcome(one.job_id, Event.RELEASE, token=one.token) for one in found]
+                await claimer.settle(back)
+            else:
+                self.taken.update(one.job_id for one in found)
+            if self.chance.random() < 0.05:
+                claimer._arrivals.lose()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_nothing_stays_behind_whoever_commits_when(dsn: str, seed: int) -> None:
+    crowd = _Crowd(dsn, seed)
+    filler = await PostgresBackend.open(dsn)
+    ids = [f"j{n}" for n in range(240)]
+    await filler.enqueue_jobs([Job(id=n, type=f"t{len(n)}", delay_s=86_400) for n in ids])
+    claimers = [await PostgresBackend.open(dsn, pool_size=2) for _ in range(3)]
+    takers = [asyncio.create_task(crowd.take(one)) for one in claimers]
+    await asyncio.gather(*(crowd.appear(ids[n::4]) for n in range(4)))
+    crowd.over.set()
+    await asyncio.gather(*takers)
+    claimers[0]._arrivals.hint()
+    while more := await claim(claimers[0]):
+        crowd.taken.update(more)
+    assert set(crowd.taken) == crowd.committed
+    assert set(crowd.taken.values()) <= {1}
+    for one in [filler, *claimers]:
+        await one.close()
+
+
+async def test_a_notification_has_the_next_claim_look(dsn: str, backend: PostgresBackend) -> None:
+    other = await PostgresBackend.open(dsn)
+    news = backend.listen()
+    async with asyncio.timeout(20):
+        await anext(news)
+        assert await claim(backend) == []
+        await other.enqueue_job(Job(id="a", type="t"))
+        await anext(news)
+        assert await claim(backend) == ["a"]
+    await other.close()

@@ -1,0 +1,229 @@
+"""What is due is found whoever renews, sweeps or commits late meanwhile, and nothing else is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import psycopg
+import pytest
+from tests.integration.postgres.proxy import Proxy, proxied
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.sql import load
+from queue_operator.domain.job import Assignment, Demand, Job
+from queue_operator.domain.lease import Held, LeaseStatus
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event, JobState
+
+# So short that the sweeper finds the lease expired.
+EXPIRED_S = 0.000001
+# A sweep that comes later than this after the one before takes it for an outage.
+TTL_S = 600.0
+JOBS = 6
+# For so long, halved, a sweep waits for that of another replica.
+IMPATIENT_S = 0.5
+
+
+@pytest.fixture
+def dsn(new_database: Callable[[], str]) -> str:
+    """Each test has a database of its own: a sweep takes what is due in all of it."""
+    address = new_database()
+    asyncio.run(migrate(address))
+    return address
+
+
+@pytest.fixture
+async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
+    backend = await PostgresBackend.open(dsn)
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def line(dsn: str) -> AsyncIterator[tuple[Proxy, PostgresBackend]]:
+    """A backend whose calls can be stopped in the middle."""
+    async with proxied(dsn) as (proxy, address):
+        backend = await PostgresBackend.open(address)
+        yield proxy, backend
+        await backend.close()
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
+    """A connection whose transaction stays open until it commits."""
+    async with await psycopg.AsyncConnection.connect(
+        dsn, options="-c search_path=queue_operator"
+    ) as connection:
+        yield connection
+
+
+async def taken(backend: PostgresBackend, ttl_s: float) -> list[Assignment]:
+    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(JOBS)])
+    claimed = await backend.claim([Demand(assignee_id="w", limit=JOBS)], lease_ttl_s=ttl_s)
+    assert len(claimed) == JOBS
+    return claimed
+
+
+async def swept(backend: PostgresBackend) -> set[str]:
+    return {one.job_id for one in await backend.expire_leases(lease_ttl_s=TTL_S)}
+
+
+def held(claimed: list[Assignment]) -> list[Held]:
+    return [Held(one.job_id, one.token) for one in claimed]
+
+
+# Renewals
+
+
+async def test_a_renewal_answered_between_look_and_lock_keeps_the_lease(
+    line: tuple[Proxy, PostgresBackend], backend: PostgresBackend
+) -> None:
+    proxy, sweeper = line
+    claimed = await taken(backend, EXPIRED_S)
+    proxy.stop_after(b"-- Takes what is due")
+    sweeping = asyncio.create_task(swept(sweeper))
+    await proxy.until_stopped()
+    answers = await backend.extend_leases(held(claimed[:2]), lease_ttl_s=TTL_S)
+    assert {one.status for one in answers} == {LeaseStatus.CURRENT}
+    proxy.go_on()
+    assert await sweeping == {one.job_id for one in claimed[2:]}
+    assert await swept(backend) == set()
+    assert (await backend.get_job("0")).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("goes_through", [True, False])
+async def test_a_renewal_under_way_is_waited_for_by_the_next_sweep(
+    backend: PostgresBackend,
+    other: psycopg.AsyncConnection[tuple[Any, ...]],
+    goes_through: bool,
+) -> None:
+    claimed = await taken(backend, EXPIRED_S)
+    renewing, rest = claimed[:2], {one.job_id for one in claimed[2:]}
+    parameters = {
+        "namespaces": [1, 1],
+        "ids": [one.job_id for one in renewing],
+        "tokens": [one.token for one in renewing],
+        "ttl_s": TTL_S,
+    }
+    statement = load("queue_operator.backends.postgres", "lease_extend")
+    assert len(await (await other.execute(statement, parameters)).fetchall()) == 2
+    assert await swept(backend) == rest
+    await (other.commit() if goes_through else other.rollback())
+    lost = set() if goes_through else {one.job_id for one in renewing}
+    assert await swept(backend) == lost
+
+
+async def test_only_what_a_heartbeat_names_is_renewed(backend: PostgresBackend) -> None:
+    claimed = await taken(backend, EXPIRED_S)
+    await backend.extend_leases(held(claimed[::2]), lease_ttl_s=TTL_S)
+    assert await swept(backend) == {one.job_id for one in claimed[1::2]}
+
+
+# What came late
+
+
+@pytest.mark.parametrize("wrote_before", [True, False])
+async def test_what_commits_after_the_sweep_has_passed_by_is_found(
+    backend: PostgresBackend,
+    other: psycopg.AsyncConnection[tuple[Any, ...]],
+    wrote_before: bool,
+) -> None:
+    """Its time is that of the beginning of its transaction, which the mark is beyond by then."""
+    await taken(backend, TTL_S)
+    moved = "INSERT INTO lease_check (kind, look_at, leases) SELECT 'CLAIM', now(), leases FROM"
+    await other.execute("SELECT now()")
+    if wrote_before:
+        await other.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
+    assert await swept(backend) == set()
+    if not wrote_before:
+        await other.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
+    assert await swept(backend) == set()
+    await other.commit()
+    assert len(await swept(backend)) == JOBS
+    assert await backend.leased(["w"]) == []
+
+
+async def test_a_clock_that_was_put_back_hides_no_lease(
+    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    assert await swept(backend) == set()
+    ahead = "UPDATE sweep SET marks = ARRAY(SELECT m + interval '1 hour' FROM unnest(marks) AS m)"
+    await other.execute(ahead)
+    await other.commit()
+    claimed = await taken(backend, TTL_S)
+    assert len(await backend.leased(["w"])) == JOBS
+    await backend.extend_leases(held(claimed[:3]), lease_ttl_s=EXPIRED_S)
+    assert await swept(backend) == {one.job_id for one in claimed[:3]}
+    await backend.extend_leases(held(claimed[3:]), lease_ttl_s=EXPIRED_S)
+    assert len(await swept(backend)) == 3
+
+
+async def test_a_restored_copy_looks_at_everything(
+    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    """Its sweeper's snapshot counts transactions of another database."""
+    await taken(backend, EXPIRED_S)
+    await other.execute(
+        "UPDATE sweep SET kinds = '{CLAIM}', marks = ARRAY[now() + interval '1 hour'],"
+        " seen = '99999999:99999999:', seen_at = now()"
+    )
+    await other.commit()
+    assert len(await swept(backend)) == JOBS
+
+
+async def test_after_a_long_time_without_sweeps_what_came_late_is_still_found(
+    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    assert await swept(backend) == set()
+    await taken(backend, EXPIRED_S)
+    # As if the claim had begun before the last sweep, which is long ago.
+    await other.execute(
+        "UPDATE sweep SET seen_at = now() - interval '2 minutes',"
+        " marks = ARRAY(SELECT now() + interval '1 minute' FROM unnest(marks))"
+    )
+    await other.commit()
+    assert len(await swept(backend)) == JOBS
+
+
+# Several sweepers
+
+
+async def test_sweepers_wait_for_a_slow_one_and_leave_the_rest_to_it(
+    dsn: str, line: tuple[Proxy, PostgresBackend], backend: PostgresBackend
+) -> None:
+    proxy, slow = line
+    claimed = await taken(backend, EXPIRED_S)
+    others = [
+        await PostgresBackend.open(dsn, statement_timeout_s=IMPATIENT_S, pool_size=1)
+        for _ in range(3)
+    ]
+    proxy.stop_after(b"-- Takes what is due")
+    sweeping = asyncio.create_task(swept(slow))
+    await proxy.until_stopped()
+    # None of them fails, and nobody who claims, renews or completes waits for any.
+    waiting = [asyncio.create_task(swept(one)) for one in others]
+    await backend.extend_leases(held(claimed[:1]), lease_ttl_s=TTL_S)
+    done = Outcome(claimed[0].job_id, Event.COMPLETE, token=claimed[0].token, result=b"r")
+    assert [one.error for one in await backend.settle([done])] == [None]
+    assert await asyncio.gather(*waiting) == [set()] * 3
+    proxy.go_on()
+    assert await sweeping == {one.job_id for one in claimed[1:]}
+    assert await asyncio.gather(*map(swept, others)) == [set()] * 3
+    for one in others:
+        await one.close()
+
+
+# Nothing is left behind
+
+
+async def test_what_is_over_is_in_no_row(
+    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    claimed = await taken(backend, EXPIRED_S)
+    await backend.settle(
+        [Outcome(one.job_id, Event.COMPLETE, token=one.token, result=b"r") for one in claimed]
+    )
+    assert await swept(backend) == set()
+    [left] = await (await other.execute("SELECT count(*) FROM lease_check")).fetchall()
+    [notes] = await (await other.execute("SELECT count(*) FROM sweep")).fetchall()
+    assert (left, notes) == ((0,), (1,))

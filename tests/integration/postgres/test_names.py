@@ -1,0 +1,225 @@
+"""Names cost only while they are used: a tag set of its own for each job, and what is left."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from tests.integration.postgres.watching import watched
+
+from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres.roll_ups import RollUps
+from queue_operator.domain.job import Assignment, Demand, Job
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.states import Event, JobState
+
+MANY = 3000
+"""More lanes than are asked in one statement."""
+
+
+@pytest.fixture
+async def dsn(new_database: Callable[[], str]) -> str:
+    address = new_database()
+    await migrate(address)
+    return address
+
+
+@pytest.fixture
+async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
+    backend = await PostgresBackend.open(dsn)
+    yield backend
+    await backend.close()
+
+
+def own_tags(count: int, **fields: object) -> list[Job]:
+    return [
+        Job(id=uuid.uuid4().hex, type="t", tags=frozenset({f"order={n}", "pool=a"}), **fields)  # type: ignore[arg-type]
+        for n in range(count)
+    ]
+
+
+async def claim(backend: PostgresBackend, limit: int) -> list[Assignment]:
+    demand = Demand(assignee_id="w", limit=limit, tags=frozenset({"pool=a"}))
+    return await backend.claim([demand], lease_ttl_s=600)
+
+
+async def complete(backend: PostgresBackend, claimed: list[Assignment]) -> None:
+    outcomes = [Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in claimed]
+    assert [one.error for one in await backend.settle(outcomes)] == [None] * len(outcomes)
+
+
+async def left(dsn: str) -> dict[str, int]:
+    tables = ("lane", "job_type", "namespace", "lane_count")
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        counts = {}
+        for table in tables:
+            text = f"SELECT count(*) FROM queue_operator.{table}"
+            row = await (await connection.execute(text.encode())).fetchone()
+            counts[table] = row[0] if row else -1
+        return counts
+
+
+async def tidy(backend: PostgresBackend, *, hidden_s: float = 0.0) -> None:
+    """As an hour later, when nobody noted anything any more."""
+    await backend._counts.fold_all()
+    # Retired, then seen by the roll-ups, then removed; of namespaces, hidden and then removed.
+    for _ in range(3):
+        await backend._tidying.tidy(unused_s=0.0, hidden_s=hidden_s)
+        await RollUps(backend._pool).roll_up(10_000, waits=True)
+
+
+async def test_lanes_of_a_batch_are_interned_by_one_statement(dsn: str) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await backend.enqueue_jobs(own_tags(1))
+        seen.clear()
+        await backend.enqueue_jobs(own_tags(500))
+        texts = [plan.text for plan in seen.plans]
+        # The lanes, numbers of jobs, and what stores a batch of any kind.
+        assert sum("nextval('lane_id_seq')" in text for text in texts) == 1
+        assert len(texts) <= 8, "\n".join(texts)
+
+
+async def test_a_claim_asks_no_lane_that_was_emptied(dsn: str) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await _come_and_go(backend, MANY)
+        await backend.enqueue_jobs([Job(id="new", type="t", tags=frozenset({"pool=a", "x"}))])
+        for limit, found in [(10, ["new"]), (10, []), (10, [])]:
+            seen.clear()
+            assert [one.job_id for one in await claim(backend, limit)] == found
+            assert seen.pages <= 600, f"{seen.pages} pages\n{seen}"
+
+
+async def _come_and_go(backend: PostgresBackend, count: int) -> None:
+    await backend.enqueue_jobs(own_tags(count))
+    while claimed := await claim(backend, 500):
+        await complete(backend, claimed)
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["same process", "new process"])
+async def test_of_many_lanes_the_oldest_jobs_are_claimed(
+    dsn: str, backend: PostgresBackend, is_new: bool
+) -> None:
+    jobs = own_tags(MANY)
+    await backend.enqueue_jobs(jobs[: MANY // 2])
+    await backend.enqueue_jobs(jobs[MANY // 2 :])
+    urgent = own_tags(2, priority=Priority.CRITICAL)
+    await backend.enqueue_jobs(urgent)
+    claimer = await PostgresBackend.open(dsn) if is_new else backend
+    first = [one.job_id for one in await claim(claimer, 2)]
+    rest = [one.job_id for _ in range(4) for one in await claim(claimer, 500)]
+    assert sorted(first) == sorted(job.id for job in urgent)
+    assert set(rest[: MANY // 2]) == {job.id for job in jobs[: MANY // 2]}
+    assert len(rest) == 2000
+    if is_new:
+        await claimer.close()
+
+
+async def test_a_claim_from_many_waiting_lanes_reads_what_it_takes(dsn: str) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await backend.enqueue_jobs(own_tags(MANY))
+        await claim(backend, 10)
+        pages = []
+        for _ in range(3):
+            seen.clear()
+            assert len(await claim(backend, 10)) == 10
+            pages.append(seen.pages)
+        # Two or three for each of the two hundred lanes that are asked.
+        assert max(pages) <= 1500, str(seen)
+
+
+async def test_names_go_when_their_last_job_is_gone(dsn: str, backend: PostgresBackend) -> None:
+    await backend.enqueue_jobs(own_tags(100))
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 100
+    claimed = await claim(backend, 100)
+    await complete(backend, claimed)
+    await tidy(backend)
+    # Still stored, if finished.
+    assert (await left(dsn))["lane"] == 100
+    assert await backend.delete_jobs([], [one.job_id for one in claimed]) == 100
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await tidy(backend)
+        # What statistics are kept of keeps its names.
+        assert await left(dsn) == {"lane": 0, "job_type": 1, "namespace": 1, "lane_count": 0}
+        await connection.execute("DELETE FROM queue_operator.roll_up")
+        await tidy(backend)
+    assert await left(dsn) == {"lane": 0, "job_type": 0, "namespace": 0, "lane_count": 0}
+
+
+async def test_what_is_used_or_was_not_rolled_up_stays(dsn: str, backend: PostgresBackend) -> None:
+    jobs = own_tags(10)
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs])
+    await backend.delete_jobs([], [job.id for job in jobs])
+    await backend._counts.fold_all()
+    assert await backend._tidying.tidy() == 0
+    assert (await left(dsn))["lane"] == 10
+    # Retired, but its events have not been counted.
+    assert await backend._tidying.tidy(unused_s=0.0) == 0
+    assert (await left(dsn))["lane"] == 10
+    other = await PostgresBackend.open(dsn)
+    await other.enqueue_jobs(jobs[:3])
+    await RollUps(backend._pool).roll_up(10_000, waits=True)
+    await backend._tidying.tidy(unused_s=0.0)
+    assert (await left(dsn))["lane"] == 3
+    await other.close()
+
+
+@pytest.mark.parametrize("count", [1, 3, 200], ids=["single", "few", "copied"])
+async def test_who_remembers_a_lane_that_is_gone_makes_it_anew(
+    dsn: str, backend: PostgresBackend, count: int
+) -> None:
+    jobs = own_tags(count)
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs])
+    await backend.delete_jobs([], [job.id for job in jobs])
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 0
+    # As long ago as a lane has to be unused before it goes.
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    known = backend._lanes._known
+    for key in known:
+        known[key] = known[key]._replace(sure_until=past)
+    if count == 1:
+        await backend.enqueue_job(jobs[0])
+    else:
+        await backend.enqueue_jobs(jobs)
+    assert sorted(one.job_id for one in await claim(backend, count)) == sorted(j.id for j in jobs)
+    stats = await backend.get_job_stats(["pool=a"])
+    assert (stats.running_jobs, stats.total_jobs) == (count, count)
+
+
+async def test_nobody_asks_a_namespace_by_the_number_that_it_had(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    other = await PostgresBackend.open(dsn)
+    await backend.enqueue_job(Job(id="old", type="t", namespace="team"))
+    await backend.cancel_jobs([], ["old"], namespace="team")
+    assert (await other.get_job("old", namespace="team")).state is JobState.UNSCHEDULED
+    await backend.delete_jobs([], ["old"], namespace="team")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await tidy(backend, hidden_s=3600.0)
+        await connection.execute("DELETE FROM queue_operator.roll_up")
+        await tidy(backend, hidden_s=3600.0)
+    # Hidden, not gone: who remembers it is right.
+    assert (await left(dsn))["namespace"] == 1
+    # Nobody is sure of a lane for so long.
+    backend._lanes._known.clear()
+    await backend.enqueue_job(Job(id="new", type="t", namespace="team"))
+    assert (await other.get_job("new", namespace="team")).state is JobState.INITIAL_PENDING
+    await other.close()
+
+
+async def test_a_retry_goes_to_a_lane_that_is_there(backend: PostgresBackend) -> None:
+    [job] = own_tags(1, max_attempts=1)
+    await backend.enqueue_jobs([job])
+    [one] = await claim(backend, 1)
+    failure = Outcome(job.id, Event.FAIL, token=one.token, error=ErrorInfo("no"))
+    await backend.settle([failure])
+    again = Outcome(job.id, Event.RETRY_NOW, priority=Priority.CRITICAL)
+    [settled] = await backend.settle([again])
+    assert settled.error is None
+    [taken] = await claim(backend, 1)
+    assert (taken.job_id, taken.priority) == (job.id, Priority.CRITICAL)
