@@ -46,7 +46,7 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
     type=click.Choice(_SCENARIOS),
     default=("storage",),
     show_default=True,
-    help="What to measure; repeatable. `storage`, `whole` and `rest` are groups of scenarios.",
+    help="What to measure; repeatable. `storage`, `whole`, `rest` and `lasting` are groups.",
 )
 @click.option(
     "--peer",
@@ -71,6 +71,14 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
 @_number("--stats-jobs", "stats_jobs", f"Jobs stored in stats, a multiple of {SAMPLE:,}.")
 @_number("--search-jobs", "search_jobs", f"Jobs stored in rest_search, a multiple of {SAMPLE:,}.")
 @_number("--rest-jobs", "rest_jobs", "Jobs of rest_batches.")
+@_number(
+    "--hour-seconds", "hour_seconds", "Length of pinned_hour, and of the same unpinned.", float
+)
+@_number("--burn-seconds", "burn_seconds", "How long history is made in it first.", float)
+@_number("--burn-jobs", "burn_jobs", "Jobs of that history; 0: as many as go through.")
+@_number("--names", "names", "Lanes that many_names uses.")
+@_number("--names-waiting", "names_waiting", "Of these, lanes that wait at a time.")
+@_number("--history-jobs", "history_jobs", f"Ended jobs of long_history, a multiple of {SAMPLE:,}.")
 @click.option("--batch", type=int, help="Jobs per claim.  [default: the best of several]")
 def main(
     scenarios: Sequence[str],
@@ -90,7 +98,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     given = {name: value for name, value in numbers.items() if value is not None}
     scale = replace(QUICK if quick else Scale(), **given)
-    for option in ("stats_jobs", "search_jobs"):
+    for option in ("stats_jobs", "search_jobs", "history_jobs"):
         if getattr(scale, option) % SAMPLE:
             hint = f"--{option.replace('_', '-')}"
             raise click.BadParameter(f"must be a multiple of {SAMPLE}", param_hint=hint)

@@ -16,12 +16,16 @@ from bench.contenders import (
     empty_endpoint,
     end_to_end,
     idle_sessions,
+    long_history,
     many_jobs,
     many_lanes,
+    many_names,
+    pinned_hour,
     rest_reads,
     rest_submit,
     wide_row,
 )
+from bench.hours import PINNED, UNPINNED
 from bench.result import Result, Setting
 from bench.runner import Run, System, run_once
 from bench.server import SETTINGS, Server
@@ -35,6 +39,8 @@ else was using the machine.
 
 
 HEADLINES: Final = ("status_p99_ms", "search_worst_p99_ms", "rest_stats_max_ms")
+HOUR_HEADLINES: Final = ("claim_p99_ms", "heartbeat_p99_ms", "sweep_p99_ms", "unavailable")
+NAMES_HEADLINES: Final = ("of_ordinary", "claim_p99_ms", "lanes_left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,12 @@ class Scale:
     per second of pickup, and `sessions` the workers of idle_sessions. `rest_singles` and
     `rest_jobs` are submitted over REST, alone and in batches; `search_jobs` is what is stored in
     rest_search, and single jobs are looked at for `status_seconds`.
+
+    pinned_hour takes `hour_seconds`, of which `burn_seconds` fill the tables, with `burn_jobs` jobs
+    instead if that is not 0; its jobs are delayed by up to `hour_delay_s`, and `hour_held` run all
+    the time. many_names uses `names` lanes; jobs wait in `names_waiting` of them while it measures
+    for `names_seconds`, after rounds of `names_round` jobs. `history_jobs` have ended in
+    long_history.
     """
 
     jobs: int = 200_000
@@ -68,6 +80,17 @@ class Scale:
     search_jobs: int = 1_000_000
     status_seconds: float = 20.0
     rest_calls: int = 20
+    hour_seconds: float = 300.0
+    hour_delay_s: float = 30.0
+    hour_rate: int = 800
+    hour_held: int = 1_000
+    burn_seconds: float = 100.0
+    burn_jobs: int = 0
+    names: int = 300_000
+    names_waiting: int = 100_000
+    names_round: int = 20_000
+    names_seconds: float = 20.0
+    history_jobs: int = 1_000_000
     tries_settings: bool = True
     batch: int | None = None
 
@@ -89,6 +112,14 @@ QUICK: Final = Scale(
     search_jobs=100_000,
     status_seconds=5.0,
     rest_calls=10,
+    hour_seconds=20.0,
+    hour_delay_s=2.0,
+    burn_seconds=8.0,
+    names=10_000,
+    names_waiting=5_000,
+    names_round=5_000,
+    names_seconds=3.0,
+    history_jobs=50_000,
     tries_settings=False,
 )
 
@@ -246,6 +277,42 @@ class Measuring:
         """Statistics over REST, when very many are stored."""
         self._rest_reads("rest_stats", "stats", self._scale.stats_jobs)
 
+    def pinned_hour(self) -> None:
+        """An hour's traffic while no dead row can be removed, and the same while they can be."""
+        settings: Settings = {
+            "seconds": self._scale.hour_seconds,
+            "window_s": min(20.0, self._scale.hour_seconds / 10),
+            "burn_s": self._scale.burn_seconds,
+            "burn_jobs": self._scale.burn_jobs,
+            "rate": self._scale.hour_rate,
+            "held": self._scale.hour_held,
+            "delay_s": self._scale.hour_delay_s,
+        }
+        entries = [_Entry(OURS, pinned_hour(), settings)]
+        [free] = self._in_turn(UNPINNED, "hour", entries, 1)
+        [pinned] = self._in_turn(PINNED, "hour", entries, 1, pinned=True)
+        of_free = pinned.metrics["claim_p99_ms"] / free.metrics["claim_p99_ms"]
+        pinned.metrics["claim_p99_of_unpinned"] = of_free
+
+    def many_names(self) -> None:
+        """A tag set of its own for each job."""
+        settings: Settings = {
+            "names": self._scale.names,
+            "waiting": self._scale.names_waiting,
+            "round": self._scale.names_round,
+            "seconds": self._scale.names_seconds,
+        }
+        self._in_turn("many_names", "names", [_Entry(OURS, many_names(), settings)], 1)
+
+    def long_history(self) -> None:
+        """Few jobs are looked for among many that have ended."""
+        settings: Settings = {"jobs": self._scale.history_jobs, "payload": 64}
+        run = self._run("long_history", "history", _Entry(OURS, long_history(), settings))
+        metrics = {**run.extra, "table_bytes": run.after.table_bytes, **run.ledger}
+        metrics["ledger_ok"] = int(run.ledger_is_right)
+        described = self._settings("history", settings)
+        self._add([Result("long_history", OURS, described, metrics)])
+
     def _rest_reads(self, scenario: str, parts: str, jobs: int) -> None:
         settings: Settings = {
             "jobs": jobs,
@@ -349,7 +416,7 @@ class Measuring:
     def _run(self, scenario: str, mode: str, entry: _Entry, *, pinned: bool = False) -> Run:
         spec = {**self._common(mode), **entry.settings, "mode": mode}
         jobs = int(spec["jobs"]) if mode in {"submit", "burn_down"} else 0
-        seconds = 0.0 if jobs or mode == "reads" else float(spec.get("seconds", 0.0))
+        seconds = 0.0 if jobs or mode in {"reads", "names"} else float(spec.get("seconds", 0.0))
         label = f"{scenario}: {entry.name} {_brief(entry.settings)}"
         with self._board.run(label, jobs=jobs, seconds=seconds) as on_tick:
             run = run_once(self._server, entry.system, spec, on_tick, pinned=pinned)
@@ -411,6 +478,15 @@ def _headline(run: Run, mode: str) -> str:
     if mode == "reads":
         worst = {name: ms for name, ms in run.extra.items() if name in HEADLINES}
         return ", ".join(f"{name} {ms:.1f}" for name, ms in worst.items())
+    if mode == "hour":
+        return ", ".join(
+            f"{name} {run.extra[name]:.1f}" for name in HOUR_HEADLINES if name in run.extra
+        )
+    if mode == "names":
+        return ", ".join(f"{name} {run.extra[name]:,.2f}" for name in NAMES_HEADLINES)
+    if mode == "history":
+        slowest = max((ms, name) for name, ms in run.extra.items() if name.endswith("_max_ms"))
+        return "{1} {0:,.1f}".format(*slowest)
     if mode == "pickup":
         return f"p50 {run.extra['pickup_p50_ms']:.1f} ms, p99 {run.extra['pickup_p99_ms']:.1f} ms"
     if mode == "idle":
@@ -442,10 +518,14 @@ CELLS: Final[Mapping[str, Cell]] = {
     "rest_batches": Measuring.rest_batches,
     "rest_search": Measuring.rest_search,
     "rest_stats": Measuring.rest_stats,
+    "pinned_hour": Measuring.pinned_hour,
+    "many_names": Measuring.many_names,
+    "long_history": Measuring.long_history,
     "designs": Measuring.designs,
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "storage": ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes", "stats"),
     "whole": ("end_to_end", "pickup", "idle_sessions"),
     "rest": ("rest_submit", "rest_batches", "rest_search", "rest_stats"),
+    "lasting": ("pinned_hour", "many_names", "long_history"),
 }

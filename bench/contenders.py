@@ -97,6 +97,18 @@ def many_jobs() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.many_jobs"])
 
 
+def pinned_hour() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.pinned_hour"])
+
+
+def many_names() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.many_names"])
+
+
+def long_history() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.long_history"])
+
+
 def _rest(name: str, store: str) -> Contender:
     system = System(name, [sys.executable, "-m", "bench.programs.rest_submit"])
     return Contender(name=name, system=system, trials={"submit": [{}]}, fixed={"store": store})

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from bench import hours
 from bench.comparison import PASS_LINES, reached
 from bench.contenders import OURS
 from bench.result import Result, read
@@ -62,6 +63,7 @@ def block(results: Sequence[Result]) -> str:
         _against(results),
         "### Over time",
         _by_system(results, _FLOW),
+        *_hours(results),
         "### Costs",
         _by_system(results, _COSTS),
         "### What we want to reach",
@@ -86,6 +88,12 @@ def _machine(results: Sequence[Result]) -> str:
 def _invalid(results: Sequence[Result]) -> Iterator[str]:
     if any(not result.metrics.get("valid", 1) for result in results):
         yield "**This run is not valid**: see what `make bench` said when it was made."
+
+
+def _hours(results: Sequence[Result]) -> Iterator[str]:
+    if found := hours.rows(results):
+        yield "### While old rows are kept, in ms"
+        yield _table(hours.HEADINGS, found, numbers=set(range(1, len(hours.HEADINGS))))
 
 
 def _against(results: Sequence[Result]) -> str:

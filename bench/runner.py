@@ -90,7 +90,7 @@ def run_once(
 ) -> Run:
     """Starts the program on a database of its own and reads the meters around its work.
 
-    With `pinned`, a transaction with an id and a snapshot stays open for as long as it works.
+    With `pinned`, a snapshot, and a transaction with an id, stay open for as long as it works.
     """
     with server.fresh_database() as dsn, _Program.started(system, on_tick) as program:
         program.send(json.dumps({**spec, "dsn": dsn}))
@@ -212,8 +212,10 @@ class _Program:
 
 @contextmanager
 def _pin(dsn: str) -> Iterator[None]:
-    with psycopg.connect(dsn) as connection:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        connection.execute("SELECT pg_current_xact_id()")
+    with psycopg.connect(dsn) as reader, psycopg.connect(dsn) as writer:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        writer.execute("SELECT pg_current_xact_id()")
         yield
-        connection.rollback()
+        writer.rollback()
+        reader.rollback()

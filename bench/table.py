@@ -6,6 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from bench import hours
 from bench.comparison import PASS_LINES, reached
 from bench.contenders import OURS
 from bench.result import Result
@@ -17,6 +18,20 @@ COLUMNS: Final[Sequence[tuple[str, str, str]]] = (
     ("of free", "share_of_unpinned", ".2f"),
     ("claim p50 ms", "claim_p50_ms", ",.1f"),
     ("claim p99 ms", "claim_p99_ms", ",.1f"),
+    ("of unpinned", "claim_p99_of_unpinned", ",.2f"),
+    ("unavailable", "unavailable", ",.0f"),
+    ("dead rows", "dead_rows_before", ",.0f"),
+    ("of ordinary", "of_ordinary", ",.2f"),
+    ("singles", "single_of_ordinary", ",.2f"),
+    ("first claim ms", "first_claim_ms", ",.0f"),
+    ("lanes left", "lanes_left", ",.0f"),
+    ("MB waiting", "waiting_rss_mb", ",.0f"),
+    ("cancel ms", "cancel_max_ms", ",.1f"),
+    ("delete ms", "delete_max_ms", ",.1f"),
+    ("refused ms", "refuse_max_ms", ",.1f"),
+    ("cleanup ms", "cleanup_max_ms", ",.1f"),
+    ("prune ms", "prune_max_ms", ",.1f"),
+    ("of nothing", "prune_nothing_max_ms", ",.1f"),
     ("stats ms", "stats_max_ms", ",.1f"),
     ("get_job ms", "get_job_p50_ms", ",.2f"),
     ("pickup p50 ms", "pickup_p50_ms", ",.1f"),
@@ -52,6 +67,8 @@ def show(results: Sequence[Result], console: Console) -> None:
     for scenario in dict.fromkeys(one.scenario for one in results):
         rows = [one for one in results if one.scenario == scenario]
         console.print(_table(scenario, rows))
+    if found := hours.rows(results):
+        console.print(_calls(found))
     for line in _lines(results):
         console.print(line, highlight=False)
 
@@ -78,6 +95,15 @@ def _table(scenario: str, rows: Sequence[Result]) -> Table:
     for one in rows:
         cells = [format(one.metrics[m], f) if m in one.metrics else "" for _, m, f in columns]
         table.add_row(one.system, *cells, *([ratio(ours, one)] if compared else []))
+    return table
+
+
+def _calls(rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title="pinned_hour, in ms", title_justify="left")
+    for place, heading in enumerate(hours.HEADINGS):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

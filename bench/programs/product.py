@@ -8,7 +8,7 @@ import psycopg
 from bench.programs.stores import JOB_TYPE, TAGS, Claimed, Stored, job_id
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.sql import load
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 
@@ -55,9 +55,15 @@ class Product:
         await self._backend.close()
 
 
-async def complete(backend: PostgresBackend, claimed: Sequence[tuple[str, str]]) -> int:
+async def complete(
+    backend: PostgresBackend,
+    claimed: Sequence[tuple[str, str]],
+    namespace: str = DEFAULT_NAMESPACE,
+) -> int:
     """Completes what was claimed, and says how many were."""
-    outcomes = [Outcome(id_, Event.COMPLETE, token=token, result=b"ok") for id_, token in claimed]
+    outcomes = [
+        Outcome(id_, Event.COMPLETE, namespace, token=token, result=b"ok") for id_, token in claimed
+    ]
     return sum(answer.error is None for answer in await backend.settle(outcomes))
 
 

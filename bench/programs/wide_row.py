@@ -16,11 +16,13 @@ import psycopg
 
 from bench.programs.product import Product
 from queue_operator.backends.postgres import PostgresBackend, claiming, completing, copying, migrate
+from queue_operator.backends.postgres.batch import LanesInDoubt
 from queue_operator.backends.postgres.connection import (
     again_when_undone,
     patience_for,
     transaction,
 )
+from queue_operator.backends.postgres.lanes import Interned
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Job
 
@@ -31,8 +33,8 @@ _FIELDS: Final = Struct(">h").pack(14)
 # Within what the product copies into `ready`: the number of fields, job number, lane; then the
 # order time, then the time of creation, which `job` has already.
 _COUNT: Final = 2
-_ORDER: Final = slice(22, 34)
-_REST: Final = slice(46, None)
+_ORDER: Final = slice(26, 38)
+_REST: Final = slice(50, None)
 
 
 class WideRow(Product):
@@ -81,16 +83,20 @@ async def _copy(
     jobs: Sequence[Job],
     numbers: Sequence[int],
     namespaces: Sequence[int],
-    lanes: Sequence[int],
+    lanes: Interned,
 ) -> datetime:
     """As `Copying._copy`, with one row per job."""
     patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
     async with transaction(self._pool, patience_s) as connection:
         [[now]] = await (await connection.execute("SELECT now()")).fetchall()
+        if now >= lanes.sure_until:
+            raise LanesInDoubt
         clock = copying._Clock(now)
-        given = zip(numbers, namespaces, lanes, jobs, strict=True)
+        given = zip(numbers, namespaces, lanes.ids, jobs, strict=True)
         await copying._write(connection, _COPY, (_row(*one, clock) for one in given))
-        await connection.execute(copying._TOLD, copying._told(jobs, numbers, lanes))
+        told = copying._told(jobs, numbers, lanes.ids)
+        arrived = copying._arrived(numbers, lanes.ids, jobs, clock)
+        await connection.execute(copying._TOLD, told | arrived)
     return clock.now
 
 

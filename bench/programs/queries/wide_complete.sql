@@ -27,9 +27,10 @@ WITH done AS MATERIALIZED (
       AND state IN ({{RUNNING}}) AND NOT has_children
     RETURNING job_no, lane_id, attempt, assigned_at, mirrored, assignee_id
 ), logged AS (
-    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, lane_ids)
     SELECT 'COMPLETE', {{RUNNING}}, {{COMPLETED}}, array_agg(job_no), array_agg(attempt),
-           array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0))
+           array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0)),
+           array_agg(lane_id)
     FROM done HAVING count(*) > 0
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

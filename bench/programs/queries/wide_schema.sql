@@ -14,7 +14,7 @@ CREATE TABLE job (
     job_no        bigint      PRIMARY KEY,
     namespace_id  integer     NOT NULL,
     id            text        NOT NULL,
-    lane_id       integer     NOT NULL,
+    lane_id       bigint      NOT NULL,
     payload       bytea       NOT NULL,
     content_type  text        NOT NULL,
     created_at    timestamptz NOT NULL,

@@ -18,7 +18,7 @@ from queue_operator.domain.errors import (
     PayloadTooLarge,
     QueueError,
 )
-from queue_operator.domain.job import Demand, Job, ResourceRef, TypeDefaults
+from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
@@ -300,14 +300,32 @@ def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
             check_ttl("defaults.timeout", of_type.timeout_s)
 
 
-def check_held(place: int, held: Held, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_held(
+    place: int, held: Held, limits: Limits = DEFAULT_LIMITS, among: str = "held"
+) -> None:
     """Raises InvalidArgument for what cannot be a job that a worker holds."""
     if not isinstance(held, Held):
-        raise InvalidArgument(f"held[{place}]", f"must be a Held, not {type(held).__name__}")
+        raise InvalidArgument(f"{among}[{place}]", f"must be a Held, not {type(held).__name__}")
     for field in ("job_id", "namespace"):
-        check_text(f"held[{place}].{field}", getattr(held, field), limits.id_characters)
+        check_text(f"{among}[{place}].{field}", getattr(held, field), limits.id_characters)
     if not isinstance(held.token, str):
-        raise InvalidArgument(f"held[{place}].token", "must be a string")
+        raise InvalidArgument(f"{among}[{place}].token", "must be a string")
+
+
+def check_progress(field: str, progress: Progress) -> None:
+    """Raises InvalidArgument for what no view could show. What the message may not hold is left
+    out where it is stored.
+    """
+    if not isinstance(progress, Progress):
+        raise InvalidArgument(field, f"must be a Progress, not {type(progress).__name__}")
+    percent = progress.percent
+    if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= 100:
+        raise InvalidArgument(f"{field}.percent", "must be a whole number from 0 to 100")
+    if not isinstance(progress.message, str):
+        raise InvalidArgument(f"{field}.message", "must be a string")
+    if progress.updated_at is None:
+        raise InvalidArgument(f"{field}.updated_at", "is required")
+    check_time(f"{field}.updated_at", progress.updated_at)
 
 
 # Everything from the state on is what the queue writes, not what a submitter may.

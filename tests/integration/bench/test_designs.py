@@ -34,7 +34,7 @@ SELECT event, from_state, to_state, ARRAY(SELECT unnest(job_nos) ORDER BY 1), at
        cardinality(wait_us), cardinality(run_us), workers, failed, ids, correlations, lane_of, lanes
 FROM job_event ORDER BY seq
 """
-COUNTS = "SELECT lane_id, state, jobs, retries FROM count_delta ORDER BY id"
+COUNTS = "SELECT lane_id, state, jobs, retries FROM count_delta ORDER BY xid, lane_id, state"
 
 Rows = list[tuple[Any, ...]]
 

@@ -12,6 +12,7 @@ from bench.__main__ import report
 from bench.board import Board
 from bench.cells import CELLS, GROUPS, Measuring, Scale
 from bench.contenders import COPY, EMPTY, OURS, Contender, ours, wide_row
+from bench.hours import CALLS, PINNED, UNPINNED
 from bench.result import Result, read, write
 from bench.runner import ProgramFailed, System, run_once
 from bench.server import Server
@@ -35,6 +36,17 @@ LITTLE = Scale(
     search_jobs=5_000,
     status_seconds=0.5,
     rest_calls=2,
+    # So long that a heartbeat falls into what is measured in the end.
+    hour_seconds=4.0,
+    hour_delay_s=0.2,
+    hour_rate=100,
+    hour_held=50,
+    burn_seconds=0.5,
+    names=600,
+    names_waiting=200,
+    names_round=100,
+    names_seconds=0.5,
+    history_jobs=10_000,
     batch=100,
     tries_settings=False,
 )
@@ -128,6 +140,45 @@ def test_the_rest_api_gives_figures(measuring: Measuring) -> None:
     assert 0 < reads["status_p50_ms"] <= reads["status_p99_ms"]
     assert 0 < reads["search_p50_ms"] <= reads["search_worst_p99_ms"]
     assert 0 < reads["stats_hour_p50_ms"] <= reads["rest_stats_max_ms"]
+
+
+def test_an_hour_with_old_rows_kept_gives_figures(measuring: Measuring) -> None:
+    results = measured(measuring, "pinned_hour")
+    assert set(results) == {(PINNED, OURS), (UNPINNED, OURS)}
+    assert measuring.wrong_ledgers == []
+    pinned = results[PINNED, OURS].metrics
+    assert pinned["completed"] == pinned["submitted"] > pinned["burnt_jobs"] > 0
+    assert (pinned["unavailable"], pinned["leases_lost"]) == (0, 0)
+    assert pinned["claim_p99_of_unpinned"] > 0
+    for name in CALLS:
+        assert 0 < pinned[f"{name}_p50_ms"] <= pinned[f"{name}_max_ms"], name
+    assert min(pinned["claim_first_p99_ms"], pinned["claim_last_p99_ms"]) > 0
+    # All that was burnt is there still.
+    assert pinned["dead_rows"] >= pinned["burnt_jobs"]
+
+
+def test_many_names_give_figures(measuring: Measuring) -> None:
+    names = measured(measuring, "many_names")["many_names", OURS].metrics
+    assert measuring.wrong_ledgers == []
+    assert names["lanes_used"] >= LITTLE.names
+    assert min(names["of_ordinary"], names["single_of_ordinary"], names["first_claim_ms"]) > 0
+    assert 0 < names["claim_p50_ms"] <= names["claim_p99_ms"]
+    assert min(names["waiting_rss_mb"], names["deletes_per_s"]) > 0
+
+
+def test_a_long_history_gives_figures(measuring: Measuring) -> None:
+    history = measured(measuring, "long_history")["long_history", OURS].metrics
+    assert measuring.wrong_ledgers == []
+    assert (history["cancel_rows"], history["delete_rows"], history["cleanup_rows"]) == (
+        10,
+        10,
+        1000,
+    )
+    assert history["delete_lane_rows"] == LITTLE.history_jobs / 200
+    assert history["prune_rows"] > history["prune_nothing_rows"] == 0
+    for name in ("cancel", "refuse", "delete", "delete_lane", "cleanup", "prune", "prune_nothing"):
+        assert min(history[f"{name}_max_ms"], history[f"{name}_pages"]) > 0, name
+    assert history["stored"] < history["submitted"]
 
 
 def test_the_designs_are_measured_beside_each_other(measuring: Measuring) -> None:

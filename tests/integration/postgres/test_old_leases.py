@@ -8,6 +8,7 @@ import uuid
 from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import Watched, watched
 
+from queue_operator.backends.news import Topic
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.lease import Held
@@ -85,3 +86,15 @@ async def test_what_an_assignee_has_is_found_among_dead_rows(pinned: str) -> Non
         assert {one.job_id for one in told} == {one.job_id for one in held}
         assert await backend.mark_worker_unresponsive("w") == {"w": 20}
         assert seen.pages <= PAGES, f"{seen.pages} pages\n{seen}"
+
+
+async def test_the_last_of_many_pulses_reads_no_more_than_the_first(pinned: str) -> None:
+    """Though each announcement in between raised a version."""
+    async with watched(pinned, plans="auto") as (backend, seen):
+        pages: list[int] = []
+        for _ in range(BEATS):
+            await backend._announcer._raise({Topic.READY: None, Topic.MIRROR: None}, back=False)
+            seen.clear()
+            await backend._pulse._beat()
+            pages.append(seen.pages)
+    assert pages[-1] <= pages[2] + 2, pages

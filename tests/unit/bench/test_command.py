@@ -12,6 +12,7 @@ from bench.__main__ import main
         (["--peer", "none", "--peer", "river"], "stands alone"),
         (["--stats-jobs", "7"], "multiple of 5000"),
         (["--search-jobs", "7"], "multiple of 5000"),
+        (["--history-jobs", "7"], "multiple of 5000"),
         (["--scenario", "speed"], "is not one of"),
     ],
 )

@@ -63,6 +63,18 @@ def test_the_ledger_counts_what_happened_twice() -> None:
     assert ledger.duplicates == 3
 
 
+def test_an_attempt_is_handed_out_once() -> None:
+    ledger = Ledger()
+    ledger.reserve(2)
+    ledger.record_attempts([("job-0", "a", 1), ("job-1", "b", 1)])
+    ledger.record_attempts([("job-0", "c", 2), ("job-0", "d", 3)])
+    assert (ledger.claimed, ledger.duplicates) == (4, 0)
+    ledger.record_attempts([("job-0", "e", 2)])
+    assert ledger.duplicates == 1
+    ledger.record_attempts([("job-1", "f", 1)])
+    assert ledger.duplicates == 2
+
+
 def test_a_rate_between_two_moments() -> None:
     ticks = [(1.0, 10), (2.0, 30), (3.0, 60)]
     ledger = {"submitted": 100, "lost": 0, "duplicates": 0}

@@ -225,6 +225,21 @@ async def cancel_at(gate: Gate, backend: SQLiteBackend) -> "asyncio.Task[object]
     return reserving
 
 
+async def test_any_patience_is_one(task_store: SQLiteStore) -> None:
+    async with connected(task_store):
+        patient = task_store.open(busy_timeout_s=1e300)
+        await patient.connect()
+        other = sqlite3.connect(task_store.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(enqueue(patient, "one"))
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        other.execute("ROLLBACK")
+        other.close()
+        await waiting
+        await patient.close()
+
+
 async def test_what_a_cancelled_caller_reserved_waits_again(task_store: SQLiteStore) -> None:
     async with connected(task_store) as backend:
         await enqueue(backend, "one", "two", "three")

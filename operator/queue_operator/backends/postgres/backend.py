@@ -23,6 +23,7 @@ from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
@@ -99,9 +100,6 @@ logger = logging.getLogger(__name__)
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
 _PRUNE_S: Final = 60.0
-_FOLD: Final = 10_000
-_FOLDS: Final = 20
-"""A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
 @on_one_loop
@@ -156,11 +154,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._reader = Reader(pool)
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
-        self._depths = DepthStore(pool)
+        self._counts = Counts(pool)
+        self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
         self._pruning = Pruning(pool)
-        self._usages = UsageStore(pool, self._lanes)
-        self._windows = WindowStore(pool, self._roll_ups)
+        self._usages = UsageStore(pool, self._lanes, self._counts)
+        self._windows = WindowStore(pool, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._prune_at_s = float("-inf")
@@ -207,6 +206,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             async with borrowed(pool) as connection:
                 await check_schema(connection)
             await RollUps(pool).adopt()
+            await Counts(pool).adopt()
         except BaseException:
             await pool.close()
             raise
@@ -288,7 +288,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
-    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return await self._claims.eligible_for(demands)
 
     # Outcomes
@@ -326,7 +326,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
 
-    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
@@ -356,9 +356,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
-        for _ in range(_FOLDS):
-            if await self._depths.fold(_FOLD) < _FOLD:
-                break
+        await self._counts.fold_all()
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
@@ -414,7 +412,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
         return await self._records.history(namespace, job_id)
 
-    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]:
         return await self._records.events(after, limit)
 
     # Maintenance

@@ -160,12 +160,15 @@ def _arrived(
     submitter gave a time of creation, which may be any.
     """
     now = clock.now
-    new, aged, due_at = dict[int, Job](), list[tuple[int, Place]](), None
+    new, spans = dict[int, Job](), dict[int, tuple[int, int]]()
+    aged, due_at = list[tuple[int, Place]](), None
     for number, lane, job in zip(numbers, lanes, jobs, strict=True):
         if (job.delay_s or job.scheduled_at) and (at := eligible(job, now)) > now:
             due_at = min(due_at or at, at)
         elif job.created_at is None:
             new[lane] = job
+            first, last = spans.get(lane, (number, number))
+            spans[lane] = min(first, number), max(last, number)
         else:
             aged.append((lane, (order_time(job.created_at, None, job.priority), number)))
     times = [order_time(now, None, job.priority) for job in new.values()]
@@ -173,9 +176,9 @@ def _arrived(
     return {
         "arrived": Int8s([*new, *(lane for lane, _ in aged)]),
         "firsts": Times([*times, *aged_at]),
-        "first_nos": Int8s([*[min(numbers)] * len(new), *aged_no]),
+        "first_nos": Int8s([*(first for first, _ in spans.values()), *aged_no]),
         "lasts": Times([*times, *aged_at]),
-        "last_nos": Int8s([*[max(numbers)] * len(new), *aged_no]),
+        "last_nos": Int8s([*(last for _, last in spans.values()), *aged_no]),
         "due_at": due_at,
     }
 

@@ -247,6 +247,11 @@ class Fronts:
     def knows(self, lane_id: int) -> bool:
         return lane_id in self._by_lane
 
+    def head(self, lane_id: int) -> Place | None:
+        """No job of the lane waits before it; None: none waits at all."""
+        front = self._by_lane.get(lane_id)
+        return front.head if front is not None else None
+
     def open_whole(self, lane: Lane) -> None:
         """Jobs may wait anywhere in the lane."""
         front, is_new = self._front(lane)

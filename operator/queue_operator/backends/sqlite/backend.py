@@ -30,6 +30,7 @@ from queue_operator.backends.worker_sessions import (
     SessionRoll,
     WorkerSession,
 )
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
@@ -73,8 +74,11 @@ class SqliteBackend(Engine):
         """Opens the file, and makes it and its tables where they are missing. A call waits
         `busy_timeout_s` for others to let go of it.
 
-        Raises Unavailable when the file cannot be used, is of a newer release, or another's.
+        Raises Unavailable when the file cannot be used, is of a newer release, or another's, and
+        InvalidArgument for a path that names none.
         """
+        if "\x00" in str(path):
+            raise InvalidArgument("path", "must not contain NUL characters")
         file = SqliteFile(Path(path), busy_timeout_s)
         try:
             await file.open(lambda c: migrate(c, Path(path), microseconds(clock())))

@@ -55,3 +55,11 @@ CREATE TABLE sweep (
     seen_at    timestamptz
 );
 INSERT INTO sweep (number, swept_at) VALUES (1, now());
+
+-- The version of each topic, which rises with every announcement; for the same reason no row.
+DROP TABLE signal;
+CREATE SEQUENCE signal_ready;
+CREATE SEQUENCE signal_cancel;
+CREATE SEQUENCE signal_mirror;
+CREATE SEQUENCE signal_session;
+CREATE SEQUENCE signal_pause;
