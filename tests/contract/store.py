@@ -23,13 +23,14 @@ DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM l
 DELETE FROM callback; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
-DELETE FROM lease_check;
+DELETE FROM lease_check; DELETE FROM progress;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
 _AGE: LiteralString = """
 UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
-    cancel_requested_at = cancel_requested_at - s, progress_at = progress_at - s
+    cancel_requested_at = cancel_requested_at - s
     FROM make_interval(secs => %(seconds)s) s;
+UPDATE progress SET at = at - make_interval(secs => %(seconds)s);
 UPDATE lease_check SET look_at = look_at - make_interval(secs => %(seconds)s);
 UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
 UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);

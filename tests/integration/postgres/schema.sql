@@ -278,15 +278,11 @@ CREATE TABLE lease (
     cancel_forced boolean NOT NULL DEFAULT false,
     cancel_received boolean NOT NULL DEFAULT false,
     cancel_reason text NOT NULL DEFAULT ''::text,
-    progress_percent integer,
-    progress_message text,
-    progress_at timestamp with time zone,
     failed_at timestamp with time zone
-) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=90);
 ALTER TABLE lease ADD CONSTRAINT lease_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
-ALTER TABLE lease ADD CONSTRAINT lease_progress_at_check CHECK (((progress_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (progress_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'CANCELLING'::text])));
 ALTER TABLE lease ADD CONSTRAINT lease_pkey PRIMARY KEY (job_no);
 CREATE INDEX lease_cancelling ON queue_operator.lease USING btree (assignee_id) WHERE (state = 'CANCELLING'::text);
@@ -360,6 +356,15 @@ CREATE TABLE pipeline_checkpoint (
     updated_at timestamp with time zone NOT NULL DEFAULT now()
 );
 ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY KEY (name);
+
+CREATE TABLE progress (
+    lease bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    percent integer NOT NULL,
+    message text NOT NULL
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE progress ADD CONSTRAINT progress_at_check CHECK (((at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE progress ADD CONSTRAINT progress_pkey PRIMARY KEY (lease, at);
 
 CREATE TABLE ready (
     job_no bigint NOT NULL,

@@ -270,6 +270,15 @@ async def test_a_lane_without_jobs_is_found_and_its_counts_go(
     [found] = await empty()
     assert found.lane_id == eu.lane_id
     assert (await empty(found), await unused()) == ([], [eu.lane_id, 2**31 - 1])
+    again = jobs(1, "eu", namespace="once")
+    await backend.enqueue_jobs(again)
+    async with transaction(pool) as connection:
+        assert await emptied_lanes(connection, BEFORE_ALL, 10) == [], "it is used, if not counted"
+    assert await unused() == [2**31 - 1]
+    await backend.cancel_jobs([], [again[0].id], namespace="once")
+    await backend.delete_jobs([], [again[0].id], namespace="once")
+    [later] = await empty(found)
+    assert later.version > found.version
     async with transaction(pool) as connection:
         assert await forget(connection, [eu, us]) == 3
     assert await ask("SELECT lane_id FROM lane_count") == [(us.lane_id,)]

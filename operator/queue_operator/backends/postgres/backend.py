@@ -79,6 +79,7 @@ from queue_operator.backends.protocol import (
     WindowStats,
     WorkerSession,
 )
+from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.domain.job import (
@@ -93,7 +94,16 @@ from queue_operator.domain.job import (
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch, check_ttl
+from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    Limits,
+    check_batch,
+    check_limit,
+    check_numbers,
+    check_text,
+    check_texts,
+    check_ttl,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +113,7 @@ _PRUNE_S: Final = 60.0
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
+class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
     Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
@@ -439,44 +449,47 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     # Resources
 
     async def detach(self, uids: Collection[str]) -> None:
+        check_texts("uids", uids, self._limits.id_characters)
         await self._selection.detach(uids)
         self._announcer.announce(Topic.CANCEL)
 
     async def taken_in(self, uids: Collection[str]) -> set[str]:
+        check_texts("uids", uids, self._limits.id_characters)
         return await self._mirror.taken_in(uids)
 
     async def attached(self, cluster_uid: str) -> list[tuple[str, str]]:
+        check_text("cluster_uid", cluster_uid, self._limits.id_characters)
         return await self._mirror.attached(cluster_uid)
 
     async def pending_mirrors(self, limit: int = 500) -> list[MirrorEntry]:
+        check_limit("limit", limit)
         return await self._mirror.pending_mirrors(limit)
 
     async def acknowledge_mirrors(self, sequences: Collection[int]) -> None:
+        check_numbers("sequences", sequences)
         await self._mirror.acknowledge_mirrors(sequences)
 
     # Sessions, progress, signals
 
-    async def open_session(self, session: WorkerSession) -> SessionNews:
+    async def _open_session(self, session: WorkerSession) -> SessionNews:
         return await self._sessions.open_session(session)
 
-    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+    async def _session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         return await self._sessions.session_news(sessions)
 
-    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+    async def _order_session(self, session_id: str, order: SessionOrder) -> None:
         await self._sessions.order_session(session_id, order)
 
-    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+    async def _touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._sessions.touch_sessions(sessions)
 
-    async def keep_sessions(self, roll: SessionRoll) -> bool:
+    async def _keep_sessions(self, roll: SessionRoll) -> bool:
         return await self._sessions.keep_sessions(roll)
 
-    async def close_sessions(
-        self, session_ids: Collection[str], *, replica: str | None = None
-    ) -> None:
+    async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._sessions.close_sessions(session_ids, replica=replica)
 
-    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+    async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
     async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:

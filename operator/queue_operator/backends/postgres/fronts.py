@@ -82,6 +82,11 @@ class Front:
         return self.mark if self.is_open else None
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether jobs may wait anywhere."""
+        return self.is_open and self.mark == START
+
+    @property
     def is_needed(self) -> bool:
         """Whether there is anything to remember."""
         return bool(self.late or self.is_open or self._asked)

@@ -16,6 +16,7 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.news import EVERYTHING, Inbox, News, Topic
 from queue_operator.backends.postgres.arrivals import PARTS, Arrivals
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.one_loop import check_loop
@@ -144,6 +145,9 @@ class Pulse:
             if not self._failing:
                 logger.warning("reading the signals failed, trying again: %s", error)
             self._failing = self._lost = True
+            if isinstance(error, TookTooLong):
+                # A smaller piece of what is dead can be looked through at once.
+                return 0.0
             self._arrivals.lose()
             return PULSE_S
         self._failing = False

@@ -1,7 +1,8 @@
 -- Jobs by namespace, type and state. No parameters.
 -- Index: kind_count_pkey, from one namespace, type and priority to the next below it, and of each
 --   the newest version; those of {{tail}}; lane's, namespace's and job_type's primary keys.
--- Traps: the first step begins above all there are. OFFSET 0 keeps the planner from starting at the
+-- Traps: a kind whose lanes are gone may be counted, with nothing, until its count is forgotten, and
+--   may have no name. The first step begins above all there are. OFFSET 0 keeps the planner from starting at the
 --   names and reading all counts for each.
 WITH RECURSIVE {{tail}},
 kinds AS (
@@ -36,3 +37,4 @@ CROSS JOIN LATERAL (
            (SELECT name FROM job_type WHERE job_type.id = counts.type_id) AS type
     OFFSET 0
 ) AS kind
+WHERE kind.namespace IS NOT NULL AND kind.type IS NOT NULL
