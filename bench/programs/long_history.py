@@ -31,12 +31,11 @@ _LANES_DELETED: Final = 2
 _BATCH: Final = 500
 _JOBS_PER_EVENT: Final = 10
 _DAYS: Final = 100
-_KEPT_DAYS: Final = 90
+_KEPT_S: Final = 90 * 86_400.0
 _NO_TTL_S: Final = 0.001
 _COUNT: Final = load(__package__, "idle_count")
 _PAGES: Final = load(__package__, "history_pages")
 _EVENTS: Final = load(__package__, "history_events")
-_PRUNE: Final = load(__package__, "history_prune")
 
 
 class Cost:
@@ -114,8 +113,8 @@ class History:
             self.deleted += await cost.of("delete_lane", self._backend.delete_jobs(tags, ()))
         cleanup = self._backend.cleanup_expired_jobs(_NO_TTL_S, namespace=SMALL)
         self.deleted += await cost.of("cleanup", cleanup)
-        await cost.of("prune", self._prune())
-        await cost.of("prune_nothing", self._prune())
+        await cost.of("prune", self._backend.prune_events(_KEPT_S))
+        await cost.of("prune_nothing", self._backend.prune_events(_KEPT_S))
 
     async def say_ledger(self) -> None:
         spaces = (DEFAULT_NAMESPACE, SMALL)
@@ -168,10 +167,6 @@ class History:
         except InvalidTransition:
             return 0
         raise RuntimeError("jobs of which one waits were deleted")
-
-    async def _prune(self) -> int:
-        async with await psycopg.AsyncConnection.connect(self._spec["dsn"]) as connection:
-            return (await connection.execute(_PRUNE, {"days": _KEPT_DAYS})).rowcount
 
 
 async def main() -> None:
