@@ -35,6 +35,7 @@ _KEPT_S: Final = 90 * 86_400.0
 _NO_TTL_S: Final = 0.001
 _COUNT: Final = load(__package__, "idle_count")
 _PAGES: Final = load(__package__, "history_pages")
+_AGE: Final = load(__package__, "history_age")
 _EVENTS: Final = load(__package__, "history_events")
 
 
@@ -86,16 +87,17 @@ class History:
         while await self._backend.roll_up(limit=_BATCH):
             pass
         dsn, jobs = self._spec["dsn"], self._spec["jobs"]
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            spread = {"copies": jobs // _JOBS_PER_EVENT, "days": _DAYS}
+            await connection.execute(_AGE, spread)
+            await connection.execute(_EVENTS, spread)
+            await connection.execute("VACUUM (ANALYZE) queue_operator.job_event")
         await multiply(dsn, jobs // SAMPLE, self._progress)
         self.submitted = jobs
         # The first submission afterwards finds that its numbers are taken, and draws others.
         small = [self._job(n, of_job(n), SMALL) for n in range(_IN_SMALL)]
         await self._ended(small, SMALL)
         self.submitted += len(small)
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-            copies = {"copies": jobs // _JOBS_PER_EVENT, "days": _DAYS}
-            await connection.execute(_EVENTS, copies)
-            await connection.execute("VACUUM (ANALYZE) queue_operator.job_event")
 
     async def ask(self, cost: Cost) -> None:
         """One call after the other."""
