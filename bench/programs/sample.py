@@ -26,10 +26,7 @@ _CANCELLED: Final = 200
 _WAITING: Final = 300
 _COPIES_PER_STATEMENT: Final = 20
 _COLUMNS: Final = load(__package__, "sample_columns")
-_MULTIPLY: Final = (
-    load(__package__, "sample_multiply_counts"),
-    load(__package__, "sample_multiply_deltas"),
-)
+_MULTIPLY: Final = load(__package__, "sample_multiply_counts")
 
 _TIMES: Final = frozenset(
     {"created_at", "order_time", "changed_at", "assigned_at", "started_at", "finalized_at"}
@@ -85,8 +82,7 @@ async def multiply(dsn: str, copies: int, on: Progress, kind: Kind = PLAIN) -> N
             last = min(first + _COPIES_PER_STATEMENT, copies) - 1
             await _copy(connection, columns, step, range(first, last + 1), kind.apart_s)
             on((last + 1) * SAMPLE)
-        for statement in _MULTIPLY:
-            await connection.execute(statement, {"copies": copies})
+        await connection.execute(_MULTIPLY, {"copies": copies})
         # What autovacuum would have done while so many jobs came one by one.
         for table in columns:
             await connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(table)))

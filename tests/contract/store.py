@@ -18,17 +18,19 @@ _CLEAR: LiteralString = """
 DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
 DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELETE FROM idempotency;
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
+DELETE FROM kind_count; DELETE FROM namespace_count; DELETE FROM lane_waiting;
 DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
 DELETE FROM callback; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
-DELETE FROM lease_check;
+DELETE FROM lease_check; DELETE FROM progress;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
 _AGE: LiteralString = """
 UPDATE lease SET expires_at = expires_at - s, deadline = deadline - s,
-    cancel_requested_at = cancel_requested_at - s, progress_at = progress_at - s
+    cancel_requested_at = cancel_requested_at - s
     FROM make_interval(secs => %(seconds)s) s;
+UPDATE progress SET at = at - make_interval(secs => %(seconds)s);
 UPDATE lease_check SET look_at = look_at - make_interval(secs => %(seconds)s);
 UPDATE final SET finalized_at = finalized_at - make_interval(secs => %(seconds)s);
 UPDATE job SET created_at = created_at - make_interval(secs => %(seconds)s);
@@ -77,7 +79,7 @@ SELECT 'checkpoint', count(*) FROM checkpoint WHERE NOT EXISTS (
     UNION ALL SELECT FROM lease WHERE lease.job_no = checkpoint.job_no AND checkpointed
 ) HAVING count(*) > 0
 """
-_RECOUNT: LiteralString = """
+RECOUNT: LiteralString = """
 WITH moving AS (
     SELECT lane_id, state, retry_count FROM ready
     UNION ALL SELECT lane_id, state, retry_count FROM lease
@@ -86,9 +88,35 @@ WITH moving AS (
     SELECT lane_id, state, count(*) AS jobs FROM moving GROUP BY lane_id, state
 ), kept AS (
     SELECT lane_id, state, sum(jobs) AS jobs
-    FROM (SELECT lane_id, state, jobs FROM lane_count
+    FROM (SELECT lane_id, told.state, told.jobs
+          FROM lane_count CROSS JOIN LATERAL unnest(states, jobs) AS told(state, jobs)
           UNION ALL SELECT lane_id, state, jobs FROM count_delta) counted
     GROUP BY lane_id, state HAVING sum(jobs) <> 0
+), by_lane AS (
+    SELECT lane.namespace_id, lane.type_id, lane.priority, told.state, told.jobs
+    FROM lane_count JOIN lane ON lane.id = lane_id
+    CROSS JOIN LATERAL unnest(states, jobs) AS told(state, jobs)
+), wrong AS (
+    SELECT 'kind' AS what, namespace_id AS id FROM (
+        SELECT namespace_id, type_id, priority, state, jobs FROM by_lane
+        UNION ALL
+        SELECT namespace_id, type_id, priority, told.state, -told.jobs
+        FROM kind_count CROSS JOIN LATERAL unnest(states, jobs) AS told(state, jobs)
+    ) parts GROUP BY namespace_id, type_id, priority, state HAVING sum(jobs) <> 0
+    UNION ALL
+    SELECT 'namespace', namespace_id FROM (
+        SELECT namespace_id, state, jobs FROM by_lane
+        UNION ALL
+        SELECT namespace_id, told.state, -told.jobs
+        FROM namespace_count CROSS JOIN LATERAL unnest(states, jobs) AS told(state, jobs)
+        UNION ALL
+        SELECT namespace_id, 'retries', retries FROM lane_count JOIN lane ON lane.id = lane_id
+        UNION ALL SELECT namespace_id, 'retries', -retries FROM namespace_count
+    ) parts GROUP BY namespace_id, state HAVING sum(jobs) <> 0
+    UNION ALL
+    SELECT 'waiting', lane_id FROM (SELECT lane_id FROM lane_count WHERE waiting > 0) counted
+    FULL JOIN lane_waiting listed USING (lane_id)
+    WHERE counted IS NULL OR listed IS NULL
 )
 SELECT lane_id, state, truth.jobs, kept.jobs FROM truth FULL JOIN kept USING (lane_id, state)
 WHERE truth.jobs IS DISTINCT FROM kept.jobs
@@ -100,6 +128,8 @@ JOIN (SELECT lane_id, sum(retries) AS retries
             UNION ALL SELECT lane_id, retries FROM count_delta) counted
       GROUP BY lane_id) kept USING (lane_id)
 WHERE truth.retries <> kept.retries
+UNION ALL
+SELECT id, what, NULL, NULL FROM wrong
 """
 
 
@@ -165,7 +195,7 @@ class PostgresStore:
     async def faults(self) -> list[str]:
         places = await (await self.admin.execute(_PLACES)).fetchall()
         orphans = await (await self.admin.execute(_ORPHANS)).fetchall()
-        counts = await (await self.admin.execute(_RECOUNT)).fetchall()
+        counts = await (await self.admin.execute(RECOUNT)).fetchall()
         return [
             *(f"job {job_id} is in {n} places" for job_id, n in places if n != 1),
             *(f"{n} rows of {place} belong to no job" for place, n in orphans),

@@ -26,7 +26,7 @@ _OTHERS: Final = ("unit/worker/", "unit/wire/")
 class Mutant:
     """`find` in `file` (of the package) becomes `replace`; the tests of `clause` run on `store`,
     which is a store or a rig of the suites, or nothing where they need neither. Where no clause
-    of a specification speaks, `tests` names the files of tests instead.
+    of a specification speaks, `tests` names the tests, or files of them, instead.
     """
 
     file: str
@@ -89,7 +89,7 @@ def faults(listed: list[Mutant]) -> list[str]:
             wrong.append(f"{one.name}: {one.find!r} is there {count} times, not once")
         if bool(one.tests) == bool(one.clause):
             wrong.append(f"{one.name}: give a clause, or the tests that stand for one")
-        if missing := [name for name in one.tests if not (ROOT / name).is_file()]:
+        if missing := [t for t in one.tests if not (ROOT / t.partition("::")[0]).is_file()]:
             wrong.append(f"{one.name}: there is no {', '.join(missing)}")
         if one.clause and (one.clause not in known or not found.get(one.clause)):
             wrong.append(f"{one.name}: no such clause, or no test of the suite proves it")

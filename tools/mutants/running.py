@@ -39,6 +39,8 @@ _FILES: Final = (
 )
 _AT_ONCE: Final = 2
 _PATIENCE_S: Final = 120.0
+# The same for many tests at once, which none of them fails.
+_BASELINE_PATIENCE_S: Final = 1800.0
 # A mistake often shows in that something never comes.
 _BOUND_S: Final = "6"
 KILLED, SURVIVED, BROKEN = "killed", "survived", "broken"
@@ -67,7 +69,9 @@ def _copy() -> Iterator[Path]:
         yield copy
 
 
-def _run(copy: Path, tests: Sequence[str], store: str, *options: str) -> dict[str, list[str]]:
+def _run(
+    copy: Path, tests: Sequence[str], store: str, *options: str, patience_s: float = _PATIENCE_S
+) -> dict[str, list[str]]:
     report = copy / "report.json"
     environment = {
         **os.environ,
@@ -82,10 +86,10 @@ def _run(copy: Path, tests: Sequence[str], store: str, *options: str) -> dict[st
     command += ["-p", "mutants.witness", *(["-k", store] if store else []), *options, *tests]
     try:
         done = subprocess.run(
-            command, cwd=copy, env=environment, timeout=_PATIENCE_S, capture_output=True, text=True
+            command, cwd=copy, env=environment, timeout=patience_s, capture_output=True, text=True
         )
     except subprocess.TimeoutExpired:
-        return {"passed": [], "failed": [], "broken": [f"no end after {_PATIENCE_S:g} s"]}
+        return {"passed": [], "failed": [], "broken": [f"no end after {patience_s:g} s"]}
     if not report.exists():
         return {"passed": [], "failed": [], "broken": [(done.stdout + done.stderr)[-500:]]}
     told: dict[str, list[str]] = json.loads(report.read_text("utf-8"))
@@ -98,7 +102,7 @@ def baseline(wanted: Sequence[Mutant]) -> list[str]:
     with _copy() as copy:
         for store in sorted({one.store for one in wanted}):
             tests = sorted({t for one in wanted if one.store == store for t in found[one.promise]})
-            told = _run(copy, tests, store)
+            told = _run(copy, tests, store, patience_s=_BASELINE_PATIENCE_S)
             ran = {name.partition("[")[0] for name in told["passed"]}
             ran |= {name.partition("::")[0] for name in ran}
             wrong += told["failed"] + told["broken"]

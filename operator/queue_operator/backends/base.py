@@ -57,9 +57,12 @@ from queue_operator.domain.validation import (
     check_defaults,
     check_demand,
     check_each,
+    check_flag,
     check_held,
     check_job,
+    check_kind,
     check_limit,
+    check_pairs,
     check_sequence,
     check_tags,
     check_text,
@@ -92,6 +95,7 @@ class BaseBackend(ABC):
         return [answer.job_id for answer in await self.submit(jobs)]
 
     async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+        check_flag("atomic", atomic)
         if atomic:
             check_batch(jobs, self._limits)
             return await self._submit(jobs, atomic=True) if jobs else []
@@ -278,6 +282,7 @@ class BaseBackend(ABC):
         reason: str = "",
     ) -> Cancelled:
         self._check_selection(namespace, tags, job_ids)
+        check_flag("force", force)
         check_text("reason", reason, REASON_CHARACTERS, required=False)
         return await self._cancel(namespace, frozenset(tags), list(job_ids), force, reason)
 
@@ -289,6 +294,7 @@ class BaseBackend(ABC):
         namespace: str = DEFAULT_NAMESPACE,
         token: str | None = None,
     ) -> None:
+        check_flag("was_executing", was_executing)
         event = Event.ACK_EXECUTING if was_executing else Event.ACK_UNKNOWN
         await self._settle_one(job_id, namespace, token, event)
 
@@ -344,6 +350,7 @@ class BaseBackend(ABC):
         return await self._stats(namespace, frozenset(tags))
 
     async def window_stats(self, window: StatsWindow) -> WindowStats:
+        check_kind("window", window, StatsWindow)
         self._check_namespace(window.namespace)
         check_window(window)
         return await self._window(window)
@@ -375,11 +382,13 @@ class BaseBackend(ABC):
         await self._take_tokens(bucket, -amount, rate_per_s, burst)
 
     async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        check_pairs("keys", keys)
         check_texts("namespaces", {name for name, _ in keys}, self._limits.id_characters)
         check_texts("keys", {key for _, key in keys}, self._limits.id_characters)
         return await self._taken_keys(keys) if keys else ()
 
     async def search_jobs(self, search: JobSearch) -> JobPage:
+        check_kind("search", search, JobSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
         check_tags("tags", search.tags, self._limits)
         check_texts("types", search.types, self._limits.id_characters)
@@ -392,6 +401,7 @@ class BaseBackend(ABC):
         return await self._search(search)
 
     async def search_failures(self, search: FailureSearch) -> FailurePage:
+        check_kind("search", search, FailureSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
         check_texts("types", search.types, self._limits.id_characters)
         check_text("error_code", search.error_code, self._limits.id_characters, required=False)

@@ -205,7 +205,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return [(one.job, _assignment(one)) for one in taken]
 
     @reading
-    def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return [bool(self._shelf.claimable(one, self._now, 1)) for one in demands]
 
     def _take(
@@ -367,7 +367,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return Cancelled(tuple(done), tuple(unknown), tuple(requests))
 
     @reading
-    def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         told = [one for one in self._shelf.leased() if one.job.state is JobState.CANCELLING]
         told.sort(key=lambda one: (one.cancel_at or self._now, one.number))
         mine = [one.request() for one in told if one.job.assignee_id in assignee_ids]
@@ -553,7 +553,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return protocol.JobHistory(attempts=attempts, transitions=tuple(one.transitions))
 
     @reading
-    def read_events(self, *, after: int = 0, limit: int = 1000) -> list[protocol.EventBatch]:
+    def _read_events(self, after: int, limit: int) -> list[protocol.EventBatch]:
         return list(self._shelf.events(after, limit))
 
     # Pauses

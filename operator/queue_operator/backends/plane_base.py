@@ -1,14 +1,14 @@
 """The arguments of the calls in `backends.plane`, checked alike for every store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.protocol import ProgressReport
 from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueError
 from queue_operator.domain.ids import spawned_id
-from queue_operator.domain.job import DEFAULT_NAMESPACE, Job, Submitted
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, Submitted
 from queue_operator.domain.lease import Held
 from queue_operator.domain.running import (
     AttemptLog,
@@ -20,10 +20,13 @@ from queue_operator.domain.running import (
 from queue_operator.domain.validation import (
     Limits,
     check_bytes,
+    check_held,
     check_job,
     check_limit,
+    check_progress,
     check_sequence,
     check_text,
+    check_texts,
 )
 
 SPAWN = "SPAWN"
@@ -131,10 +134,32 @@ class PlaneBase(ABC):
         return found
 
     async def record_progress(self, reports: Sequence[ProgressReport]) -> None:
+        check_sequence("reports", reports)
+        for place, report in enumerate(reports):
+            self._check_progress(f"reports[{place}]", report)
         await self._record_progress(await self._owners.heard(reports))
 
+    def _check_progress(self, place: str, report: ProgressReport) -> None:
+        if not isinstance(report, ProgressReport):
+            raise InvalidArgument(place, "must be a ProgressReport")
+        for name in ("job_id", "namespace"):
+            check_text(f"{place}.{name}", getattr(report, name), self._limits.id_characters)
+        if not isinstance(report.token, str):
+            raise InvalidArgument(f"{place}.token", "must be a string")
+        check_progress(f"{place}.progress", report.progress)
+
+    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+        check_texts("assignee_ids", assignee_ids, self._limits.id_characters)
+        return await self._pending_cancels(assignee_ids) if assignee_ids else Cancelled()
+
     async def confirm_cancels(self, received: Sequence[Held]) -> None:
+        check_sequence("received", received)
+        for place, held in enumerate(received):
+            check_held(place, held, self._limits, "received")
         await self._confirm_cancels(await self._owners.heard(received))
+
+    @abstractmethod
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled: ...
 
     @abstractmethod
     async def _record_progress(self, reports: Sequence[ProgressReport]) -> None: ...

@@ -91,7 +91,8 @@ Freed = Mapping[str, int]
 
 @runtime_checkable
 class Backend(Protocol):
-    """The core contract. All methods are safe to call concurrently.
+    """The core contract. All methods are safe to call concurrently: on one event loop, and where
+    a store does not say otherwise from threads with loops of their own.
 
     A call that is cancelled has happened as a whole or not at all, and a repeat finds what has;
     only claims are undone, see `dequeue_jobs`.

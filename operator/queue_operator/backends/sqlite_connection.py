@@ -12,6 +12,8 @@ from typing import Final
 from queue_operator.domain.errors import Unavailable
 
 _PAUSE_S: Final = 0.005
+_LONGEST_S: Final = 1_000_000.0
+"""SQLite counts its patience in milliseconds, in 32 bits."""
 _PRIMARY: Final = 0xFF
 """The part of SQLite's error codes that says what kind of error it is."""
 _BESIDE: Final = ("", "-wal", "-shm")
@@ -27,7 +29,8 @@ def connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     """Commits are on the disk when they return, and readers wait for nobody. Where the file
     system cannot do the latter, the file's mode stays what it was and all else still works.
     """
-    connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
+    patience_s = min(busy_timeout_s, _LONGEST_S)
+    connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None)
     try:
         connection.row_factory = sqlite3.Row
         _write_ahead(connection, busy_timeout_s)

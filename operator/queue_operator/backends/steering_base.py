@@ -1,17 +1,28 @@
-"""The arguments of the calls in `backends.steering` about pauses and places, checked alike for
-every store.
+"""The arguments of the calls about what waits (pauses, places, a glance at it) and about what
+happened, checked alike for every store.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
 
-from queue_operator.backends.protocol import Pause, Place
+from queue_operator.backends.protocol import EventBatch, Pause, Place
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
-from queue_operator.domain.job import DEFAULT_NAMESPACE
-from queue_operator.domain.validation import REASON_CHARACTERS, Limits, check_text
+from queue_operator.domain.job import DEFAULT_NAMESPACE, Demand
+from queue_operator.domain.validation import (
+    REASON_CHARACTERS,
+    Limits,
+    check_demand,
+    check_limit,
+    check_sequence,
+    check_text,
+)
+
+_NUMBERS: Final = 2**63
 
 
 class SteeringBase(ABC):
-    """Pauses and Places, but for the storage itself."""
+    """Pauses, Places, Glance and EventLog, but for the storage itself."""
 
     _limits: Limits
 
@@ -40,6 +51,18 @@ class SteeringBase(ABC):
             raise JobNotFound(job_id, namespace)
         return place
 
+    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+        check_sequence("demands", demands)
+        for demand in demands:
+            check_demand(demand, self._limits)
+        return await self._eligible_for(demands) if demands else []
+
+    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+        if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < _NUMBERS:
+            raise InvalidArgument("after", "must be the number of an event, or 0")
+        check_limit("limit", limit)
+        return await self._read_events(after, limit)
+
     def _check_paused(self, namespace: str, type: str) -> None:
         check_text("namespace", namespace, self._limits.id_characters)
         check_text("type", type, self._limits.id_characters, required=False)
@@ -56,3 +79,9 @@ class SteeringBase(ABC):
     @abstractmethod
     async def _place(self, namespace: str, job_id: str) -> Place | None:
         """None when there is no such job."""
+
+    @abstractmethod
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]: ...
+
+    @abstractmethod
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]: ...

@@ -79,26 +79,28 @@ def begin_of(window: StatsWindow, now: datetime) -> datetime:
     return SPANS[-1].begin(wanted)
 
 
-def parts_of(since: datetime, until: datetime) -> list[Part]:
-    """The window in spans as long as possible."""
+def parts_of(since: datetime, until: datetime, closed: datetime | None = None) -> list[Part]:
+    """The window in spans as long as possible, of which those from `closed` on are the shortest."""
     last = SPANS[0].begin(until) + timedelta(seconds=SPANS[0].seconds)
-    return sorted(_parts(since, last, len(SPANS) - 1), key=lambda part: part.begins_at)
+    parts = _parts(since, last, closed or last, len(SPANS) - 1)
+    return sorted(parts, key=lambda part: part.begins_at)
 
 
-def _parts(since: datetime, until: datetime, level: int) -> Iterator[Part]:
+def _parts(since: datetime, until: datetime, closed: datetime, level: int) -> Iterator[Part]:
     if since >= until:
         return
     span, step = SPANS[level], timedelta(seconds=SPANS[level].seconds)
     if level == 0:
         yield Part(span.seconds, since, until)
         return
-    first, last = span.begin(since - timedelta(microseconds=1)) + step, span.begin(until)
+    first = span.begin(since - timedelta(microseconds=1)) + step
+    last = span.begin(min(until, closed))
     if first >= last:
-        yield from _parts(since, until, level - 1)
+        yield from _parts(since, until, closed, level - 1)
         return
     yield Part(span.seconds, first, last)
-    yield from _parts(since, first, level - 1)
-    yield from _parts(last, until, level - 1)
+    yield from _parts(since, first, closed, level - 1)
+    yield from _parts(last, until, closed, level - 1)
 
 
 class Told(IntEnum):

@@ -1,12 +1,14 @@
 """Buckets of tokens: what may be used per second, and how much at once. Pure."""
 
 from datetime import datetime
+from sys import float_info
 from typing import NamedTuple, Protocol
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import MAX_DURATION_S
 
 LEAST_WAIT_S = 0.001
+_MOST = float_info.max
 
 
 class Bucket(NamedTuple):
@@ -63,5 +65,5 @@ def wait_for(lacking: float, rate_per_s: float) -> float:
 def check_amount(field: str, value: object) -> None:
     """Raises InvalidArgument unless it is a number that something can be taken by."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < float("inf"):  # type: ignore[operator]
+    if not number or not 0 < value <= _MOST:  # type: ignore[operator]
         raise InvalidArgument(field, "must be a number above 0")

@@ -18,7 +18,7 @@ from queue_operator.domain.errors import (
     PayloadTooLarge,
     QueueError,
 )
-from queue_operator.domain.job import Demand, Job, ResourceRef, TypeDefaults
+from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
@@ -85,6 +85,7 @@ def _is_collection(values: object) -> TypeGuard[Collection[object]]:
     return isinstance(values, Set | Sequence) and not isinstance(values, str | bytes)
 
 
+_NUMBERS: Final = 2**63
 # Asking an abstract type takes ten times as long.
 _USUAL: Final = (frozenset, list, tuple, set)
 
@@ -98,10 +99,44 @@ def check_texts(field: str, values: object, limit: int) -> None:
         check_text(field, value, limit)
 
 
+def check_numbers(field: str, values: object) -> None:
+    """Raises InvalidArgument unless `values` is a set or sequence of numbers that count rows."""
+    if not _is_collection(values):
+        raise InvalidArgument(field, "must be a set or a sequence of whole numbers")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
+            raise InvalidArgument(field, "must be whole numbers, 0 or more")
+
+
+def check_pairs(field: str, values: object) -> None:
+    """Raises InvalidArgument unless `values` is a set or sequence of pairs."""
+    pairs = _is_collection(values) and all(isinstance(v, tuple) and len(v) == 2 for v in values)
+    if not pairs:
+        raise InvalidArgument(field, "must be a set or a sequence of pairs")
+
+
 def check_sequence(field: str, values: object) -> None:
     """Raises InvalidArgument unless `values` is a sequence, and no text."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise InvalidArgument(field, f"must be a sequence, not {type(values).__name__}")
+
+
+def check_kind(field: str, value: object, kind: type[object]) -> None:
+    """Raises InvalidArgument unless `value` is a `kind`."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(field, f"must be a {kind.__name__}, not {type(value).__name__}")
+
+
+def check_flag(field: str, value: object) -> None:
+    """Raises InvalidArgument unless `value` is True or False: any text would count as True."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(field, f"must be True or False, not {type(value).__name__}")
+
+
+def check_count(field: str, value: object) -> None:
+    """Raises InvalidArgument unless `value` is a whole number from 0 to a million."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LIMIT:
+        raise InvalidArgument(field, f"must be a whole number from 0 to {MAX_LIMIT}")
 
 
 def check_choice(field: str, value: object, choices: type[Enum]) -> None:
@@ -291,6 +326,7 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
 
 def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
     """Raises InvalidArgument for a registration that no job could take its options from."""
+    check_kind("defaults", defaults, Mapping)
     for of_type in defaults.values():
         if not isinstance(of_type, TypeDefaults):
             raise InvalidArgument("defaults", f"must be TypeDefaults, not {type(of_type).__name__}")
@@ -300,14 +336,32 @@ def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
             check_ttl("defaults.timeout", of_type.timeout_s)
 
 
-def check_held(place: int, held: Held, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_held(
+    place: int, held: Held, limits: Limits = DEFAULT_LIMITS, among: str = "held"
+) -> None:
     """Raises InvalidArgument for what cannot be a job that a worker holds."""
     if not isinstance(held, Held):
-        raise InvalidArgument(f"held[{place}]", f"must be a Held, not {type(held).__name__}")
+        raise InvalidArgument(f"{among}[{place}]", f"must be a Held, not {type(held).__name__}")
     for field in ("job_id", "namespace"):
-        check_text(f"held[{place}].{field}", getattr(held, field), limits.id_characters)
+        check_text(f"{among}[{place}].{field}", getattr(held, field), limits.id_characters)
     if not isinstance(held.token, str):
-        raise InvalidArgument(f"held[{place}].token", "must be a string")
+        raise InvalidArgument(f"{among}[{place}].token", "must be a string")
+
+
+def check_progress(field: str, progress: Progress) -> None:
+    """Raises InvalidArgument for what no view could show. What the message may not hold is left
+    out where it is stored.
+    """
+    if not isinstance(progress, Progress):
+        raise InvalidArgument(field, f"must be a Progress, not {type(progress).__name__}")
+    percent = progress.percent
+    if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= 100:
+        raise InvalidArgument(f"{field}.percent", "must be a whole number from 0 to 100")
+    if not isinstance(progress.message, str):
+        raise InvalidArgument(f"{field}.message", "must be a string")
+    if progress.updated_at is None:
+        raise InvalidArgument(f"{field}.updated_at", "is required")
+    check_time(f"{field}.updated_at", progress.updated_at)
 
 
 # Everything from the state on is what the queue writes, not what a submitter may.

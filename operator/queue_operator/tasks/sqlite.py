@@ -58,6 +58,8 @@ class SQLiteBackend:
         if str(path) in {"", ".", ":memory:"}:
             # Each connection would get a database of its own, gone with it.
             raise InvalidArgument("path", "must name a file")
+        if "\x00" in str(path):
+            raise InvalidArgument("path", "must not contain NUL characters")
         check_positive("busy_timeout_s", busy_timeout_s)
         # Whoever changes the current folder must not change the file.
         self._path = Path(path).absolute()

@@ -37,7 +37,7 @@ FROM job_event ORDER BY seq
 CHECKS = """
 SELECT kind, ARRAY(SELECT unnest(leases) ORDER BY 1), assignees FROM lease_check ORDER BY number
 """
-COUNTS = "SELECT lane_id, state, jobs, retries FROM count_delta ORDER BY id"
+COUNTS = "SELECT lane_id, state, jobs, retries FROM count_delta ORDER BY xid, lane_id, state"
 
 Rows = list[tuple[Any, ...]]
 

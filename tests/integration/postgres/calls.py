@@ -6,13 +6,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from tests.integration.postgres import million
 
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.connection import borrowed
+from queue_operator.backends.postgres.counts import (
+    BEFORE_ALL,
+    OfLane,
+    emptied_lanes,
+    forget,
+    without_jobs,
+)
 from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
@@ -35,6 +43,10 @@ WORKER = "worker"
 _OLDEST = render(
     "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
     " FROM queue_operator.final WHERE state IN ({{COMPLETED}})"
+)
+_REOPEN: LiteralString = (
+    "UPDATE queue_operator.roll_up_progress SET xid = pg_current_xact_id(),"
+    " closed_until = date_trunc('day', now()) - interval '2 days'"
 )
 # What was deleted once cannot be deleted again.
 _NEXT = itertools.count()
@@ -303,11 +315,26 @@ async def clean_up(backend: PostgresBackend) -> None:
 
 
 async def roll_up(backend: PostgresBackend) -> None:
-    """In the middle of other things, and with something old to forget."""
+    """In the middle of other things, with hours that are over, and with something old to forget."""
     await backend.enqueue_jobs(new_jobs(3))
     await take(backend, million.BIG, 3)
+    async with await psycopg.AsyncConnection.connect(str(backend._pool.conninfo)) as connection:
+        await connection.execute(_REOPEN)
     backend._roll_ups._prune_at_s = 0.0
     await backend.roll_up()
+
+
+async def empty_lanes(backend: PostgresBackend) -> None:
+    """A lane whose only job is deleted, and what is then known of it."""
+    jobs = new_jobs(1, tags=frozenset({uuid.uuid4().hex}))
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend.delete_jobs([], [job.id for job in jobs], namespace=million.BIG)
+    await backend._counts.fold_all()
+    async with borrowed(backend._pool) as connection:
+        found = [empty.lane_id for empty in await emptied_lanes(connection, BEFORE_ALL, 100)]
+        assert len(found) == 1 == len(await without_jobs(connection, found))
+        await forget(connection, [OfLane(lane, 1, 1, "NORMAL") for lane in found])
 
 
 async def window(backend: PostgresBackend) -> None:
@@ -434,7 +461,7 @@ CASES = {
     ),
     "stats": Case(
         lambda backend: backend.get_job_stats([], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"namespace_count_pkey", "count_delta_by_xid"},
         4000,
         6000,
     ),
@@ -442,19 +469,28 @@ CASES = {
     "stats of a window": Case(
         # All that is not due is counted one by one, in an index alone.
         window,
-        {"lane_count_pkey", "ready_undue", "job_event_by_xid", "roll_up_pkey"},
+        {
+            *("kind_count_pkey", "lane_waiting_pkey", "ready_undue", "ready_later"),
+            *("job_event_by_xid", "roll_up_pkey"),
+        },
         100_000,
         30_000,
     ),
-    "quotas": Case(quotas, {"lane_count_pkey", "token_bucket_pkey"}, 4000, 6000),
+    "empty lanes": Case(
+        empty_lanes, {"lane_count_empty", "lane_count_pkey", "count_delta_by_xid"}, 2000, 9000
+    ),
+    "quotas": Case(quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
-        {"lane_count_pkey"},
+        {"lane_count_pkey", "count_delta_by_xid"},
         1500,
         2000,
     ),
     "depths": Case(
-        lambda backend: backend.queue_depth(), {"lane_pkey", "ready_claim"}, 14000, 25000
+        lambda backend: backend.queue_depth(),
+        {"kind_count_pkey", "lane_waiting_pkey", "lane_pkey", "ready_claim"},
+        14000,
+        25000,
     ),
     "sweep": Case(
         sweep,

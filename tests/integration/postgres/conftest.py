@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.sql import load
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
@@ -69,7 +70,9 @@ def steps(pool: Pool) -> Steps:
     """The index scans on an index in the plan of a statement of the store."""
 
     async def explain(name: str, index: str, **parameters: object) -> list[dict[str, Any]]:
-        statement = "EXPLAIN (FORMAT JSON) " + load("queue_operator.backends.postgres", name)
+        statement = "EXPLAIN (FORMAT JSON) " + load(
+            "queue_operator.backends.postgres", name, tail=TAIL
+        )
         async with borrowed(pool) as connection:
             rows = await (await connection.execute(statement, parameters)).fetchall()
         nodes: list[dict[str, Any]] = []

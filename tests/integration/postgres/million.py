@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from queue_operator.backends.postgres import migrate
+from queue_operator.backends.postgres.counts import FOLD
 from queue_operator.backends.sql import render
 
 JOBS = 1_000_000
@@ -151,10 +152,8 @@ SELECT array_agg(lane_id), array_agg(first), array_agg(0), array_agg(last),
     array_agg(10 * %(jobs)s), now() - interval '1 day'
 FROM (SELECT lane_id, min(order_time) AS first, max(order_time) AS last FROM ready
     WHERE due GROUP BY lane_id) AS waiting HAVING count(*) > 0;
-INSERT INTO lane_count (lane_id, state, jobs, retries)
-SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state
-ON CONFLICT (lane_id, state) DO UPDATE SET jobs = lane_count.jobs + excluded.jobs,
-    retries = lane_count.retries + excluded.retries;
+INSERT INTO count_delta (lane_id, state, jobs, retries)
+SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state;
 DROP TABLE given;
 """
 
@@ -188,7 +187,7 @@ def add_lanes(dsn: str) -> None:
 
 def add_jobs(dsn: str, jobs: int) -> None:
     """The planner is told nothing of them."""
-    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST], jobs=jobs)
+    _run(dsn, [_GIVEN, _JOBS, _WHERE_THEY_ARE, _THE_REST, FOLD], jobs=jobs, limit=1_000_000)
 
 
 def _run(dsn: str, scripts: Sequence[LiteralString], **parameters: int) -> None:

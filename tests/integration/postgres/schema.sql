@@ -2,6 +2,16 @@
 
 CREATE SEQUENCE job_no_block AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
 
+CREATE SEQUENCE signal_cancel AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_mirror AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_pause AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_ready AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
+CREATE SEQUENCE signal_session AS bigint INCREMENT BY 1 START WITH 1 CACHE 1;
+
 CREATE TABLE arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     lane_ids integer[] STORAGE EXTERNAL NOT NULL,
@@ -47,13 +57,20 @@ CREATE TABLE checkpoint (
 ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE count_delta (
-    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
     retries bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
-ALTER TABLE count_delta ADD CONSTRAINT count_delta_pkey PRIMARY KEY (id);
+CREATE INDEX count_delta_by_xid ON queue_operator.count_delta USING btree (xid);
+
+CREATE TABLE count_progress (
+    version bigint NOT NULL,
+    snapshot pg_snapshot NOT NULL,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id()
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE count_progress ADD CONSTRAINT count_progress_pkey PRIMARY KEY (version);
 
 CREATE TABLE dependency (
     parent_no bigint NOT NULL,
@@ -183,6 +200,16 @@ CREATE TABLE job_type (
 ALTER TABLE job_type ADD CONSTRAINT job_type_pkey PRIMARY KEY (id);
 ALTER TABLE job_type ADD CONSTRAINT job_type_name_key UNIQUE (name);
 
+CREATE TABLE kind_count (
+    namespace_id integer NOT NULL,
+    type_id integer NOT NULL,
+    priority text NOT NULL,
+    version bigint NOT NULL,
+    states text[] NOT NULL,
+    jobs bigint[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE kind_count ADD CONSTRAINT kind_count_pkey PRIMARY KEY (namespace_id, type_id, priority, version);
+
 CREATE TABLE lane (
     id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
     namespace_id integer NOT NULL,
@@ -200,11 +227,21 @@ CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired
 
 CREATE TABLE lane_count (
     lane_id integer NOT NULL,
-    state text NOT NULL,
-    jobs bigint NOT NULL,
-    retries bigint NOT NULL
-);
-ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, state);
+    version bigint NOT NULL,
+    states text[] NOT NULL,
+    jobs bigint[] NOT NULL,
+    retries bigint NOT NULL,
+    waiting bigint NOT NULL,
+    total bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, version);
+CREATE INDEX lane_count_empty ON queue_operator.lane_count USING btree (version, lane_id) WHERE (total = 0);
+
+CREATE TABLE lane_waiting (
+    namespace_id integer NOT NULL,
+    lane_id integer NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE lane_waiting ADD CONSTRAINT lane_waiting_pkey PRIMARY KEY (namespace_id, lane_id);
 
 CREATE TABLE lease (
     job_no bigint NOT NULL,
@@ -241,15 +278,11 @@ CREATE TABLE lease (
     cancel_forced boolean NOT NULL DEFAULT false,
     cancel_received boolean NOT NULL DEFAULT false,
     cancel_reason text NOT NULL DEFAULT ''::text,
-    progress_percent integer,
-    progress_message text,
-    progress_at timestamp with time zone,
     failed_at timestamp with time zone
-) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=90);
 ALTER TABLE lease ADD CONSTRAINT lease_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_eligible_at_check CHECK (((eligible_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (eligible_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_order_time_check CHECK (((order_time >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (order_time <= '9999-12-30 00:00:00+00'::timestamp with time zone)));
-ALTER TABLE lease ADD CONSTRAINT lease_progress_at_check CHECK (((progress_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (progress_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE lease ADD CONSTRAINT lease_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'CANCELLING'::text])));
 ALTER TABLE lease ADD CONSTRAINT lease_pkey PRIMARY KEY (job_no);
 CREATE INDEX lease_cancelling ON queue_operator.lease USING btree (assignee_id) WHERE (state = 'CANCELLING'::text);
@@ -290,6 +323,15 @@ CREATE TABLE namespace (
 ALTER TABLE namespace ADD CONSTRAINT namespace_pkey PRIMARY KEY (id);
 ALTER TABLE namespace ADD CONSTRAINT namespace_name_key UNIQUE (name);
 
+CREATE TABLE namespace_count (
+    namespace_id integer NOT NULL,
+    version bigint NOT NULL,
+    states text[] NOT NULL,
+    jobs bigint[] NOT NULL,
+    retries bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE namespace_count ADD CONSTRAINT namespace_count_pkey PRIMARY KEY (namespace_id, version);
+
 CREATE TABLE parent_result (
     job_no bigint NOT NULL,
     result bytea,
@@ -314,6 +356,15 @@ CREATE TABLE pipeline_checkpoint (
     updated_at timestamp with time zone NOT NULL DEFAULT now()
 );
 ALTER TABLE pipeline_checkpoint ADD CONSTRAINT pipeline_checkpoint_pkey PRIMARY KEY (name);
+
+CREATE TABLE progress (
+    lease bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    percent integer NOT NULL,
+    message text NOT NULL
+) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE progress ADD CONSTRAINT progress_at_check CHECK (((at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
+ALTER TABLE progress ADD CONSTRAINT progress_pkey PRIMARY KEY (lease, at);
 
 CREATE TABLE ready (
     job_no bigint NOT NULL,
@@ -359,6 +410,7 @@ CREATE INDEX ready_aside_created ON queue_operator.ready USING btree (lane_id, c
 CREATE INDEX ready_aside_moved ON queue_operator.ready USING btree (lane_id, changed_at, job_no) WHERE ((NOT due) OR (state <> 'INITIAL_PENDING'::text) OR (created_at <> changed_at));
 CREATE INDEX ready_claim ON queue_operator.ready USING btree (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX ready_failed ON queue_operator.ready USING btree (lane_id, COALESCE(failed_at, changed_at), job_no) INCLUDE (error_category, error_code, failed_at, changed_at) WHERE ((error_category IS NOT NULL) AND (state = 'FAILED_RETRY'::text));
+CREATE INDEX ready_later ON queue_operator.ready USING btree (lane_id, eligible_at) INCLUDE (state) WHERE ((NOT COALESCE(due, true)) AND (NOT blocked));
 CREATE INDEX ready_mirrored ON queue_operator.ready USING btree (job_no) WHERE mirrored;
 CREATE INDEX ready_stage ON queue_operator.ready USING btree (eligible_at) WHERE ((NOT due) AND (NOT blocked));
 CREATE INDEX ready_undue ON queue_operator.ready USING btree (lane_id, state, blocked) WHERE ((NOT due) AND (lane_id > 0));
@@ -395,7 +447,8 @@ CREATE TABLE roll_up_progress (
     only_row boolean NOT NULL DEFAULT true,
     snapshot pg_snapshot NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    above_seq bigint NOT NULL DEFAULT 0
+    above_seq bigint NOT NULL DEFAULT 0,
+    closed_until timestamp with time zone
 ) WITH (fillfactor=50);
 ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_only_row_check CHECK (only_row);
 ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_pkey PRIMARY KEY (only_row);
@@ -429,12 +482,6 @@ CREATE TABLE schema_migration (
 );
 ALTER TABLE schema_migration ADD CONSTRAINT schema_migration_pkey PRIMARY KEY (name);
 
-CREATE TABLE signal (
-    topic text NOT NULL,
-    version bigint NOT NULL
-) WITH (fillfactor=50);
-ALTER TABLE signal ADD CONSTRAINT signal_pkey PRIMARY KEY (topic);
-
 CREATE TABLE spawned (
     child_no bigint NOT NULL,
     parent_id text NOT NULL
@@ -454,10 +501,11 @@ ALTER TABLE sweep ADD CONSTRAINT sweep_pkey PRIMARY KEY (number);
 
 CREATE TABLE token_bucket (
     name text NOT NULL,
+    version bigint NOT NULL,
     tokens double precision NOT NULL,
     filled_at timestamp with time zone NOT NULL
-) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
-ALTER TABLE token_bucket ADD CONSTRAINT token_bucket_pkey PRIMARY KEY (name);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE token_bucket ADD CONSTRAINT token_bucket_pkey PRIMARY KEY (name, version);
 
 CREATE TABLE transition (
     job_no bigint NOT NULL,

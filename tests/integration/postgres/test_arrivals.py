@@ -5,6 +5,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, LiteralString
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend, claiming, migrate, staging
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -306,3 +307,46 @@ async def test_a_notification_has_the_next_claim_look(dsn: str, backend: Postgre
         await anext(news)
         assert await claim(backend) == ["a"]
     await other.close()
+
+
+async def test_what_one_statement_has_not_the_time_for_is_looked_through_in_pieces(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that knows nothing of a lane, in which more is dead than the timeout allows."""
+    await backend.enqueue_jobs([Job(id=f"j{n}", type="t") for n in range(3)])
+    wide = "SELECT pg_sleep(9) WHERE {} < now() - interval '300 days' AND {} > now()"
+    in_claim = wide.format("g.at", "g.to_at")
+    in_glance = "SELECT pg_sleep(9) WHERE g.to_at - g.at > interval '9 h' AND g.to_at > now()"
+    lateral = "CROSS JOIN LATERAL ("
+
+    def slow(statement: str, sleep: str) -> str:
+        assert lateral in statement
+        waits = f"{lateral}SELECT count(*) FROM ({sleep}) s) AS waits\n{lateral}"
+        return statement.replace(lateral, waits, 1)
+
+    monkeypatch.setattr(claiming, "_CLAIM", slow(claiming._CLAIM, in_claim))
+    monkeypatch.setattr(claiming, "_GLANCE", slow(claiming._GLANCE, in_glance))
+    monkeypatch.setattr(claiming, "_PIECE_S", 0.2)
+    fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.5)
+    assert sorted(await claim(fresh)) == ["j0", "j1", "j2"]
+    await fresh.close()
+
+
+async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_for(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.enqueue_job(Job(id="j", type="t", delay_s=0.001))
+    where = "WHERE NOT due AND NOT blocked AND eligible_at >= %(since)s"
+    sleep = "SELECT pg_sleep(9) WHERE %(until)s - %(since)s > interval '9 h' AND %(until)s > now()"
+    assert where in staging._STAGE
+    slow = staging._STAGE.replace(where, f"{where} AND (SELECT count(*) FROM ({sleep}) s) >= 0")
+    monkeypatch.setattr(staging, "_STAGE", slow)
+    fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.2)
+    staged, tries = list[int](), 0
+    while not staged and tries < 30:
+        tries += 1
+        with suppress(Unavailable):
+            staged = await fresh._staging.stage()
+    assert len(staged) == 1
+    assert tries > 2
+    await fresh.close()

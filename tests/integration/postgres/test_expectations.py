@@ -142,12 +142,17 @@ async def test_statistics_are_read_from_counts_and_not_from_jobs(
 @pytest.mark.parametrize("by", ["tags", "ids"])
 async def test_a_selection_costs_what_it_selects(stores: dict[int, str], by: str) -> None:
     async def cancel_and_delete(backend: PostgresBackend) -> None:
-        tag = f"few-{next(_numbers)}"
-        jobs = [Job(id=f"{tag}-{n}", type="t", tags=frozenset({tag})) for n in range(20)]
+        tag = f"last-{next(_numbers)}"
+        space = million.BIG
+        jobs = [
+            Job(id=f"{tag}-{n}", type="type-1", namespace=space, tags=frozenset({tag}))
+            for n in range(20)
+        ]
         names = await backend.enqueue_jobs(jobs)
         tags, ids = ([tag], []) if by == "tags" else ([], names)
-        assert len((await backend.cancel_jobs(tags, ids)).cancelled_job_ids) == 20
-        assert await backend.delete_jobs(tags, ids) == 20
+        cancelled = await backend.cancel_jobs(tags, ids, namespace=space)
+        assert len(cancelled.cancelled_job_ids) == 20
+        assert await backend.delete_jobs(tags, ids, namespace=space) == 20
 
     # Three calls on twenty jobs, with all that is kept of each.
     await does_not_grow(stores, cancel_and_delete, limit=5 * IN_100_MS)

@@ -27,6 +27,9 @@ UNWATCHED = {
     "number_pass_by",
     # COPY has no plan, and the others are parts of some.
     *("copy_job", "copy_ready", "search_condition", "roll_up_fresh", "roll_up_cells"),
+    *("count_tail", "count_summed_up", "roll_up_closed"),
+    # One row.
+    "count_is_ours",
 }
 """Statements that have no plan, or a plan on short tables only."""
 

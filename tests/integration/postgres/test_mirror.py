@@ -8,8 +8,10 @@ import pytest
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.mirror import MirrorStore
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import JobState
+from queue_operator.testing.wrong import IDS, LIMITS, UNSTORABLE
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 Submit = Callable[..., Awaitable[str]]
@@ -173,3 +175,23 @@ async def test_attached_are_the_unfinished_jobs_of_the_cluster(
     await backend.complete_job(finished, b"", namespace=namespace)
     await backend.detach([gone])
     assert set(await mirror.attached(cluster)) == {(namespace, waiting), (namespace, running)}
+
+
+@pytest.mark.parametrize(
+    ("call", "field", "values"),
+    [
+        ("detach", "uids", IDS),
+        ("taken_in", "uids", IDS),
+        ("attached", "cluster_uid", UNSTORABLE),
+        ("pending_mirrors", "limit", LIMITS),
+        ("acknowledge_mirrors", "sequences", (None, "1", ["1"], [-1], [2**63], [True], [1.5])),
+        ("take_in", "jobs", (None, "x", 7)),
+    ],
+)
+async def test_a_wrong_argument_is_named(
+    backend: PostgresBackend, call: str, field: str, values: tuple[Any, ...]
+) -> None:
+    for value in values:
+        with pytest.raises(InvalidArgument) as refused:
+            await getattr(backend, call)(value)
+        assert refused.value.field == field, value

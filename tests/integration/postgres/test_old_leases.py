@@ -4,12 +4,15 @@ Nothing is timed here: what a call reads is counted by the server, in pages.
 """
 
 import uuid
+from datetime import UTC, datetime, timedelta
 
 from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import Watched, watched
 
+from queue_operator.backends.news import Topic
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.domain.job import Demand, Job
+from queue_operator.backends.protocol import ProgressReport
+from queue_operator.domain.job import Demand, Job, Progress
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
@@ -85,3 +88,39 @@ async def test_what_an_assignee_has_is_found_among_dead_rows(pinned: str) -> Non
         assert {one.job_id for one in told} == {one.job_id for one in held}
         assert await backend.mark_worker_unresponsive("w") == {"w": 20}
         assert seen.pages <= PAGES, f"{seen.pages} pages\n{seen}"
+
+
+async def test_the_last_of_many_pulses_reads_no_more_than_the_first(pinned: str) -> None:
+    """Though each announcement in between raised a version."""
+    async with watched(pinned, plans="auto") as (backend, seen):
+        pages: list[int] = []
+        for _ in range(BEATS):
+            await backend._announcer._raise({Topic.READY: None, Topic.MIRROR: None}, back=False)
+            seen.clear()
+            await backend._pulse._beat()
+            pages.append(seen.pages)
+    assert pages[-1] <= pages[2] + 2, pages
+
+
+async def test_progress_told_again_and_again_costs_no_more(pinned: str) -> None:
+    """Neither to tell, nor to read, nor by a heartbeat of the same job."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    async with watched(pinned, plans="auto") as (backend, seen):
+        held = await take(backend, 10, TTL_S)
+        pages: list[int] = []
+        for n in range(BEATS):
+            seen.clear()
+            progress = Progress(n % 100, "", start + timedelta(seconds=n))
+            await backend.record_progress(
+                [
+                    ProgressReport(
+                        job_id=h.job_id, token=h.token, namespace=h.namespace, progress=progress
+                    )
+                    for h in held
+                ]
+            )
+            await backend.get_job(held[0].job_id)
+            await backend.extend_leases(held, lease_ttl_s=TTL_S)
+            pages.append(seen.pages)
+    # Indexes grow by a level now and then.
+    assert pages[-1] <= pages[2] + 6 * len(held), pages

@@ -134,5 +134,19 @@ async def test_plan_made_with_one_lease_does_not_read_all_leases(
         messages=[""] * 500,
         updated_ats=[NOON] * 500,
     )
-    assert len(scans) == 2
+    assert len(scans) == 1
     assert all("job_no" in scan["Index Cond"] for scan in scans)
+
+
+async def test_the_progress_of_a_lease_that_is_gone_is_removed_by_a_sweep(
+    store: ProgressStore, backend: PostgresBackend, claim: Claim, ask: Ask
+) -> None:
+    done, runs = await claim(2)
+    await store.record_progress([report(done, 70), report(runs, 40)])
+    await backend.complete_job(done.job_id, b"", namespace=done.namespace, token=done.token)
+    for _ in range(2):
+        await ask("UPDATE lease_check SET look_at = now() - interval '1 s' WHERE kind = 'PROGRESS'")
+        await ask("UPDATE sweep SET marks = ARRAY(SELECT m - interval '1 m' FROM unnest(marks) m)")
+        await backend.expire_leases(lease_ttl_s=600)
+        assert await shown(backend, runs) == 40
+        assert await ask("SELECT percent FROM progress") == [(40,)]

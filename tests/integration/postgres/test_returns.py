@@ -128,6 +128,50 @@ async def test_others_with_the_same_name_keep_what_they_claimed(
     assert (kept.job_id, kept.token) == (held.job_id, held.token)
 
 
+async def test_what_cannot_be_given_back_now_is_given_back_later(
+    dsn: str, backend: PostgresBackend, namespace: str
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    pauses = Pauses()
+    async with proxied(dsn) as (proxy, address):
+        away = await PostgresBackend.open(address, pool_size=2, connect_timeout_s=0.3, sleep=pauses)
+        proxy.stop_after(b"oldest due jobs")
+        claiming = asyncio.create_task(away.dequeue_jobs("w", [], 1, namespace=namespace))
+        await proxy.until_stopped()
+        claiming.cancel()
+        await proxy.go_down()
+        proxy.go_on()
+        # It was asked for in vain.
+        await pauses.begun.wait()
+        proxy.come_back()
+        pauses.over.set()
+        await _until(backend, namespace, lambda job: job.state is JobState.FAILED_RETRY)
+        await away.close()
+    assert await _has_waited(backend, namespace, "a")
+
+
+async def test_a_store_that_stays_away_keeps_nobody_from_closing(
+    dsn: str, backend: PostgresBackend, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    pauses = Pauses()
+    async with proxied(dsn) as (proxy, address):
+        away = await PostgresBackend.open(address, pool_size=2, connect_timeout_s=0.3, sleep=pauses)
+        proxy.stop_after(b"oldest due jobs")
+        claiming = asyncio.create_task(away.dequeue_jobs("w", [], 1, namespace=namespace))
+        await proxy.until_stopped()
+        claiming.cancel()
+        await proxy.go_down()
+        proxy.go_on()
+        await pauses.begun.wait()
+        async with asyncio.timeout(30):
+            await away.close()
+    assert "not given back" in caplog.text
+    # Who knows the name finds it.
+    [lost] = [one for one in await backend.leased(["w"]) if one.namespace == namespace]
+    assert lost.job_id == "a"
+
+
 async def _until(backend: PostgresBackend, namespace: str, is_so: Callable[[Job], bool]) -> None:
     while not is_so(await backend.get_job("a", namespace=namespace)):
         pass

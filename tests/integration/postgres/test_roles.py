@@ -195,7 +195,7 @@ async def test_every_table_of_the_schema_is_looked_after(ready: Setting) -> None
 
 PRIVILEGES = [
     ("USAGE", "SCHEMA queue_operator"),
-    ("USAGE", "SEQUENCE job_no_block"),
+    *(("USAGE", f"SEQUENCE {name}") for name in grants.SEQUENCES),
     *((privilege, table) for table in grants.TABLES for privilege in grants.needed(table)),
 ]
 

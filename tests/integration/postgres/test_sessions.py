@@ -30,12 +30,12 @@ def session(session_id: str = "s-1", **fields: Any) -> WorkerSession:
 
 async def announced(pool: Pool, ask: Ask, act: Callable[[SessionStore], Awaitable[object]]) -> bool:
     """Whether `act` told others that sessions changed."""
-    read = "SELECT coalesce(max(version), 0) FROM signal WHERE topic = %s"
-    before = await ask(read, Topic.SESSION)
+    read = "SELECT coalesce(pg_sequence_last_value(%s::regclass), 0)"
+    before = await ask(read, f"signal_{Topic.SESSION}")
     announcer = Announcer(pool)
     await act(SessionStore(pool, announcer))
     await announcer.aclose()
-    return await ask(read, Topic.SESSION) != before
+    return await ask(read, f"signal_{Topic.SESSION}") != before
 
 
 async def test_listed_as_it_was_opened(store: SessionStore) -> None:

@@ -51,8 +51,8 @@ async def heard(news: AsyncIterator[News]) -> frozenset[Topic]:
 
 
 async def version(ask: Ask, topic: Topic) -> int:
-    rows = await ask("SELECT version FROM signal WHERE topic = %s", topic)
-    return rows[0][0] if rows else 0
+    [(version,)] = await ask("SELECT pg_sequence_last_value(%s::regclass)", f"signal_{topic}")
+    return version or 0
 
 
 async def test_first_news_is_everything_then_what_was_announced(
@@ -102,7 +102,6 @@ async def test_what_comes_back_elsewhere_is_found_at_once_also_without_a_name(
 async def test_what_others_say_that_nobody_here_understands_is_passed_over(
     dsn: str, pool: Pool, announcer: Announcer, ask: Ask
 ) -> None:
-    await ask("INSERT INTO signal (topic, version) VALUES ('of-tomorrow', 7) RETURNING 1")
     async with aclosing(listener(dsn, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
         for payload in ("x", "[]", "{}", '{"versions": {"of-tomorrow": 8}, "origin": "o"}'):
@@ -111,7 +110,6 @@ async def test_what_others_say_that_nobody_here_understands_is_passed_over(
         assert await heard(topics) == {Topic.SESSION}
         announcer.announce(Topic.READY)
         assert await heard(topics) == {Topic.READY}
-    await ask("DELETE FROM signal WHERE topic = 'of-tomorrow' RETURNING 1")
 
 
 async def test_announcements_close_together_share_one_commit(
@@ -167,12 +165,10 @@ async def test_everything_is_news_after_the_connection_was_lost(
 async def test_versions_that_a_crash_set_back_are_followed(
     dsn: str, pool: Pool, announcer: Announcer, ask: Ask
 ) -> None:
-    await ask(
-        "INSERT INTO signal VALUES ('ready', 1000) ON CONFLICT (topic) DO UPDATE SET version = 1000"
-    )
+    await ask("SELECT setval('signal_ready', 1000)")
     async with aclosing(listener(dsn, pool).listen()) as topics:
         assert await heard(topics) == EVERYTHING
-        await ask("UPDATE signal SET version = 1 WHERE topic = 'ready'")
+        await ask("SELECT setval('signal_ready', 1)")
         await ask(END_LISTENING)
         assert await heard(topics) == EVERYTHING
         announcer.announce(Topic.READY)
@@ -204,13 +200,13 @@ async def test_failed_announcement_is_sent_when_the_store_works_again(
     announcer = Announcer(pool, rng=drawn_after_each_failure)
     async with aclosing(listener(dsn, pool).listen()) as topics:
         await heard(topics)
-        await ask("ALTER TABLE signal RENAME TO signal_away")
+        await ask("ALTER SEQUENCE signal_ready RENAME TO signal_away")
         try:
             announcer.announce(Topic.READY)
             async with asyncio.timeout(20):
                 await failed_twice.wait()
         finally:
-            await ask("ALTER TABLE signal_away RENAME TO signal")
+            await ask("ALTER SEQUENCE signal_away RENAME TO signal_ready")
         assert Topic.READY in await heard(topics)
     await announcer.aclose()
     assert await version(ask, Topic.READY) == before + 1
@@ -220,13 +216,13 @@ async def test_failed_announcement_is_sent_when_the_store_works_again(
 
 async def test_closing_does_not_wait_for_a_store_that_fails(pool: Pool, ask: Ask) -> None:
     announcer = Announcer(pool)
-    await ask("ALTER TABLE signal RENAME TO signal_away")
+    await ask("ALTER SEQUENCE signal_ready RENAME TO signal_away")
     try:
         announcer.announce(Topic.READY)
         async with asyncio.timeout(20):
             await announcer.aclose()
     finally:
-        await ask("ALTER TABLE signal_away RENAME TO signal")
+        await ask("ALTER SEQUENCE signal_away RENAME TO signal_ready")
 
 
 async def test_nothing_is_announced_after_closing(pool: Pool, ask: Ask) -> None:

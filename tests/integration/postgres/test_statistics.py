@@ -10,13 +10,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.restored import restore
 from tests.integration.postgres.watching import at_most, watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
-from queue_operator.backends.postgres.grants import TABLES
 from queue_operator.backends.postgres.roll_ups import BOUNDS, RollUps
 from queue_operator.backends.protocol import Breakdown as By
 from queue_operator.backends.protocol import Counts, StatsWindow, WindowStats
@@ -195,49 +194,6 @@ def copy(new_database: NewDatabase) -> str:
     return dsn
 
 
-def restore(source: str, target: str, shift: int) -> None:
-    """As a dump is: all rows anew, and transactions that mean others, or none yet, there."""
-    with psycopg.connect(source) as one, psycopg.connect(target) as two:
-        for name in TABLES:
-            if name == "schema_migration":
-                continue
-            table = sql.Identifier("queue_operator", name)
-            two.execute(sql.SQL("TRUNCATE {} CASCADE").format(table))
-        for name in ("namespace", "job_type", "lane", *TABLES):
-            table = sql.Identifier("queue_operator", name)
-            empty = two.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(table)).fetchone() is None
-            if name == "schema_migration" or not empty:
-                continue
-            with (
-                one.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(table)) as rows,
-                two.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(table)) as into,
-            ):
-                for row in rows:
-                    into.write(row)
-        two.execute(
-            "UPDATE queue_operator.job_event SET xid = ((xid::text::bigint + %s)::text)::xid8",
-            [shift],
-        )
-        moved = two.execute("SELECT snapshot::text FROM queue_operator.roll_up_progress").fetchone()
-        assert moved is not None
-        lowest, end, opened = moved[0].split(":")
-        listed = ",".join(str(int(xid) + shift) for xid in opened.split(",") if xid)
-        snapshot = f"{int(lowest) + shift}:{int(end) + shift}:{listed}"
-        two.execute(
-            "UPDATE queue_operator.roll_up_progress SET snapshot = %s::pg_snapshot,"
-            " xid = ((xid::text::bigint + %s)::text)::xid8",
-            [snapshot, shift],
-        )
-        for name, column in (
-            *(("job_event", "seq"), ("namespace", "id"), ("job_type", "id"), ("lane", "id")),
-            *(("count_delta", "id"), ("mirror_outbox", "sequence")),
-        ):
-            highest = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
-            key, whole = sql.Identifier(column), sql.Identifier("queue_operator", name)
-            two.execute(highest.format(f"queue_operator.{name}", column, key, whole))
-        two.execute("SELECT setval('queue_operator.job_no_block', 1000000)")
-
-
 @pytest.mark.parametrize("shift", [0, 200, 1_000_000_000], ids=["same", "a-bit", "far"])
 async def test_a_restored_copy_counts_on(
     backend: PostgresBackend, namespace: str, dsn: str, copy: str, shift: int
@@ -340,6 +296,77 @@ async def test_old_roll_ups_are_forgotten(
     for table in ("roll_up", "roll_up_latency"):
         [[oldest]] = await ask(f"SELECT max(now() - begins_at) FROM {table}")
         assert oldest < timedelta(days=2)
+
+
+async def cells(ask: Ask, namespace: str, span_s: int) -> list[tuple[Any, ...]]:
+    return await ask(
+        "SELECT begins_at, submitted, completed, (SELECT sum(n) FROM roll_up_latency AS took,"
+        " unnest(counts) AS n WHERE took.namespace_id = r.namespace_id AND NOT waits"
+        " AND took.span_s = r.span_s AND took.begins_at = r.begins_at)"
+        " FROM roll_up AS r JOIN namespace ON namespace.id = namespace_id"
+        " WHERE name = %s AND span_s = %s ORDER BY begins_at",
+        namespace,
+        span_s,
+    )
+
+
+async def test_what_is_over_is_summed_up_once_and_what_comes_late_is_added(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    """Two days ago there were jobs in two hours, and today there are."""
+    minute, hour, day = (span.seconds for span in SPANS)
+    await roll_up(backend)
+    # As if nobody had looked since.
+    await ask("UPDATE roll_up_progress SET closed_until = 'epoch', xid = pg_current_xact_id()")
+    for ago in ("50 hours", "48 hours", "0 hours"):
+        await work(backend, namespace, 2)
+        await ask(
+            "UPDATE job_event SET at = at - %s::interval WHERE at > now() - interval '1 h'", ago
+        )
+        await backend._roll_ups._step(1000, waits=True)
+    assert len(await cells(ask, namespace, minute)) == 3
+    assert await cells(ask, namespace, hour) == await cells(ask, namespace, day) == []
+    before = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (before.submitted, before.completed) == (6, 6)
+    assert await roll_up(backend) == 0
+    assert [row[1:] for row in await cells(ask, namespace, hour)] == [(2, 2, 2)] * 2
+    assert sum(row[1] for row in await cells(ask, namespace, day)) == 4
+    after = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (after.submitted, after.completed) == (6, 6)
+    assert after.execution_time == before.execution_time
+    # Late: of a span that is over.
+    await work(backend, namespace, 3)
+    await ask("UPDATE job_event SET at = at - interval '50 h' WHERE at > now() - interval '1 h'")
+    await roll_up(backend)
+    assert [row[1:] for row in await cells(ask, namespace, hour)] == [(5, 5, 5), (2, 2, 2)]
+    assert sum(row[1] for row in await cells(ask, namespace, day)) == 7
+    late = await stats(backend, namespace, time_range_s=3 * 86_400.0)
+    assert (late.submitted, late.completed) == (9, 9)
+
+
+async def test_an_older_release_wrote_longer_spans_of_today_already(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    """They are gone on with until the day is over."""
+    _, hour, day = (span.seconds for span in SPANS)
+    await work(backend, namespace, 2)
+    await ask(
+        "INSERT INTO roll_up SELECT namespace.id, span_s, date_bin(make_interval(secs => span_s),"
+        " now(), 'epoch'), job_type.id, 'NORMAL', 7, 7, 0, 0, 0, 0"
+        " FROM namespace, job_type, unnest(%s::int[]) AS span_s WHERE namespace.name = %s"
+        " AND job_type.name = 'mail'",
+        [hour, day],
+        namespace,
+    )
+    await ask("UPDATE roll_up_progress SET closed_until = NULL, xid = pg_current_xact_id()")
+    await roll_up(backend)
+    assert [row[1] for row in await cells(ask, namespace, hour)] == [9]
+    assert [row[1] for row in await cells(ask, namespace, day)] == [9]
+    [[tomorrow]] = await ask(
+        "SELECT closed_until = date_trunc('day', now(), 'UTC') + interval '1 day'"
+        " FROM roll_up_progress"
+    )
+    assert tomorrow
 
 
 async def test_what_is_much_is_rolled_up_before_it_is_told(

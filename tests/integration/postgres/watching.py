@@ -117,12 +117,10 @@ async def watched(dsn: str, *, plans: str) -> AsyncIterator[tuple[PostgresBacken
 
 SHORT: Final = frozenset(
     {
-        "signal",
         "namespace",
         "job_type",
         "lane",
-        "lane_count",
-        "count_delta",
+        "count_progress",
         "sweep",
         "roll_up_progress",
         "worker_session",

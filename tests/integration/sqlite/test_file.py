@@ -15,7 +15,7 @@ from tests.integration.sqlite.conftest import Ask
 
 from queue_operator.backends.protocol import JobSearch
 from queue_operator.backends.sqlite import SqliteBackend
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
@@ -113,6 +113,11 @@ async def test_a_path_that_can_hold_no_file(path: Path, name: str) -> None:
     # A folder, or in a folder that is not there.
     with pytest.raises(Unavailable, match="unable to open"):
         await SqliteBackend.open(path.parent / name)
+
+
+async def test_a_path_that_names_no_file() -> None:
+    with pytest.raises(InvalidArgument, match="path: must not contain NUL"):
+        await SqliteBackend.open("jobs\x00.db")
 
 
 async def test_a_read_only_file(store: SqliteStore, backend: SqliteBackend) -> None:

@@ -46,6 +46,20 @@ def test_parts_are_whole_spans_that_are_still_kept(now: datetime, range_s: float
     assert len(parts) <= 2 * len(SPANS) - 1
 
 
+@given(NOWS, RANGES, NOWS)
+def test_what_is_not_closed_is_told_by_minutes(
+    now: datetime, range_s: float, closed: datetime
+) -> None:
+    since = begin_of(StatsWindow(time_range_s=range_s), now)
+    parts = parts_of(since, now, closed)
+    assert parts[0].begins_at == since
+    assert all(one.ends_at == other.begins_at for one, other in pairwise(parts))
+    assert parts[-1].ends_at == parts_of(since, now)[-1].ends_at
+    for part in parts:
+        assert part.span_s == SPANS[0].seconds or part.ends_at <= closed
+    assert parts_of(since, now, parts[-1].ends_at) == parts_of(since, now)
+
+
 @given(NOWS, RANGES)
 def test_a_window_is_at_most_a_span_longer(now: datetime, range_s: float) -> None:
     since = begin_of(StatsWindow(time_range_s=range_s), now)

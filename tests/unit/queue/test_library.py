@@ -16,6 +16,7 @@ from queue_operator.queue.protocol import JobBatches
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 from queue_operator.testing.clauses import proves
+from queue_operator.testing.walking import walk
 
 DEADLINE_S = 20.0
 
@@ -108,6 +109,24 @@ async def test_a_cancelled_step_neither_ends_the_stream_nor_loses_a_batch(
                 seen += [job.id for job in step.result()]
         seen += [job.id for job in await take(stream, 40 - len(seen))]
         assert len(set(seen)) == 40
+
+
+async def test_a_step_cancelled_anywhere_is_told_of_its_batch_or_leaves_it(
+    queue: QueueService,
+) -> None:
+    async with queue.stream_jobs("w", [], 1000) as stream:
+
+        async def bring() -> str:
+            [job_id] = await submit(queue)
+            return job_id
+
+        async def call(_: str) -> list[str]:
+            return [job.id for job in await anext(stream)]
+
+        calls = await walk(bring, call)
+        told = [job_id for one in calls for answer in one.answers for job_id in answer]
+        told += [job.id for job in await take(stream, len(calls) - len(told))]
+        assert sorted(told) == sorted(one.subject for one in calls)
 
 
 async def test_a_step_that_runs_into_a_timeout_can_be_taken_again(queue: QueueService) -> None:

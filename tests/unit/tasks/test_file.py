@@ -157,7 +157,7 @@ async def test_a_table_of_another_shape_is_refused_and_kept(task_store: SQLiteSt
     ]
 
 
-@pytest.mark.parametrize("path", ["", ".", ":memory:", b"tasks.db", None])
+@pytest.mark.parametrize("path", ["", ".", ":memory:", "a\x00.db", b"tasks.db", None])
 def test_the_path_must_name_a_file(path: str) -> None:
     with pytest.raises(InvalidArgument, match="path"):
         SQLiteBackend(path)

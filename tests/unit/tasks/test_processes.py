@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from itertools import count
 
 import pytest
 from tests.programs import Process, finish, line, started
@@ -15,6 +16,7 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.tasks import SQLiteBackend
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.tasks.store import NOON, connected, enqueue, ids
+from queue_operator.testing.walking import walk
 
 PRELUDE = """
 import asyncio, sys
@@ -225,6 +227,21 @@ async def cancel_at(gate: Gate, backend: SQLiteBackend) -> "asyncio.Task[object]
     return reserving
 
 
+async def test_any_patience_is_one(task_store: SQLiteStore) -> None:
+    async with connected(task_store):
+        patient = task_store.open(busy_timeout_s=1e300)
+        await patient.connect()
+        other = sqlite3.connect(task_store.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(enqueue(patient, "one"))
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        other.execute("ROLLBACK")
+        other.close()
+        await waiting
+        await patient.close()
+
+
 async def test_what_a_cancelled_caller_reserved_waits_again(task_store: SQLiteStore) -> None:
     async with connected(task_store) as backend:
         await enqueue(backend, "one", "two", "three")
@@ -237,6 +254,29 @@ async def test_what_a_cancelled_caller_reserved_waits_again(task_store: SQLiteSt
         await reserving
     assert ids(await backend.reserve(3, NOON)) == ["one", "two", "three"]
     await backend.close()
+
+
+async def test_a_reservation_cancelled_anywhere_is_told_or_waits_again(
+    task_store: SQLiteStore,
+) -> None:
+    names = count()
+
+    async with connected(task_store) as backend:
+
+        async def bring() -> str:
+            name = f"task {next(names)}"
+            await enqueue(backend, name)
+            return name
+
+        async def call(name: str) -> list[str]:
+            reserved = ids(await backend.reserve(100, NOON))
+            assert name in reserved
+            return reserved
+
+        calls = await walk(bring, call)
+        told = [name for one in calls for answer in one.answers for name in answer]
+        left = ids(await backend.reserve(1000, NOON))
+    assert sorted(told + left) == sorted(one.subject for one in calls)
 
 
 async def test_closing_waits_for_the_cancelled_to_give_back(task_store: SQLiteStore) -> None:

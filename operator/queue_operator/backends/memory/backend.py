@@ -14,6 +14,7 @@ from queue_operator.backends.listening import Versions, listen
 from queue_operator.backends.memory import sessions as book
 from queue_operator.backends.memory.shelf import MemoryShelf
 from queue_operator.backends.protocol import News, QueueDepth, Topic
+from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
@@ -30,7 +31,7 @@ _STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
-class MemoryBackend(Engine):
+class MemoryBackend(Engine, SessionsBase):
     """Every store's model, with all capabilities but ResourceMirror. Nothing outlives the
     process; backends on one shelf share its jobs. `sleep` paces `listen`. Threads with loops of
     their own may share a backend, or a shelf.
@@ -88,7 +89,7 @@ class MemoryBackend(Engine):
     async def _news(self, since: datetime, now: datetime) -> Versions:
         return await self._alone(lambda: self._own.news(since, now), reads=True)
 
-    async def open_session(self, session: WorkerSession) -> SessionNews:
+    async def _open_session(self, session: WorkerSession) -> SessionNews:
         def opened() -> SessionNews:
             new = book.open_session(self._own.sessions, session, self._clock())
             self._own.announce(Topic.SESSION)
@@ -96,25 +97,23 @@ class MemoryBackend(Engine):
 
         return await self._alone(opened)
 
-    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+    async def _session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         kept = self._own.sessions
         return await self._alone(
             lambda: [news for one in sessions if (news := news_of(one, kept.get(one.session_id)))],
             reads=True,
         )
 
-    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+    async def _order_session(self, session_id: str, order: SessionOrder) -> None:
         await self._on_sessions(lambda: book.order(self._own.sessions, session_id, order))
 
-    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+    async def _touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._on_sessions(lambda: book.touch(self._own.sessions, sessions, self._clock()))
 
-    async def keep_sessions(self, roll: SessionRoll) -> bool:
+    async def _keep_sessions(self, roll: SessionRoll) -> bool:
         return await self._alone(lambda: book.keep(self._own.sessions, roll, self._clock()))
 
-    async def close_sessions(
-        self, session_ids: Collection[str], *, replica: str | None = None
-    ) -> None:
+    async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._on_sessions(lambda: book.close(self._own.sessions, session_ids, replica))
 
     async def _on_sessions(self, change: Callable[[], bool]) -> None:
@@ -124,6 +123,6 @@ class MemoryBackend(Engine):
 
         await self._alone(changed)
 
-    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+    async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         kept = self._own.sessions
         return await self._alone(lambda: book.listed(kept, max_age_s, self._clock()), reads=True)

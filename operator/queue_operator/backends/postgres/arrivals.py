@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
-from queue_operator.backends.postgres.fronts import Fronts, Range
+from queue_operator.backends.postgres.counts import TAIL
+from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.postgres.lanes import Lanes, lane_of
 from queue_operator.backends.postgres.staging import Staging
@@ -25,7 +26,7 @@ from queue_operator.backends.sql import load
 _ORIGIN: Final = load(__package__, "arrival_origin")
 _FRESH: Final = load(__package__, "arrival_fresh")
 _READ: Final = load(__package__, "arrival_read", fresh=_FRESH, origin=_ORIGIN)
-_WAITING: Final = load(__package__, "lanes_waiting", origin=_ORIGIN)
+_BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL)
 _PRUNE: Final = load(__package__, "arrival_prune")
 PARTS: Final = {
     "fresh": _FRESH,
@@ -89,6 +90,11 @@ class Arrivals:
             rested = asked_s - self._read_s < FRESH_S
             if thorough or self._hinted or not rested or self._read is None:
                 await self.read()
+
+    async def places(self, lanes: Sequence[int]) -> list[Place]:
+        """For each lane, a place before which no job waits to be claimed."""
+        await self.catch_up()
+        return [self.fronts.head(lane_id) or END for lane_id in lanes]
 
     async def read(self) -> None:
         """To be called with the lock held."""
@@ -158,7 +164,7 @@ class Arrivals:
         """Reads which lanes have waiting jobs, and goes on from there."""
         asked_at = self._lanes.gate.version
         async with borrowed(self._pool, LONG_S) as connection:
-            cursor = await connection.execute(_WAITING)
+            cursor = await connection.execute(_BEGIN)
             rows = await cursor.fetchall()
         at, snapshot, origin, paused, *_ = rows[0]
         self.fronts.clear()

@@ -23,6 +23,7 @@ from queue_operator.backends.postgres.checkpoints import CheckpointStore
 from queue_operator.backends.postgres.claiming import Claims
 from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
+from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.lanes import Lanes
@@ -78,6 +79,7 @@ from queue_operator.backends.protocol import (
     WindowStats,
     WorkerSession,
 )
+from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.domain.job import (
@@ -92,20 +94,26 @@ from queue_operator.domain.job import (
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_batch, check_ttl
+from queue_operator.domain.validation import (
+    DEFAULT_LIMITS,
+    Limits,
+    check_batch,
+    check_limit,
+    check_numbers,
+    check_text,
+    check_texts,
+    check_ttl,
+)
 
 logger = logging.getLogger(__name__)
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 _STALE_SESSION_S: Final = 3600.0
 _PRUNE_S: Final = 60.0
-_FOLD: Final = 10_000
-_FOLDS: Final = 20
-"""A sweep folds that many changes of counts at most: it must not stand still behind a flood."""
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
+class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
     Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
@@ -156,11 +164,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._reader = Reader(pool)
         self._finder = Finder(pool)
         self._records = Records(pool, self._lanes)
-        self._depths = DepthStore(pool)
+        self._counts = Counts(pool)
+        self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
         self._pruning = Pruning(pool)
-        self._usages = UsageStore(pool, self._lanes)
-        self._windows = WindowStore(pool, self._roll_ups)
+        self._usages = UsageStore(pool, self._lanes, self._counts)
+        self._windows = WindowStore(pool, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._prune_at_s = float("-inf")
@@ -207,6 +216,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             async with borrowed(pool) as connection:
                 await check_schema(connection)
             await RollUps(pool).adopt()
+            await Counts(pool).adopt()
         except BaseException:
             await pool.close()
             raise
@@ -288,7 +298,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
             self._announcer.announce(Topic.MIRROR)
         return claimed
 
-    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+    async def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
         return await self._claims.eligible_for(demands)
 
     # Outcomes
@@ -326,7 +336,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
         return cancelled
 
-    async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
+    async def _pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:
         return await self._inbox.pending_cancels(assignee_ids)
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
@@ -356,9 +366,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
-        for _ in range(_FOLDS):
-            if await self._depths.fold(_FOLD) < _FOLD:
-                break
+        await self._counts.fold_all()
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
@@ -414,7 +422,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     async def _history(self, namespace: str, job_id: str) -> JobHistory | None:
         return await self._records.history(namespace, job_id)
 
-    async def read_events(self, *, after: int = 0, limit: int = 1000) -> list[EventBatch]:
+    async def _read_events(self, after: int, limit: int) -> list[EventBatch]:
         return await self._records.events(after, limit)
 
     # Maintenance
@@ -441,44 +449,47 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase):
     # Resources
 
     async def detach(self, uids: Collection[str]) -> None:
+        check_texts("uids", uids, self._limits.id_characters)
         await self._selection.detach(uids)
         self._announcer.announce(Topic.CANCEL)
 
     async def taken_in(self, uids: Collection[str]) -> set[str]:
+        check_texts("uids", uids, self._limits.id_characters)
         return await self._mirror.taken_in(uids)
 
     async def attached(self, cluster_uid: str) -> list[tuple[str, str]]:
+        check_text("cluster_uid", cluster_uid, self._limits.id_characters)
         return await self._mirror.attached(cluster_uid)
 
     async def pending_mirrors(self, limit: int = 500) -> list[MirrorEntry]:
+        check_limit("limit", limit)
         return await self._mirror.pending_mirrors(limit)
 
     async def acknowledge_mirrors(self, sequences: Collection[int]) -> None:
+        check_numbers("sequences", sequences)
         await self._mirror.acknowledge_mirrors(sequences)
 
     # Sessions, progress, signals
 
-    async def open_session(self, session: WorkerSession) -> SessionNews:
+    async def _open_session(self, session: WorkerSession) -> SessionNews:
         return await self._sessions.open_session(session)
 
-    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+    async def _session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         return await self._sessions.session_news(sessions)
 
-    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+    async def _order_session(self, session_id: str, order: SessionOrder) -> None:
         await self._sessions.order_session(session_id, order)
 
-    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+    async def _touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._sessions.touch_sessions(sessions)
 
-    async def keep_sessions(self, roll: SessionRoll) -> bool:
+    async def _keep_sessions(self, roll: SessionRoll) -> bool:
         return await self._sessions.keep_sessions(roll)
 
-    async def close_sessions(
-        self, session_ids: Collection[str], *, replica: str | None = None
-    ) -> None:
+    async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._sessions.close_sessions(session_ids, replica=replica)
 
-    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+    async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)
 
     async def _record_progress(self, reports: Sequence[ProgressReport]) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -16,10 +16,20 @@ from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool, borrowed
-from queue_operator.backends.postgres.fronts import Answer, Place, Range, beyond
+from queue_operator.backends.postgres.driver_errors import TookTooLong
+from queue_operator.backends.postgres.fronts import (
+    END,
+    START,
+    Answer,
+    Front,
+    Place,
+    Range,
+    beyond,
+)
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
 from queue_operator.backends.postgres.lanes import Lane
 from queue_operator.backends.postgres.returning import Claim, Returns
+from queue_operator.backends.postgres.steps import Steps
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
@@ -33,6 +43,7 @@ _PARTS: Final = {
 _CLAIM: Final = load(__package__, "claim", **_PARTS)
 _CLAIM_MANY: Final = load(__package__, "claim_many", **_PARTS)
 _GLANCE: Final = load(__package__, "glance")
+_PIECE_S: Final = 1.0
 _NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
@@ -105,25 +116,29 @@ class Claims:
     async def _glance(self, groups: Mapping[int, Group]) -> list[int]:
         """Those of the groups for which a job is due where they ask."""
         numbered = [(n, one.range, one.front) for n, g in groups.items() for one in g.asked]
-        rows: set[int] | None = None
+        rows: dict[int, Place] | None = None
         try:
-            parameters = _where([(front.lane.id, range_) for _, range_, front in numbered])
-            async with borrowed(self._pool) as connection:
-                cursor = await connection.execute(_GLANCE, parameters)
-                rows = {place - 1 for (place,) in await cursor.fetchall()}
+            rows = await self._first_jobs([(front.lane.id, one) for _, one, front in numbered])
         finally:
             first = 0
             for group in groups.values():
                 count = len(group.asked)
-                # Where a job is due nothing is known of where the first one lies.
                 answers = {
-                    n: Answer(one.range.first)
-                    for n, one in enumerate(group.asked)
+                    n: Answer(rows[first + n])
+                    for n in range(count)
                     if rows is not None and first + n in rows
                 }
                 group.leave(answers, {}, known=rows is not None)
                 first += count
         return list({numbered[place][0] for place in rows or ()})
+
+    async def _first_jobs(
+        self, ranges: Sequence[tuple[int, Range]], patience_s: float | None = None
+    ) -> dict[int, Place]:
+        """Of those ranges in which a job is due, by their place, where the first one is."""
+        async with borrowed(self._pool, patience_s) as connection:
+            cursor = await connection.execute(_GLANCE, _where(ranges))
+            return {n - 1: (at, number) for n, at, number in await cursor.fetchall()}
 
     async def _look(self, groups: Sequence[Group], terms: "_Terms", found: list[Found]) -> None:
         """Looks deeper into many ranges, step by step, and further where others claim at the same
@@ -133,8 +148,37 @@ class Claims:
             # Which jobs are locked, of more than there is room for, is not ours to say by group.
             further = [group for group in asking if group.reach > group.room]
             asking = [group for group in further[:1] or asking if group.ask()]
-            if asking:
+            if not asking:
+                continue
+            unknown = [one.front for group in asking for one in group.asked if one.front.is_unknown]
+            try:
                 found += await self._take(asking, terms)
+            except TookTooLong:
+                if not unknown:
+                    raise
+                await self._explore(unknown)
+
+    async def _explore(self, fronts: Sequence[Front]) -> None:
+        """Looks for the first job of lanes of which nothing is known, where dead entries lie before
+        it that one statement has not the time for: piece by piece.
+        """
+        for front in dict.fromkeys(fronts):
+            steps = Steps(START[0], END[0], datetime.now(UTC))
+            place: Place | None = None
+            while place is None and (piece := steps.next()):
+                begins_at, ends_at = piece
+                # Both ends belong to a range; the next piece begins with the last of this one.
+                piece_range = Range((begins_at, 0), (ends_at, 0))
+                try:
+                    first = await self._first_jobs([(front.lane.id, piece_range)], _PIECE_S)
+                except TookTooLong:
+                    steps.failed()
+                else:
+                    steps.done()
+                    place = first.get(0)
+            asked, tick = Range(START, END), front.ask()
+            limits = _limits(self._arrivals.now).get(front.lane.key.priority, END)
+            front.leave(tick, [(asked, Answer(place))], limits)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None

@@ -36,6 +36,10 @@ class Undone(Unavailable):
     """
 
 
+class TookTooLong(Unavailable):
+    """The server ended a statement because of the time that it took."""
+
+
 def is_stale_plan(error: psycopg.Error) -> bool:
     """Whether the server refused a prepared statement because its columns are others by now
     ("cached plan must not change result type"). Its words depend on the server's language.
@@ -89,7 +93,7 @@ def unavailable(error: BaseException) -> Unavailable:
             "postgresql://USER:PASSWORD@HOST:PORT/NAME, with special characters percent-encoded"
         )
     if isinstance(error, errors.QueryCanceled):
-        return Unavailable(f"PostgreSQL took too long: {_first_line(error)}; call again")
+        return TookTooLong(f"PostgreSQL took too long: {_first_line(error)}; call again")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return Unavailable(
             f"PostgreSQL takes no writes: {_first_line(error)}; after a failover, the address has "

@@ -9,7 +9,7 @@ snapshot can keep any number.
 import heapq
 from bisect import bisect_left
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ _MOST_RANGES: Final = 64
 _MOST_FILTERS: Final = 1000
 FEW: Final = 200
 """So many lanes are asked in one statement in any case."""
+MANY: Final = 5000
+"""So many of which nothing is known: no job is taken before all of those were asked."""
 
 Wanted = tuple[str, frozenset[str], frozenset[str]]
 """Namespace, types (none: all) and demanded tags."""
@@ -80,6 +82,11 @@ class Front:
         if self.late:
             return self.late[0].first
         return self.mark if self.is_open else None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether jobs may wait anywhere."""
+        return self.is_open and self.mark == START
 
     @property
     def is_needed(self) -> bool:
@@ -229,7 +236,8 @@ class Fronts:
         self._grouped_at = gate.version
         self._by_lane: dict[int, Front] = {}
         self._filters: OrderedDict[Wanted, _Filter] = OrderedDict()
-        self._by_namespace: dict[str, dict[Wanted, _Filter]] = defaultdict(dict)
+        # By namespace and one of the tags that are demanded: a lane without it is none of theirs.
+        self._by_tag: dict[tuple[str, str], dict[Wanted, _Filter]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return len(self._by_lane)
@@ -242,10 +250,15 @@ class Fronts:
     def _regroup(self) -> None:
         self._grouped_at = self._gate.version
         self._filters.clear()
-        self._by_namespace.clear()
+        self._by_tag.clear()
 
     def knows(self, lane_id: int) -> bool:
         return lane_id in self._by_lane
+
+    def head(self, lane_id: int) -> Place | None:
+        """No job of the lane waits before it; None: none waits at all."""
+        front = self._by_lane.get(lane_id)
+        return front.head if front is not None else None
 
     def open_whole(self, lane: Lane) -> None:
         """Jobs may wait anywhere in the lane."""
@@ -278,20 +291,25 @@ class Fronts:
         return front, True
 
     def _tell(self, front: Front, is_new: bool) -> None:
-        key = front.lane.key
-        for wanted, one in self._by_namespace.get(key.namespace, {}).items():
+        for one in self._near(front.lane.key):
             if not is_new:
                 if front.lane.id in one.members:
                     one.moved(front)
-            elif self._is_for(wanted, key):
+            elif self._is_for(one.wanted, front.lane.key):
                 one.add(front)
+
+    def _near(self, key: LaneKey) -> Iterator[_Filter]:
+        """All filters that such a lane may be for."""
+        for tag in ("", *key.tags):
+            if found := self._by_tag.get((key.namespace, tag)):
+                yield from found.values()
 
     def drop(self, front: Front) -> None:
         """Forgets it if nothing waits there."""
         if front.is_needed:
             return
         self._by_lane.pop(front.lane.id, None)
-        for one in self._by_namespace.get(front.lane.key.namespace, {}).values():
+        for one in self._near(front.lane.key):
             one.members.pop(front.lane.id, None)
 
     def members(self, wanted: Wanted) -> dict[int, Front]:
@@ -309,10 +327,10 @@ class Fronts:
         if found is None:
             while len(self._filters) >= _MOST_FILTERS:
                 oldest, _ = self._filters.popitem(last=False)
-                self._by_namespace[oldest[0]].pop(oldest, None)
+                self._by_tag[_place_of(oldest)].pop(oldest, None)
             fitting = (f for f in self._by_lane.values() if self._is_for(wanted, f.lane.key))
             found = self._filters[wanted] = _Filter(wanted, fitting)
-            self._by_namespace[wanted[0]][wanted] = found
+            self._by_tag[_place_of(wanted)][wanted] = found
         else:
             self._filters.move_to_end(wanted)
         return found
@@ -325,6 +343,11 @@ class Fronts:
             and matches(tags, key.tags)
             and self._gate.lets(key.namespace, key.type)
         )
+
+
+def _place_of(wanted: Wanted) -> tuple[str, str]:
+    namespace, _, tags = wanted
+    return namespace, min(tags, default="")
 
 
 def first_of(fronts: Sequence[Front], most: int) -> tuple[list[Front], Place | None]:

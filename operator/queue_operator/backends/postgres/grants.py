@@ -17,13 +17,17 @@ _MISSING: Final = load(__package__, "privileges_missing")
 _OWNER: Final = load(__package__, "privileges_owner")
 _PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _READ_ONLY: Final = ("schema_migration",)
-_SEQUENCES: Final = ("job_no_block", "lane_id_seq")
+SEQUENCES: Final = (
+    *("job_no_block", "lane_id_seq"),
+    *("signal_ready", "signal_cancel", "signal_mirror", "signal_session", "signal_pause"),
+)
 # Named one by one: a table that a newer release brought must not be missed by this one.
 TABLES: Final = (
     *("namespace", "job_type", "lane", "job", "ready", "lease", "final", "attempt"),
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
-    *("count_delta", "mirror_outbox", "detached", "worker_session", "signal", "sweep"),
-    "lease_check",
+    *("kind_count", "namespace_count", "lane_waiting", "count_progress"),
+    *("count_delta", "mirror_outbox", "detached", "worker_session", "sweep"),
+    *("lease_check", "progress"),
     *(
         "checkpoint",
         "spawned",
@@ -116,7 +120,7 @@ async def _missing(connection: AsyncConnection[TupleRow], role: str | None) -> l
         "tables": list(TABLES),
         "privileges": list(_PRIVILEGES),
         "read_only": list(_READ_ONLY),
-        "sequences": list(_SEQUENCES),
+        "sequences": list(SEQUENCES),
     }
     cursor = await connection.execute(_MISSING, parameters)
     return [lacking for _, lacking in await cursor.fetchall()]

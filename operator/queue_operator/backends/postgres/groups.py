@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from queue_operator.backends.postgres.fronts import (
     END,
     FEW,
+    MANY,
+    START,
     Answer,
     Front,
     Fronts,
@@ -99,11 +101,9 @@ class Group:
 
     def ask(self) -> bool:
         """Chooses where to look next; False if nothing waits anywhere."""
-        most = max(FEW, self.reach)
-        if self._members is None:
-            fronts, bound = self._fronts.first(self.wanted, most)
-        else:
-            fronts, bound = first_of([*self._members.values()], most)
+        fronts, bound = self._first(max(FEW, self.reach))
+        if bound == START:
+            fronts, bound = self._first(max(MANY, self.reach))
         bounds = [bound or END]
         self.asked = []
         for front in fronts:
@@ -114,6 +114,11 @@ class Group:
         self.bound = min(bounds)
         self._over = not self.asked
         return not self._over
+
+    def _first(self, most: int) -> tuple[list[Front], Place | None]:
+        if self._members is None:
+            return self._fronts.first(self.wanted, most)
+        return first_of([*self._members.values()], most)
 
     def leave(
         self, answers: Mapping[int, Answer], limits: Mapping[str, Place], *, known: bool

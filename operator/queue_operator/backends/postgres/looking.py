@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.arrays import Int8s, Times
+from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.merging import (
     Fetched,
     Merge,
@@ -45,7 +46,7 @@ from queue_operator.domain.views import Phase
 NEWEST_CHANGE: Final = Order(by_change=True, descending=True)
 NEWEST_FAILURE: Final = Order(by_change=False, descending=True, by_failure=True)
 
-_LANES: Final = load(__package__, "search_lanes")
+_LANES: Final = load(__package__, "search_lanes", tail=TAIL)
 _DEAD: Final = load(__package__, "search_count_dead")
 _BONUSES: Final = {p.value: bonus.total_seconds() for p, bonus in PRIORITY_BONUS.items()}
 _COMPLETED: Final = frozenset({JobState.COMPLETED})

@@ -1,4 +1,4 @@
-"""Progress of running attempts, kept with the lease and gone with it."""
+"""Progress of running attempts, kept beside the lease and shown while it is there."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,5 +1,5 @@
 """What a replica does four times a second for all who listen: it makes delayed jobs due, just in
-time, and learns from the versions in `signal` what others announced.
+time, and learns from the versions of topics what others announced.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.news import EVERYTHING, Inbox, News, Topic
 from queue_operator.backends.postgres.arrivals import PARTS, Arrivals
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.one_loop import check_loop
@@ -29,7 +30,7 @@ PULSE_S: Final = 0.25
 _LEAST_S: Final = 0.01
 # Of a row of its statement, where that begins which is not of arrivals.
 _OWN: Final = 10
-_KNOWN: Final = frozenset(topic.value for topic in Topic)
+_TOPICS: Final = [topic.value for topic in Topic]
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -144,6 +145,9 @@ class Pulse:
             if not self._failing:
                 logger.warning("reading the signals failed, trying again: %s", error)
             self._failing = self._lost = True
+            if isinstance(error, TookTooLong):
+                # A smaller piece of what is dead can be looked through at once.
+                return 0.0
             self._arrivals.lose()
             return PULSE_S
         self._failing = False
@@ -160,18 +164,14 @@ class Pulse:
                 await self._arrivals.read()
             rows = await self._read()
         staged, versions, _, next_due_s = rows[0][_OWN:]
-        # A newer version may know more of them.
-        known = {
-            Topic(name): version for name, version in (versions or {}).items() if name in _KNOWN
-        }
-        return _Beat(staged, next_due_s, known)
+        return _Beat(staged, next_due_s, {Topic(name): n for name, n in versions.items()})
 
     async def _read(self) -> list[TupleRow]:
         """Makes jobs due, and takes note of what arrived."""
         look, since = self._staging.ask(), None
         version = self._lanes.gate.version
         try:
-            parameters = {**self._arrivals.since(), **look.parameters}
+            parameters = {"topics": _TOPICS, **self._arrivals.since(), **look.parameters}
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(_PULSE, parameters, binary=True)
                 rows = await cursor.fetchall()

@@ -5,6 +5,7 @@ one before did not, and notes the snapshot in the same transaction.
 import logging
 import time
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
@@ -22,9 +23,11 @@ from queue_operator.backends.sql import load
 from queue_operator.backends.tallies import SPANS
 from queue_operator.domain.histogram import BUCKETS, lower_bound
 
-_PROGRESS: Final = load(__package__, "roll_up_progress")
-_LOCK: Final = load(__package__, "roll_up_lock", or_skip="SKIP LOCKED")
-_WAIT: Final = load(__package__, "roll_up_lock", or_skip="")
+_CLOSED: Final = load(__package__, "roll_up_closed")
+_PROGRESS: Final = load(__package__, "roll_up_progress", closed=_CLOSED)
+_LOCK: Final = load(__package__, "roll_up_lock", closed=_CLOSED, or_skip="SKIP LOCKED")
+_WAIT: Final = load(__package__, "roll_up_lock", closed=_CLOSED, or_skip="")
+_CLOSE: Final = load(__package__, "roll_up_close")
 _CUT: Final = load(__package__, "roll_up_cut")
 CELLS: Final = load(__package__, "roll_up_cells", fresh=load(__package__, "roll_up_fresh"))
 _ADD: Final = load(__package__, "roll_up_add", cells=CELLS)
@@ -45,12 +48,18 @@ _EVERYTHING: Final = Horizon(2**63 - 1)
 
 class Seen(NamedTuple):
     """What is rolled up. Rows of the log up to `above_seq` name transactions of another database;
-    not `is_ours`, the horizon does so too.
+    not `is_ours`, the horizon does so too. All but the shortest spans are there up to
+    `closed_until`.
     """
 
     horizon: Horizon
     is_ours: bool
     above_seq: int
+    closed_until: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether a span is over that is not summed up."""
+        return self.is_ours and self.closed_until < SPANS[1].begin(now)
 
     def until(self, now: Horizon) -> dict[str, Any]:
         """Parameters that select what `now` sees and this did not."""
@@ -75,8 +84,8 @@ class Progress(NamedTuple):
 
 async def read_progress(connection: AsyncConnection[TupleRow], max_rows: int) -> Progress:
     cursor = await connection.execute(_PROGRESS, {"max_rows": max_rows})
-    [(at, now, seen, is_ours, above_seq, rows, size)] = await cursor.fetchall()
-    done = Seen(Horizon.parse(seen), is_ours, above_seq)
+    [(at, now, seen, is_ours, above_seq, closed_until, rows, size)] = await cursor.fetchall()
+    done = Seen(Horizon.parse(seen), is_ours, above_seq, closed_until)
     return Progress(at, Horizon.parse(now), done, rows, size)
 
 
@@ -101,6 +110,8 @@ class RollUps:
         async with borrowed(self._pool) as connection:
             progress = await read_progress(connection, 1)
         total = 0
+        if progress.seen.is_due(progress.at):
+            await self._close(progress.at)
         if progress.rows or not progress.seen.is_ours:
             while total < limit:
                 added = await self._step(limit - total, waits=waits)
@@ -118,10 +129,9 @@ class RollUps:
         part's of it, and progress would not look like ours.
         """
         async with borrowed(self._pool, LONG_S) as connection:
-            row = await (await connection.execute(_WAIT if waits else _LOCK)).fetchone()
-            if row is None:
+            seen = await _turn(connection, waits=waits)
+            if seen is None:
                 return 0
-            seen = Seen(Horizon.parse(row[0]), *row[1:])
             # Its snapshot is taken when the turn is ours.
             limits = {"max_rows": max_rows, "max_bytes": _STEP_BYTES}
             cursor = await connection.execute(_CUT, {**seen.until(_EVERYTHING), **limits})
@@ -135,18 +145,47 @@ class RollUps:
             elif last is not None:
                 upto = upto.before(int(last) + 1)
             wanted = seen.until(upto if seen.is_ours else _EVERYTHING)
-            parameters = {**wanted, **_kept(at), "bounds": BOUNDS}
+            closed = {"closed_until": seen.closed_until}
+            parameters = {**wanted, **_kept(at), **closed, "bounds": BOUNDS}
             [(added,)] = await (await connection.execute(_ADD, parameters)).fetchall()
-            await connection.execute(_ADVANCE, {"upto": str(upto), "above_seq": above_seq})
+            noted = {"upto": str(upto), "above_seq": above_seq, **closed}
+            await connection.execute(_ADVANCE, noted)
         return int(added)
+
+    @again_when_undone
+    async def _close(self, now: datetime) -> None:
+        """One transaction, like a step: hours are summed up from their minutes, then days."""
+        closed = SPANS[1].begin(now)
+        async with borrowed(self._pool, LONG_S) as connection:
+            seen = await _turn(connection, waits=False)
+            if seen is None or not seen.is_due(now):
+                return
+            for shorter, span in pairwise(SPANS):
+                over = {
+                    "span_s": span.seconds,
+                    "shorter_s": shorter.seconds,
+                    "begins_at": span.begin(seen.closed_until),
+                    "ends_at": span.begin(closed),
+                }
+                await connection.execute(_CLOSE, over)
+            noted = {"upto": str(seen.horizon), "above_seq": seen.above_seq}
+            await connection.execute(_ADVANCE, {**noted, "closed_until": closed})
 
     async def _prune(self, now: datetime) -> None:
         if time.monotonic() < self._prune_at_s:
             return
         self._prune_at_s = time.monotonic() + _PRUNE_EVERY_S
         async with borrowed(self._pool, LONG_S) as connection:
-            if await (await connection.execute(_LOCK)).fetchone() is not None:
+            seen = await _turn(connection, waits=False)
+            # What longer spans are still to be made of stays.
+            if seen is not None and not seen.is_due(now):
                 await connection.execute(_PRUNE, {**_kept(now), "max_rows": _PRUNE_ROWS})
+
+
+async def _turn(connection: AsyncConnection[TupleRow], *, waits: bool) -> Seen | None:
+    """None where it is another's, for which nobody `waits`."""
+    row = await (await connection.execute(_WAIT if waits else _LOCK)).fetchone()
+    return None if row is None else Seen(Horizon.parse(row[0]), *row[1:])
 
 
 def _kept(now: datetime) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Wake-ups between processes: versions in the table `signal`, a notification as a hint.
+"""Wake-ups between processes: a version per topic, a sequence, and a notification as a hint.
 
-The table is the truth and is polled, so nothing depends on notifications arriving. They
+The versions are the truth and are polled, so nothing depends on notifications arriving. They
 are sent in a transaction of their own, a hundred a second at most: a commit that notifies
 takes a lock of the whole server, which would serialise every submission. What this process
 announces, its own listeners hear at once, and not again when it comes back from the server.

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.steps import Steps
 from queue_operator.backends.sql import load
 
 _STAGE: Final = load(__package__, "stage", staging=load(__package__, "stage_due"))
 _BATCH: Final = 1000
 _EVER: Final = datetime(1, 1, 1, tzinfo=UTC)
+_LATER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class Look(NamedTuple):
@@ -22,36 +24,41 @@ class Look(NamedTuple):
 class Staging:
     """Remembers before which time no job waits for one: whoever looked there found only dead
     entries, which are not walked again. What is stored with an earlier time is told of
-    (`arrivals`).
+    (`arrivals`). Where nothing is known and more is dead than a statement has the time for, it is
+    looked through piece by piece.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._since = _EVER
+        self._steps = _everywhere()
         self._asked = 0
         self._expected: list[tuple[int, datetime]] = []
         self._tick = 0
 
     def look_everywhere(self) -> None:
-        self._since = _EVER
+        self._steps = _everywhere()
 
     def expect(self, at: datetime) -> None:
         """A job was stored that is due then."""
-        self._since = min(self._since, at)
+        if at < self._steps.begins_at:
+            self._steps.go_on_from(at)
         if self._asked:
             self._tick += 1
             self._expected.append((self._tick, at))
 
     def ask(self) -> Look:
         self._asked += 1
-        return Look({"since": self._since, "max_rows": _BATCH}, self._tick)
+        since, until = self._steps.next() or (_LATER, _LATER)
+        return Look({"since": since, "until": until, "max_rows": _BATCH}, self._tick)
 
     def leave(self, look: Look, since: datetime | None) -> None:
         """A look is over: nothing that it could see waits before `since`; None where it failed."""
         self._asked -= 1
-        if since is not None:
+        if since is None:
+            self._steps.failed()
+        else:
             later = [at for tick, at in self._expected if tick > look.tick]
-            self._since = min([since, *later])
+            self._steps.go_on_from(min([since, *later]))
         if not self._asked:
             self._expected.clear()
 
@@ -65,6 +72,11 @@ class Staging:
         finally:
             self.leave(look, since)
         return list(lanes)
+
+
+def _everywhere() -> Steps:
+    # By our own clock, which may be off: then it takes more steps.
+    return Steps(_EVER, _LATER, datetime.now(UTC))
 
 
 def is_full(lanes: Sequence[int]) -> bool:

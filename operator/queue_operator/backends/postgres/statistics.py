@@ -9,6 +9,7 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import LONG_S, Pool, snapshot
+from queue_operator.backends.postgres.counts import TAIL, Counts
 from queue_operator.backends.postgres.roll_ups import (
     BOUNDS,
     CELLS,
@@ -30,7 +31,7 @@ from queue_operator.backends.tallies import (
 )
 from queue_operator.domain.ordering import Priority
 
-_NOW: Final = load(__package__, "statistics_now")
+_NOW: Final = load(__package__, "statistics_now", tail=TAIL)
 _WINDOW: Final = load(__package__, "statistics_window", cells=CELLS)
 _TAIL_ROWS: Final = 2000
 _TAIL_BYTES: Final = 512 * 1024
@@ -40,12 +41,14 @@ _TRIES: Final = 3
 class WindowStore:
     """The protocol `Statistics` but for the checks."""
 
-    def __init__(self, pool: Pool, roll_ups: RollUps) -> None:
+    def __init__(self, pool: Pool, roll_ups: RollUps, counts: Counts) -> None:
         self._pool = pool
         self._roll_ups = roll_ups
+        self._counts = counts
 
     async def window(self, namespace_id: int | None, asked: StatsWindow) -> WindowStats:
         """What is not rolled up yet is added here; where it is much, it is rolled up first."""
+        await self._counts.keep_up()
         for left in reversed(range(_TRIES)):
             async with snapshot(self._pool, LONG_S) as connection:
                 progress = await read_progress(connection, _TAIL_ROWS)
@@ -71,7 +74,7 @@ async def _found(
 ) -> Findings:
     """Without a number the namespace holds nothing."""
     space = {"namespace_id": namespace_id or 0}
-    parts = parts_of(since, progress.at)
+    parts = parts_of(since, progress.at, progress.seen.closed_until)
     ranges = {
         "spans": Int8s(part.span_s for part in parts),
         "begins": Times(part.begins_at for part in parts),

@@ -27,8 +27,8 @@ SWEEPERS_LOCK: Final = 7_164_004
 _MAX_ROWS: Final = 5000
 _MAX_BYTES: Final = 800_000
 """A hundred thousand leases."""
-HELD_FOR: Final = timedelta(hours=1)
-"""After so long a lease without an end is looked at, lest its row stays when it is gone."""
+_LATER: Final = {"HELD": timedelta(hours=1), "PROGRESS": timedelta(minutes=5)}
+"""What is only looked at lest its row stays when the lease is gone."""
 LEASE_BITS: Final = 16
 
 
@@ -117,7 +117,7 @@ class Sweep:
             "DEADLINE": self.deadline_before,
             "CANCEL": self.cancel_before,
             "EXHAUST": self.now,
-            "HELD": self.now,
+            **dict.fromkeys(_LATER, self.now),
         }
         return untils | ({"CLAIM": self.now, "RENEWAL": self.now} if self.may_expire else {})
 
@@ -180,7 +180,7 @@ class Sweep:
     async def _put_back(self, left: Sequence[Due]) -> None:
         if not left:
             return
-        untils = self.untils | {"HELD": self.now + HELD_FOR}
+        untils = self.untils | {kind: self.now + after for kind, after in _LATER.items()}
         parameters = {
             "kinds": [one.kind for one in left],
             "leases": [one.lease for one in left],

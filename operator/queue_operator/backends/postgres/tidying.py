@@ -12,12 +12,14 @@ from queue_operator.backends.postgres.connection import (
     Pool,
     again_when_undone,
     borrowed,
+    transaction,
 )
+from queue_operator.backends.postgres.counts import TAIL, OfLane, forget
 from queue_operator.backends.postgres.lanes import FORGOTTEN_S, UNUSED_S
 from queue_operator.backends.sql import load
 
-_RETIRE: Final = load(__package__, "lane_retire")
-_REMOVE: Final = load(__package__, "lane_remove")
+_RETIRE: Final = load(__package__, "lane_retire", tail=TAIL)
+_REMOVE: Final = load(__package__, "lane_remove", tail=TAIL)
 _NAMES: Final = load(__package__, "name_remove")
 _BATCH: Final = 5000
 _MOST_BATCHES: Final = 20
@@ -68,10 +70,12 @@ class Tidying:
 
     @again_when_undone
     async def _remove(self, unused_s: float) -> int:
-        async with borrowed(self._pool, LONG_S) as connection:
-            wanted = {"unused_s": unused_s, "max_rows": _BATCH}
-            [(gone,)] = await (await connection.execute(_REMOVE, wanted)).fetchall()
-        return int(gone)
+        async with transaction(self._pool, LONG_S) as connection:
+            cursor = await connection.execute(_REMOVE, {"unused_s": unused_s, "max_rows": _BATCH})
+            gone = [OfLane(*row) for row in await cursor.fetchall()]
+            if gone:
+                await forget(connection, gone)
+        return len(gone)
 
     async def _remove_names(self, hidden_s: float) -> int:
         wanted = {"hidden_s": hidden_s, "max_rows": _BATCH}

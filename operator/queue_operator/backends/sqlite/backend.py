@@ -16,6 +16,7 @@ from typing import Final, Self, TypeVar
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.listening import Versions, listen
 from queue_operator.backends.protocol import News, QueueDepth
+from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.sqlite import sessions as rows
 from queue_operator.backends.sqlite.depth import queue_depth
@@ -30,6 +31,7 @@ from queue_operator.backends.worker_sessions import (
     SessionRoll,
     WorkerSession,
 )
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
@@ -37,7 +39,7 @@ _STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
-class SqliteBackend(Engine):
+class SqliteBackend(Engine, SessionsBase):
     """The whole contract in one file, with all capabilities but ResourceMirror. `clock` gives
     aware times, and every decision uses it; `sleep` paces `listen`.
     """
@@ -73,8 +75,11 @@ class SqliteBackend(Engine):
         """Opens the file, and makes it and its tables where they are missing. A call waits
         `busy_timeout_s` for others to let go of it.
 
-        Raises Unavailable when the file cannot be used, is of a newer release, or another's.
+        Raises Unavailable when the file cannot be used, is of a newer release, or another's, and
+        InvalidArgument for a path that names none.
         """
+        if "\x00" in str(path):
+            raise InvalidArgument("path", "must not contain NUL characters")
         file = SqliteFile(Path(path), busy_timeout_s)
         try:
             await file.open(lambda c: migrate(c, Path(path), microseconds(clock())))
@@ -128,27 +133,25 @@ class SqliteBackend(Engine):
     async def _news(self, since: datetime, now: datetime) -> Versions:
         return await self._file.read(lambda c: read_news(c, since, now))
 
-    async def open_session(self, session: WorkerSession) -> SessionNews:
+    async def _open_session(self, session: WorkerSession) -> SessionNews:
         return await self._file.write(lambda c: rows.open_session(c, session, self._clock()))
 
-    async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
+    async def _session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
         return await self._file.read(lambda c: rows.session_news(c, sessions))
 
-    async def order_session(self, session_id: str, order: SessionOrder) -> None:
+    async def _order_session(self, session_id: str, order: SessionOrder) -> None:
         await self._file.write(lambda c: rows.order_session(c, session_id, order))
 
-    async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
+    async def _touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         await self._file.write(lambda c: rows.touch_sessions(c, sessions, self._clock()))
 
-    async def keep_sessions(self, roll: SessionRoll) -> bool:
+    async def _keep_sessions(self, roll: SessionRoll) -> bool:
         return await self._file.write(lambda c: rows.keep_sessions(c, roll, self._clock()))
 
-    async def close_sessions(
-        self, session_ids: Collection[str], *, replica: str | None = None
-    ) -> None:
+    async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._file.write(lambda c: rows.close_sessions(c, session_ids, replica))
 
-    async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
+    async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._file.read(lambda c: rows.list_sessions(c, max_age_s, self._clock()))
 
 

@@ -75,7 +75,7 @@ class SqliteFile:
         self._closing = True
         # One whose caller is cancelled right now still has something to take back.
         while self._giving:
-            await asyncio.wait([asyncio.wrap_future(over) for over in self._giving])
+            await asyncio.wait([asyncio.wrap_future(over) for over in tuple(self._giving)])
         try:
             closing = self._thread.submit(self._close)
         except RuntimeError:

@@ -12,7 +12,7 @@ from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import running, submitted
+from queue_operator.testing.driving import a_job, running, submitted
 from queue_operator.testing.store import Contract, Store
 from queue_operator.testing.wrong import (
     DELAYS,
@@ -27,6 +27,11 @@ from queue_operator.testing.wrong import (
 )
 
 _Call = Callable[[Contract, Any], Awaitable[object]]
+
+
+_NO_KIND: Final = (None, 7, "x", [7])
+# Any text would count as True, "no" too.
+_NO_FLAG: Final = (None, 0, 1, "no", "")
 
 
 def _demand(**change: Any) -> list[Demand]:
@@ -136,6 +141,17 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
     ("delete", "job_ids", lambda b, x: b.delete_jobs(["a"], x), IDS),
     ("delete", "job_ids", lambda b, x: b.delete_jobs(x, x), ([], (), frozenset())),
     ("delete", "namespace", lambda b, x: b.delete_jobs([], ["live"], namespace=x), UNSTORABLE),
+    ("search", "search", lambda b, x: b.search_jobs(x), _NO_KIND),
+    ("failures", "search", lambda b, x: b.search_failures(x), _NO_KIND),
+    ("cancel", "force", lambda b, x: b.cancel_jobs([], ["live"], force=x), _NO_FLAG),
+    ("submit", "atomic", lambda b, x: b.submit([a_job()], atomic=x), _NO_FLAG),
+    (
+        "acknowledge",
+        "was_executing",
+        lambda b, x: b.acknowledge_cancellation("live", x),
+        _NO_FLAG,
+    ),
+    ("claim", "defaults", lambda b, x: b.claim(_demand(), lease_ttl_s=5, defaults=x), (7, "t")),
     ("settle", "outcomes", lambda b, x: b.settle(x), (None, "x", 7)),
     ("settle", "outcomes[0]", lambda b, x: b.settle(x), ([None], ["x"])),
 ]

@@ -1,13 +1,19 @@
 """Cancels that workers have or have not seen, for stores that keep track of it."""
 
+from typing import Any, Final
+
 import pytest
 
 from queue_operator.backends.protocol import CancelInbox
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import CancelRequest
 from queue_operator.domain.lease import Held, Lost
 from queue_operator.domain.states import JobState
 from queue_operator.testing.driving import job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
+from queue_operator.testing.wrong import IDS
+
+_NO_TOKEN: Final = Held("a", None)  # type: ignore[arg-type]
 
 
 async def _sweep(backend: Contract) -> list[Lost]:
@@ -113,3 +119,31 @@ async def test_a_receipt_before_the_cancel_is_none(backend: Contract, store: Sto
     await backend.cancel_jobs([], [job.id])
     await store.age(31)
     assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (None, "received"),
+        ("x", "received"),
+        ([7], "received[0]"),
+        ([Held("a", "t"), Held("", "t")], "received[1].job_id"),
+        ([Held("a", "t", "b\x00")], "received[0].namespace"),
+        ([_NO_TOKEN], "received[0].token"),
+    ],
+)
+async def test_what_nobody_can_have_received_is_refused(
+    backend: Contract, wrong: Any, field: str
+) -> None:
+    assert isinstance(backend, CancelInbox)
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.confirm_cancels(wrong)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("wrong", IDS)
+async def test_assignees_that_are_none_have_no_inbox(backend: Contract, wrong: Any) -> None:
+    assert isinstance(backend, CancelInbox)
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.pending_cancels(wrong)
+    assert refused.value.field == "assignee_ids"

@@ -1,7 +1,7 @@
 """The log of events: what the lake reads, for stores that keep one."""
 
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -14,6 +14,7 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, happens, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 from queue_operator.testing.table import SLOT_HOLDING, TARGET
+from queue_operator.testing.wrong import LIMITS
 
 _SUBMIT: Final = "SUBMIT"
 _DELETE: Final = "DELETE"
@@ -186,3 +187,20 @@ async def test_the_log_tells_of_children_in_the_same_breath(backend: Contract) -
     lives = _lives(await _events(backend))
     assert lives[parent.id][-1] == (Event.STOP, JobState.STOPPED)
     assert lives[child.id][-1] == (Event.SKIP, JobState.UNSCHEDULED)
+
+
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        *(("after", {"after": wrong}) for wrong in (-1, 2**63, 1.5, True, "1", None)),
+        *(("limit", {"limit": wrong}) for wrong in LIMITS),
+    ],
+)
+async def test_a_log_is_read_from_a_place_and_to_a_limit(
+    backend: Contract, field: str, asked: Any
+) -> None:
+    assert isinstance(backend, EventLog)
+    await submitted(backend)
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.read_events(**asked)
+    assert refused.value.field == field

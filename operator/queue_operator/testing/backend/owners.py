@@ -11,6 +11,7 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held, LeaseStatus
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, claim, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 
@@ -78,6 +79,7 @@ async def check_heard(word: Word, said: Said) -> None:
     assert await said(word)
 
 
+@proves("queue-semantics.Fencing.rule.1")
 @pytest.mark.parametrize("speaker", SPEAKERS)
 @pytest.mark.parametrize("said", _SAID.values(), ids=_SAID)
 async def test_a_session_is_heard_only_of_its_own_jobs(

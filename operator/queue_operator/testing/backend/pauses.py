@@ -17,6 +17,7 @@ from queue_operator.testing.store import TTL_S, Contract, Store
 from queue_operator.testing.walking import walk
 
 _ANY: Final = Demand(assignee_id="w", limit=100)
+_TEXT: Final[dict[str, Any]] = {"tags": "abc"}
 
 
 def _pausing(backend: Contract) -> Pauses:
@@ -244,3 +245,22 @@ async def test_a_cancelled_pause_is_found_by_a_repeat(backend: Contract) -> None
         again = await _pause(backend, one.subject)
         assert await _pausing(backend).pauses(one.subject) == [again], one
         assert one.cancelled or one.answers == (again,), one
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("demands", None),
+        ("demands", "w"),
+        ("demands", [7]),
+        ("assignee_id", [replace(_ANY, assignee_id="")]),
+        ("limit", [_ANY, replace(_ANY, limit=0)]),
+        ("tags", [replace(_ANY, **_TEXT)]),
+    ],
+)
+async def test_a_glance_needs_a_demand(backend: Contract, field: str, wrong: Any) -> None:
+    assert isinstance(backend, Glance)
+    assert await backend.eligible_for([]) == []
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.eligible_for(wrong)
+    assert refused.value.field == field

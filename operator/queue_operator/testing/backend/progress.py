@@ -1,15 +1,24 @@
 """Progress of running attempts, for stores that keep it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 from queue_operator.backends.protocol import ProgressReport, ProgressSink
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, Progress
 from queue_operator.domain.states import Event
 from queue_operator.testing.driving import apply, claim, running
 from queue_operator.testing.store import Contract
 
 _NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_NO_REPORTS: Final[list[tuple[Any, str]]] = [
+    (None, "reports"),
+    ("x", "reports"),
+    ([7], "reports[0]"),
+]
 
 
 def _progress(percent: int, second: int = 0) -> Progress:
@@ -77,3 +86,37 @@ async def test_a_message_that_no_store_holds_is_shown_without_it(backend: Contra
     job, token = await running(backend)
     await _report(backend, (job, token, Progress(1, "ab\x00c", _NOON)))
     assert (await backend.get_job(job.id)).progress == Progress(1, "abc", _NOON)
+
+
+def _odd(*fields: Any) -> Progress:
+    return Progress(*fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("job_id", {"job_id": ""}),
+        ("job_id", {"job_id": 7}),
+        ("namespace", {"namespace": "a\x00"}),
+        ("token", {"token": None}),
+        ("progress", {"progress": 50}),
+        *(("progress.percent", {"progress": _odd(n, "", _NOON)}) for n in (-1, 101, 1.5, True)),
+        ("progress.message", {"progress": _odd(1, 7, _NOON)}),
+        ("progress.updated_at", {"progress": _odd(1, "", None)}),
+        ("progress.updated_at", {"progress": _odd(1, "", datetime(2026, 1, 1))}),
+    ],
+)
+async def test_progress_that_is_none_is_refused_as_a_whole(
+    backend: Contract, field: str, change: Any
+) -> None:
+    assert isinstance(backend, ProgressSink)
+    job, token = await running(backend)
+    good = ProgressReport(job_id=job.id, token=token, progress=_progress(10))
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.record_progress([good, replace(good, **change)])
+    assert refused.value.field == f"reports[1].{field}"
+    for wrong, named in _NO_REPORTS:
+        with pytest.raises(InvalidArgument) as refused:
+            await backend.record_progress(wrong)
+        assert refused.value.field == named
+    assert (await backend.get_job(job.id)).progress is None

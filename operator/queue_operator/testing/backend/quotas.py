@@ -142,6 +142,7 @@ async def test_taken_keys_are_those_of_jobs_that_are_stored(backend: Contract) -
         ({"rate_per_s": -1.0}, "rate_per_s"),
         ({"burst": float("inf")}, "burst"),
         ({"burst": "10"}, "burst"),
+        ({"amount": 10**400}, "amount"),
         ({"bucket": ""}, "bucket"),
     ],
 )
@@ -162,6 +163,11 @@ async def test_keys_that_are_none_are_refused(backend: Contract) -> None:
         with pytest.raises(InvalidArgument) as refused:
             await _usages(backend).taken_keys([key])
         assert refused.value.field == field
+    wrong: Any
+    for wrong in (None, 7, "x", [7], [("default",)]):
+        with pytest.raises(InvalidArgument) as refused:
+            await _usages(backend).taken_keys(wrong)
+        assert refused.value.field == "keys"
 
 
 async def test_a_cancelled_take_took_its_tokens_once_or_not_at_all(backend: Contract) -> None:

@@ -1,8 +1,9 @@
 """Worker sessions: who has one, and what it is ordered to do."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,9 +14,10 @@ from queue_operator.backends.protocol import (
     Sessions,
     WorkerSession,
 )
-from queue_operator.domain.errors import Forbidden
+from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.testing.store import Contract, Store
 from queue_operator.testing.walking import walk
+from queue_operator.testing.wrong import IDS, NAN, TEXTS, UNSTORABLE
 
 _OTHER_WORKERS = (
     {"namespace": "other"},
@@ -189,3 +191,62 @@ async def test_a_cancelled_opening_is_found_by_a_repeat(backend: Contract) -> No
         opened = await _sessions(backend).open_session(one.subject)
         assert opened == SessionNews(session_id=one.subject.session_id, connection="c-1"), one
     assert len(await _sessions(backend).list_sessions()) == len(walked)
+
+
+_NO_COUNTS: Final = (-1, 1.5, True, "1", None)
+_Call = Callable[[Sessions, Any], Awaitable[object]]
+_WRONG: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
+    ("open", "session", lambda b, x: b.open_session(x), (None, 7, "x", [_session()])),
+    *(
+        (
+            "open",
+            f"session.{field}",
+            lambda b, x, f=field: b.open_session(_session(**{f: x})),
+            values,
+        )
+        for field, values in {
+            "session_id": UNSTORABLE,
+            "namespace": UNSTORABLE,
+            "worker_name": TEXTS,
+            "host": TEXTS,
+            "connection": TEXTS,
+            "capacity": _NO_COUNTS,
+            "busy": _NO_COUNTS,
+            "draining": (None, 1, "no"),
+            "tags": IDS,
+            "types": IDS,
+        }.items()
+    ),
+    ("touch", "sessions", lambda b, x: b.touch_sessions(x), (None, 7, "x")),
+    ("touch", "sessions[0]", lambda b, x: b.touch_sessions([x]), (None, 7, "x")),
+    ("touch", "sessions[0].busy", lambda b, x: b.touch_sessions([_session(busy=x)]), _NO_COUNTS),
+    ("keep", "roll", lambda b, x: b.keep_sessions(x), (None, 7, "x")),
+    ("news", "sessions[0]", lambda b, x: b.session_news([x]), (None, 7, "x")),
+    ("order", "session_id", lambda b, x: b.order_session(x, SessionOrder()), UNSTORABLE),
+    ("order", "order", lambda b, x: b.order_session("s-1", x), (None, 7, "x")),
+    (
+        "order",
+        "order.capacity",
+        lambda b, x: b.order_session("s-1", SessionOrder(capacity=x)),
+        (-1, 1.5, True, "1"),
+    ),
+    ("close", "session_ids", lambda b, x: b.close_sessions(x), IDS),
+    ("list", "max_age_s", lambda b, x: b.list_sessions(max_age_s=x), (0, -1, NAN, 1e300, "1")),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "call", "values"),
+    [pytest.param(*row[1:], id=f"{n}-{row[0]}-{row[1]}") for n, row in enumerate(_WRONG)],
+)
+async def test_what_is_no_session_is_refused_and_in_nobodys_way(
+    backend: Contract, field: str, call: _Call, values: tuple[Any, ...]
+) -> None:
+    sessions = _sessions(backend)
+    await sessions.open_session(_session())
+    before = await sessions.list_sessions()
+    for value in values:
+        with pytest.raises(InvalidArgument) as refused:
+            await call(sessions, value)
+        assert refused.value.field == field, value
+    assert await sessions.list_sessions() == before

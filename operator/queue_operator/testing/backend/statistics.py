@@ -319,3 +319,11 @@ async def test_a_window_that_is_none_is_refused(
     with pytest.raises(InvalidArgument) as refused:
         await _stats(backend, **fields)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "x", [7]])
+async def test_what_is_no_window_is_refused(backend: Contract, wrong: Any) -> None:
+    assert isinstance(backend, Statistics)
+    with pytest.raises(InvalidArgument) as refused:
+        await backend.window_stats(wrong)
+    assert refused.value.field == "window"

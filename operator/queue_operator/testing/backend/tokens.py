@@ -9,6 +9,7 @@ from queue_operator.domain.errors import InvalidTransition, JobNotFound, StaleLe
 from queue_operator.domain.job import Demand
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
+from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, job_in, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract
 
@@ -55,6 +56,7 @@ async def test_a_repeat_of_a_superseded_attempt_is_still_known(backend: Contract
     assert (again.repeated, again.state) == (True, JobState.RUNNING)
 
 
+@proves("queue-semantics.Fencing.rule.2")
 async def test_tokens_tell_nothing_of_each_other(backend: Contract) -> None:
     """Neither a number that goes on, nor one draw that all tokens are made of."""
     jobs = [a_job(type="tokens") for _ in range(400)]

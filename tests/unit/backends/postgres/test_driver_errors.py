@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from queue_operator.backends.postgres.driver_errors import Undone, named, unavailable
+from queue_operator.backends.postgres.driver_errors import TookTooLong, Undone, named, unavailable
 from queue_operator.domain.errors import (
     MissingPrivilege,
     QueueError,
@@ -28,7 +28,7 @@ from queue_operator.domain.errors import (
         ("25P03", Unavailable, "refuses: said so"),
         ("0A000", Unavailable, "refuses: said so"),
         ("53100", Unavailable, "refuses: said so"),
-        ("57014", Unavailable, "took too long"),
+        ("57014", TookTooLong, "took too long"),
         ("57P01", Unavailable, "cannot be reached: said so"),
         ("28P01", Unavailable, "cannot be reached: said so"),
         ("3D000", Unavailable, "check the database address"),

@@ -1,25 +1,40 @@
 -- Jobs by namespace, type and state. No parameters.
--- Reads the counts and the changes not yet folded, both whole: a row per lane and state, and
--- as many changes as arrived since the last fold. One snapshot, so a change that is being
--- folded counts once. Then lane's, namespace's and job_type's primary keys.
--- Trap: OFFSET 0 keeps the planner from starting at the names and reading all counts for each.
-WITH counts AS MATERIALIZED (
-    SELECT lane_id, state, sum(jobs) AS jobs
+-- Index: kind_count_pkey, from one namespace, type and priority to the next below it, and of each
+--   the newest version; those of {{tail}}; lane's, namespace's and job_type's primary keys.
+-- Traps: a kind whose lanes are gone may be counted, with nothing, until its count is forgotten, and
+--   may have no name. The first step begins above all there are. OFFSET 0 keeps the planner from starting at the
+--   names and reading all counts for each.
+WITH RECURSIVE {{tail}},
+kinds AS (
+    SELECT 2147483647 AS namespace_id, 2147483647 AS type_id, '' AS priority,
+           NULL::text[] AS states, NULL::bigint[] AS jobs
+    UNION ALL
+    SELECT below.*
+    FROM kinds
+    CROSS JOIN LATERAL (
+        SELECT namespace_id, type_id, priority, states, jobs
+        FROM kind_count
+        WHERE (kind_count.namespace_id, kind_count.type_id, kind_count.priority)
+            < (kinds.namespace_id, kinds.type_id, kinds.priority)
+        ORDER BY namespace_id DESC, type_id DESC, priority DESC, version DESC LIMIT 1
+    ) AS below
+), counts AS MATERIALIZED (
+    SELECT namespace_id, type_id, state, sum(jobs)::bigint AS jobs
     FROM (
-        SELECT lane_id, state, jobs FROM lane_count
+        SELECT namespace_id, type_id, told.state, told.jobs
+        FROM kinds CROSS JOIN LATERAL unnest(states, kinds.jobs) AS told(state, jobs)
         UNION ALL
-        SELECT lane_id, state, jobs FROM count_delta
+        SELECT lane.namespace_id, lane.type_id, tail.state, tail.jobs
+        FROM tail
+        CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = tail.lane_id OFFSET 0) AS lane
     ) AS counted
-    GROUP BY lane_id, state
+    GROUP BY namespace_id, type_id, state
 )
-SELECT lane.namespace, lane.type, counts.state, sum(counts.jobs)::bigint
+SELECT kind.namespace, kind.type, counts.state, counts.jobs
 FROM counts
 CROSS JOIN LATERAL (
-    SELECT namespace.name AS namespace, job_type.name AS type
-    FROM lane
-    JOIN namespace ON namespace.id = lane.namespace_id
-    JOIN job_type ON job_type.id = lane.type_id
-    WHERE lane.id = counts.lane_id
+    SELECT (SELECT name FROM namespace WHERE namespace.id = counts.namespace_id) AS namespace,
+           (SELECT name FROM job_type WHERE job_type.id = counts.type_id) AS type
     OFFSET 0
-) AS lane
-GROUP BY lane.namespace, lane.type, counts.state
+) AS kind
+WHERE kind.namespace IS NOT NULL AND kind.type IS NOT NULL

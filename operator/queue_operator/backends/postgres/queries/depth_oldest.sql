@@ -1,36 +1,31 @@
--- Seconds since the oldest eligible job became eligible, by namespace and type. No parameters.
--- Looks at the head of each lane that has waiting jobs by the counts: one step into ready_claim
--- per lane, however long the lane. The head is the oldest by the claim's order.
--- Traps: while a transaction keeps the horizon back, a head lies behind the dead entries of
--- those that were taken before it; so this is for gauges, not for the claim. OFFSET 0 keeps
--- the planner from starting at the names and going through all lanes for each.
-WITH waiting AS MATERIALIZED (
-    SELECT lane_id
-    FROM (
-        SELECT lane_id, jobs FROM lane_count WHERE state IN ({{eligible}})
-        UNION ALL
-        SELECT lane_id, jobs FROM count_delta WHERE state IN ({{eligible}})
-    ) AS counted
-    GROUP BY lane_id
-    HAVING sum(jobs) > 0
+-- Seconds since the oldest eligible job became eligible, by namespace and type.
+-- Parameters: lanes (int[]): where jobs wait; marks (timestamptz[]) and mark_numbers (bigint[]): a
+--   place in each lane before which nothing waits.
+-- Looks at the head of each lane: one step into ready_claim, however long the lane. The head is the
+-- oldest by the claim's order. Then lane's, namespace's and job_type's primary keys.
+-- Traps: while a transaction keeps the horizon back, the dead entries of those that were taken since
+--   the mark lie before a head; so this is for gauges, not for the claim. OFFSET 0 keeps the planner
+--   from starting at the names and going through all lanes for each.
+WITH heads AS MATERIALIZED (
+    SELECT asked.lane_id, head.eligible_at
+    FROM unnest(%(lanes)s::int[], %(marks)s::timestamptz[], %(mark_numbers)s::bigint[])
+        AS asked(lane_id, mark, mark_no)
+    CROSS JOIN LATERAL (
+        SELECT eligible_at
+        FROM ready
+        WHERE ready.lane_id = asked.lane_id AND due
+          AND (order_time, job_no) >= (asked.mark, asked.mark_no)
+        ORDER BY order_time, job_no
+        LIMIT 1
+    ) AS head
+    WHERE head.eligible_at <= now()
+), ages AS MATERIALIZED (
+    SELECT namespace_id, type_id, max(now() - eligible_at) AS age
+    FROM heads
+    CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = heads.lane_id OFFSET 0) AS lane
+    GROUP BY namespace_id, type_id
 )
-SELECT lane.namespace, lane.type,
-       extract(epoch FROM max(now() - head.eligible_at))::double precision
-FROM waiting
-CROSS JOIN LATERAL (
-    SELECT eligible_at
-    FROM ready
-    WHERE ready.lane_id = waiting.lane_id AND due
-    ORDER BY order_time, job_no
-    LIMIT 1
-) AS head
-CROSS JOIN LATERAL (
-    SELECT namespace.name AS namespace, job_type.name AS type
-    FROM lane
-    JOIN namespace ON namespace.id = lane.namespace_id
-    JOIN job_type ON job_type.id = lane.type_id
-    WHERE lane.id = waiting.lane_id
-    OFFSET 0
-) AS lane
-WHERE head.eligible_at <= now()
-GROUP BY lane.namespace, lane.type
+SELECT (SELECT name FROM namespace WHERE namespace.id = ages.namespace_id),
+       (SELECT name FROM job_type WHERE job_type.id = ages.type_id),
+       extract(epoch FROM age)::double precision
+FROM ages

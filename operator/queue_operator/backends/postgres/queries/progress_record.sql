@@ -1,13 +1,15 @@
 -- Stores the newest progress of many running attempts.
 -- Parameters, aligned by position, no (namespace, id, token) twice: namespaces text[],
 -- job_ids text[], tokens uuid[], percents integer[], messages text[], updated_ats timestamptz[].
--- Index: job's unique (namespace_id, id), lease's primary key; no index is on what changes.
+-- Index: job's unique (namespace_id, id), the primary keys of lease and progress.
 -- Locks: the leases in the order of their number, so that it never waits in a circle with
 -- another batch; a lease that ended while it waited is left out.
 -- A token is current only while its lease exists, so the token is all that is checked.
--- Trap: a plan from when `lease` was nearly empty starts from `lease` and looks through the
--- whole batch for each of its rows. OFFSET 0 and the lock inside LATERAL keep the first steps
--- from that, the ARRAY the last from reading more than the batch.
+-- Traps: neither the lease nor the row before is updated: versions of one row would be walked by
+-- all who read it while they cannot be removed. The newest time counts, so an older row that two at
+-- once leave behind does no harm; the sweeper takes it away with the rest when the lease is gone.
+-- A plan from when `lease` was nearly empty starts from `lease` and looks through the
+-- whole batch for each of its rows. OFFSET 0 and the lock inside LATERAL keep it from that.
 WITH given AS MATERIALIZED (
     SELECT job.job_no, reports.token, reports.percent, reports.message, reports.updated_at
     FROM unnest(
@@ -24,21 +26,36 @@ WITH given AS MATERIALIZED (
     ORDER BY job.job_no
 ),
 current AS MATERIALIZED (
-    SELECT given.job_no, given.percent, given.message, given.updated_at
+    SELECT (held.job_no << 16) | (held.lease_version & 65535) AS lease,
+           given.percent, given.message, given.updated_at
     FROM given
     CROSS JOIN LATERAL (
-        SELECT
+        SELECT job_no, lease_version
         FROM lease
         WHERE lease.job_no = given.job_no
           AND lease.token = given.token
-          AND (lease.progress_at IS NULL OR lease.progress_at <= given.updated_at)
         FOR NO KEY UPDATE
     ) AS held
+),
+newer AS MATERIALIZED (
+    SELECT current.*, last.spot, last.at AS last_at
+    FROM current
+    LEFT JOIN LATERAL (
+        SELECT ctid AS spot, at FROM progress
+        WHERE progress.lease = current.lease
+        ORDER BY at DESC LIMIT 1
+    ) AS last ON true
+    WHERE last.at IS NULL OR last.at <= current.updated_at
+),
+replaced AS (
+    DELETE FROM progress
+    WHERE ctid = ANY (ARRAY(SELECT spot FROM newer WHERE last_at < updated_at))
+),
+checked AS (
+    INSERT INTO lease_check (kind, look_at, leases)
+    SELECT 'PROGRESS', now() + interval '5 minutes', array_agg(lease)
+    FROM newer WHERE last_at IS NULL HAVING count(*) > 0
 )
-UPDATE lease
-SET progress_percent = current.percent,
-    progress_message = current.message,
-    progress_at = current.updated_at
-FROM current
-WHERE lease.job_no = current.job_no
-  AND lease.job_no = ANY (ARRAY (SELECT job_no FROM current))
+INSERT INTO progress AS stored (lease, at, percent, message)
+SELECT lease, updated_at, percent, message FROM newer
+ON CONFLICT (lease, at) DO UPDATE SET percent = excluded.percent, message = excluded.message

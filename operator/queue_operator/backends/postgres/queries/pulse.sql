@@ -2,7 +2,7 @@
 -- rows that begin as those of `arrival_read.sql`. In the first row follow the lanes of the jobs made
 -- due and the version of every topic, and in each before which time no job waits for one any more,
 -- and the seconds until the next one is due.
--- Parameters: those of {{staging}} and {{fresh}}. Index: ready_stage twice, and those of {{fresh}}.
+-- Parameters: topics (text[]), those of {{staging}} and {{fresh}}. Index: ready_stage twice, and those of {{fresh}}.
 -- Locks: those of {{staging}}.
 -- Trap: the next one is looked for among those that are not due yet, or rows that another
 --   replica holds would be asked for without a pause.
@@ -12,7 +12,9 @@ SELECT now(), pg_current_snapshot()::text, {{origin}},
        fresh.lane_id, fresh.first, fresh.first_no, fresh.last, fresh.last_no, fresh.due_at,
        CASE WHEN fresh.place > 1 THEN '{}' ELSE ARRAY(SELECT lane_id FROM staged) END,
        CASE WHEN fresh.place > 1 THEN NULL
-            ELSE (SELECT jsonb_object_agg(topic, version) FROM signal) END,
+            ELSE (SELECT jsonb_object_agg(
+                      topic, coalesce(pg_sequence_last_value(('signal_' || topic)::regclass), 0))
+                  FROM unnest(%(topics)s::text[]) AS t(topic)) END,
        (SELECT since FROM waits),
        (SELECT extract(epoch FROM eligible_at - now())::float8 FROM ready
         WHERE NOT due AND NOT blocked AND eligible_at > now()

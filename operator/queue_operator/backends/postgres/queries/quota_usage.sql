@@ -1,32 +1,35 @@
 -- How many jobs of some namespaces wait, whatever for, and how many hold a slot.
--- Parameters: namespaces (text[]). Index: namespace_name_key,
---   lane_namespace_id_type_id_priority_tags_key, then lane_count_pkey; the changes not yet folded
---   are read whole. One snapshot, so a change that is being folded counts once.
--- Traps: as in `count_stats.sql`.
-WITH wanted AS MATERIALIZED (
-    SELECT lane.id, lane.namespace_id
+-- Parameters: namespaces (text[]). Index: namespace_name_key; of each the newest version of its
+--   count, by namespace_count_pkey; those of {{tail}}, and lane_pkey for the lanes of these changes,
+--   whosoever they are. Locks: none.
+-- Trap: a join of what is asked for with the changes may be planned as a loop over both; the array
+--   leaves no choice.
+WITH {{tail}},
+asked AS MATERIALIZED (
+    SELECT space.id
     FROM unnest(%(namespaces)s::text[]) AS given(name)
+    CROSS JOIN LATERAL (SELECT id FROM namespace WHERE name = given.name OFFSET 0) AS space
+), counted AS MATERIALIZED (
+    SELECT asked.id, told.state, told.jobs
+    FROM asked
     CROSS JOIN LATERAL (
-        SELECT lane.id, lane.namespace_id FROM lane
-        WHERE lane.namespace_id = (SELECT id FROM namespace WHERE name = given.name)
-    ) AS lane
-), counted AS (
-    SELECT lane_id, state, jobs FROM lane_count
-    WHERE lane_id = ANY (ARRAY(SELECT id FROM wanted))
-      AND state IN ({{eligible}}, {{slot_holding}})
+        SELECT states, jobs FROM namespace_count
+        WHERE namespace_id = asked.id ORDER BY version DESC LIMIT 1
+    ) AS kept
+    CROSS JOIN LATERAL unnest(kept.states, kept.jobs) AS told(state, jobs)
     UNION ALL
-    SELECT lane_id, state, jobs FROM count_delta
-    WHERE (lane_id IN (SELECT id FROM wanted)) IS TRUE
-      AND state IN ({{eligible}}, {{slot_holding}})
-), by_lane AS (
-    SELECT lane_id, coalesce(sum(jobs) FILTER (WHERE state IN ({{eligible}})), 0) AS waiting,
-           coalesce(sum(jobs) FILTER (WHERE state IN ({{slot_holding}})), 0) AS running
-    FROM counted GROUP BY lane_id
+    SELECT space_id, state, jobs
+    FROM (
+        SELECT state, jobs,
+               (SELECT namespace_id FROM lane WHERE lane.id = tail.lane_id) AS space_id
+        FROM tail
+        OFFSET 0
+    ) AS placed
+    WHERE space_id = ANY (ARRAY(SELECT id FROM asked))
 )
-SELECT space.name, sum(waiting)::bigint, sum(running)::bigint
-FROM by_lane
-CROSS JOIN LATERAL (
-    SELECT namespace.name FROM lane JOIN namespace ON namespace.id = lane.namespace_id
-    WHERE lane.id = by_lane.lane_id OFFSET 0
-) AS space
-GROUP BY space.name
+SELECT (SELECT name FROM namespace WHERE namespace.id = by_space.id), waiting, running
+FROM (
+    SELECT id, coalesce(sum(jobs) FILTER (WHERE state IN ({{eligible}})), 0)::bigint AS waiting,
+           coalesce(sum(jobs) FILTER (WHERE state IN ({{slot_holding}})), 0)::bigint AS running
+    FROM counted GROUP BY id
+) AS by_space

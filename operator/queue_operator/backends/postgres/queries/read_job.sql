@@ -1,7 +1,7 @@
 -- Whole records, wherever the moving row is.
 -- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]); whole:
 --   whether payload and result are read, which may be large.
--- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, final;
+-- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, progress, final;
 --   idempotency_by_job, spawned_pkey, callback_pkey, and for jobs with parents dependency_pkey.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
@@ -44,8 +44,14 @@ CROSS JOIN LATERAL (
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, host, assigned_at, started_at, error, failed_at, changed_at,
            CASE WHEN %(whole)s::bool THEN result END, result_content_type, false,
-           NULL, '', cancel_reason, progress_percent, progress_message, progress_at
-    FROM lease WHERE lease.job_no = w.job_no
+           NULL, '', cancel_reason, reported.percent, reported.message, reported.at
+    FROM lease
+    LEFT JOIN LATERAL (
+        SELECT percent, message, at FROM progress
+        WHERE progress.lease = (lease.job_no << 16) | (lease.lease_version & 65535)
+        ORDER BY at DESC LIMIT 1
+    ) reported ON true
+    WHERE lease.job_no = w.job_no
     UNION ALL
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,

@@ -1,6 +1,7 @@
 -- Adds what happened to the roll-ups and gives how many rows of the log that was.
--- Parameters: spans (int[]): how long the spans are, in seconds; oldest (timestamptz[]): of each
---   since when it is kept; those of {{cells}}.
+-- Parameters: spans (int[]): how long the spans are, in seconds, the shortest first; oldest
+--   (timestamptz[]): of each since when it is kept; closed_until (timestamptz): longer spans that
+--   ended before are summed up, and get what comes late; those of {{cells}}.
 -- Index: lane_pkey, roll_up_pkey, roll_up_latency_pkey, and those of {{cells}}. Locks: the rows that
 --   are added to; nobody else has any, because `roll_up_lock.sql` gives one a turn.
 WITH {{cells}},
@@ -11,6 +12,9 @@ spread AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = cells.lane_id OFFSET 0) AS lane
     CROSS JOIN unnest(%(spans)s::int[], %(oldest)s::timestamptz[]) AS span(span_s, oldest)
     WHERE minute >= oldest
+      AND (span_s = (%(spans)s::int[])[1]
+           OR date_bin(make_interval(secs => span_s), minute, 'epoch')
+              + make_interval(secs => span_s) <= %(closed_until)s::timestamptz)
 ), counted AS (
     INSERT INTO roll_up AS stored (
         namespace_id, span_s, begins_at, type_id, priority, submitted, completed, failed,

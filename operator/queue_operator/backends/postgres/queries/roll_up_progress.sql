@@ -15,6 +15,7 @@ WITH behind AS (
       AND seq + 0 > (SELECT above_seq FROM roll_up_progress)
 )
 SELECT now(), pg_current_snapshot()::text, snapshot::text, xmin = xid::xid, above_seq,
+       {{closed}},
        (SELECT count(*) FROM behind) + (SELECT count(*) FROM late),
        coalesce((SELECT sum(bytes) FROM behind), 0)::bigint
        + coalesce((SELECT sum(bytes) FROM late), 0)::bigint

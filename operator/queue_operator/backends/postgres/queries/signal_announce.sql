@@ -1,16 +1,14 @@
 -- Raises the version of some topics, tells those who listen, and gives the new versions.
--- Parameters: topics text[], sorted, so that two of these never wait for each other; told, JSON
+-- Parameters: topics text[]; told, JSON
 --   text that goes with the notification: who raised them, and for which kinds of jobs.
--- Index: signal's primary key. Locks: the topics' rows, and at commit the server's one
--- notification lock; therefore never part of a transaction that does anything else.
+-- Index: none, versions are sequences: rows updated for ever would be walked through by all who read
+-- them while dead ones cannot be removed. Locks: at commit the server's one notification lock;
+-- therefore never part of a transaction that does anything else.
 -- The payload has {topic: version} as `versions`, so a listener needs no look at the table.
 -- A lost announcement costs one poll of a listener, so the commit does not wait for the disk.
 WITH raised AS (
-    INSERT INTO signal (topic, version)
-    SELECT topic, 1
+    SELECT topic, nextval(('signal_' || topic)::regclass) AS version
     FROM unnest(%(topics)s::text[]) AS announced (topic)
-    ON CONFLICT (topic) DO UPDATE SET version = signal.version + 1
-    RETURNING topic, version
 ), versions AS MATERIALIZED (
     SELECT jsonb_object_agg(topic, version) AS by_topic FROM raised
 )

@@ -1,7 +1,8 @@
 -- Part of others: makes jobs due whose delay or backoff is over and that have an attempt left, and
 -- tells of them as arrivals. `staged` has them; `waits` has the time before which no job is left that
 -- waits for one.
--- Parameters: since (timestamptz): nothing waits before that; max_rows.
+-- Parameters: since (timestamptz): nothing waits before that; until (timestamptz): it is looked no
+--   further; max_rows.
 -- Index: ready_stage, from `since` on; ready_pkey. Locks: the rows made due; those that another
 --   replica is making due are passed over.
 -- Traps: what lies before `since` are the dead entries of jobs staged before, any number of them. A
@@ -10,7 +11,8 @@ overdue AS MATERIALIZED (
     SELECT job_no, eligible_at,
            (max_attempts > 0 AND attempt >= max_attempts) IS NOT TRUE AS may_run
     FROM ready
-    WHERE NOT due AND NOT blocked AND eligible_at >= %(since)s AND eligible_at <= now()
+    WHERE NOT due AND NOT blocked AND eligible_at >= %(since)s
+      AND eligible_at <= least(now(), %(until)s::timestamptz)
     ORDER BY eligible_at LIMIT %(max_rows)s
 ), held AS MATERIALIZED (
     SELECT job_no FROM ready
@@ -30,7 +32,8 @@ overdue AS MATERIALIZED (
     SELECT least(
         (SELECT min(eligible_at) FROM overdue
          WHERE (job_no IN (SELECT job_no FROM staged)) IS NOT TRUE),
-        CASE WHEN (SELECT count(*) FROM overdue) < %(max_rows)s THEN now()
+        CASE WHEN (SELECT count(*) FROM overdue) < %(max_rows)s
+             THEN least(now(), %(until)s::timestamptz)
              ELSE (SELECT max(eligible_at) FROM overdue) END
     ) AS since
 )

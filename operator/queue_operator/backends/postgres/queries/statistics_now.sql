@@ -1,43 +1,65 @@
 -- How many jobs of a namespace there are now, by type, priority and state; and how many of these
 -- wait for other jobs, and how many for a time that is not over.
 -- Parameters: namespace_id.
--- Index: lane_namespace_id_type_id_priority_tags_key, lane_count_pkey; ready_undue, of the lanes'
---   jobs that are not due; ready_stage, of those of them whose time is over; ready_pkey, job_type_pkey.
---   The changes not yet folded are read whole. One snapshot. Locks: none.
--- Traps: a job whose time is over is made due a moment later, or not at all when it has no
---   attempt left; such jobs are few, wherever they are. The array leaves the planner no choice.
---   ready_undue is made for what says `lane_id > 0`.
-WITH wanted AS MATERIALIZED (
-    SELECT id FROM lane WHERE namespace_id = %(namespace_id)s
-), counted AS (
-    SELECT lane_id, state, jobs, 0::bigint AS blocked, 0::bigint AS later FROM lane_count
-    WHERE lane_id = ANY (ARRAY(SELECT id FROM wanted))
-      AND state IN ({{eligible}}, {{slot_holding}})
+-- Index: kind_count_pkey, from one type and priority to the next below it, and of each the newest
+--   version; lane_waiting_pkey, and of each of these lanes ready_undue, what waits for other jobs,
+--   and ready_later, from now on; those of {{tail}}; lane_pkey, job_type_pkey. Locks: none.
+-- Traps: what is over in ready_later lies before now, dead or alive. ready_undue is made for what
+--   says `lane_id > 0`, and ready_later, instead of `NOT due`, for what says so by `coalesce`: with a
+--   plan made for few jobs ready_stage would do as well. The first step begins above all kinds there are.
+WITH RECURSIVE {{tail}},
+kinds AS (
+    SELECT 2147483647 AS type_id, '' AS priority, NULL::text[] AS states, NULL::bigint[] AS jobs
     UNION ALL
-    SELECT lane_id, state, jobs, 0, 0 FROM count_delta
-    WHERE (lane_id IN (SELECT id FROM wanted)) IS TRUE
-      AND state IN ({{eligible}}, {{slot_holding}})
-    UNION ALL
-    SELECT lane_id, state, 0, count(*) FILTER (WHERE blocked), count(*) FILTER (WHERE NOT blocked)
-    FROM ready
-    WHERE NOT due AND lane_id > 0 AND lane_id = ANY (ARRAY(SELECT id FROM wanted))
-    GROUP BY lane_id, state
-    UNION ALL
-    SELECT lane_id, state, 0, 0, -count(*)
-    FROM ready
-    WHERE NOT due AND NOT blocked AND eligible_at <= now()
-      AND (lane_id IN (SELECT id FROM wanted)) IS TRUE
-    GROUP BY lane_id, state
+    SELECT below.*
+    FROM kinds
+    CROSS JOIN LATERAL (
+        SELECT type_id, priority, states, jobs
+        FROM kind_count
+        WHERE namespace_id = %(namespace_id)s
+          AND (kind_count.type_id, kind_count.priority) < (kinds.type_id, kinds.priority)
+        ORDER BY type_id DESC, priority DESC, version DESC LIMIT 1
+    ) AS below
+), changed AS MATERIALIZED (
+    SELECT tail.lane_id, lane.type_id, lane.priority, tail.state, tail.jobs
+    FROM tail
+    CROSS JOIN LATERAL (
+        SELECT * FROM lane
+        WHERE lane.id = tail.lane_id AND namespace_id = %(namespace_id)s OFFSET 0
+    ) AS lane
+), waiting AS MATERIALIZED (
+    SELECT lane_id FROM lane_waiting WHERE namespace_id = %(namespace_id)s
+    UNION
+    SELECT lane_id FROM changed WHERE state IN ({{eligible}}) AND jobs > 0
+), undue AS MATERIALIZED (
+    SELECT waiting.lane_id, found.state, found.blocked, found.later
+    FROM waiting
+    CROSS JOIN LATERAL (
+        SELECT state, count(*) AS blocked, 0::bigint AS later
+        FROM ready
+        WHERE NOT due AND lane_id > 0 AND ready.lane_id = waiting.lane_id
+          AND state IN ({{INITIAL_PENDING}}) AND blocked
+        GROUP BY state
+        UNION ALL
+        SELECT state, 0, count(*)
+        FROM ready
+        WHERE NOT coalesce(due, true) AND NOT blocked AND ready.lane_id = waiting.lane_id
+          AND eligible_at > now()
+        GROUP BY state
+    ) AS found
 )
-SELECT kind.type, kind.priority, state, sum(jobs)::bigint, sum(blocked)::bigint, sum(later)::bigint
+SELECT (SELECT name FROM job_type WHERE job_type.id = counted.type_id), priority, state,
+       sum(jobs)::bigint, sum(blocked)::bigint, sum(later)::bigint
 FROM (
-    SELECT lane_id, state, sum(jobs) AS jobs, sum(blocked) AS blocked, sum(later) AS later
-    FROM counted GROUP BY lane_id, state
-) AS by_lane
-CROSS JOIN LATERAL (
-    SELECT job_type.name AS type, lane.priority
-    FROM lane JOIN job_type ON job_type.id = lane.type_id
-    WHERE lane.id = by_lane.lane_id OFFSET 0
-) AS kind
-GROUP BY kind.type, kind.priority, state
+    SELECT type_id, priority, told.state, told.jobs, 0 AS blocked, 0 AS later
+    FROM kinds CROSS JOIN LATERAL unnest(states, kinds.jobs) AS told(state, jobs)
+    UNION ALL
+    SELECT type_id, priority, state, jobs, 0, 0 FROM changed
+    UNION ALL
+    SELECT lane.type_id, lane.priority, state, 0, blocked, later
+    FROM undue
+    CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = undue.lane_id OFFSET 0) AS lane
+) AS counted
+WHERE state IN ({{eligible}}, {{slot_holding}})
+GROUP BY type_id, priority, state
 HAVING sum(jobs) <> 0

@@ -1,12 +1,13 @@
 -- Takes what is due out of `lease_check`, oldest first, and gives what of it has to be done: one
 -- row with the marks up to which each kind is done now, whether there is more, the snapshot of
 -- this statement, and, aligned, kinds, leases and numbers. A lease has run out if no row of a
--- higher number renews it.
+-- higher number renews it. The progress of leases that are gone is removed.
 -- Parameters, by kind: kinds (text[]), marks (timestamptz[], NULL: from the beginning) and untils
 --   (timestamptz[]); seen: the snapshot of the statement before, text, NULL: none; now;
 --   cancel_before: when a cancel that is overdue was asked for, at the latest; and of each kind at
 --   most max_rows rows and max_bytes bytes.
--- Index: lease_check_due, a range per kind; lease_check_fresh; lease_pkey, ready_pkey.
+-- Index: lease_check_due, a range per kind; lease_check_fresh; lease_pkey, progress_pkey,
+--   ready_pkey.
 -- Locks: the rows taken, which nobody else touches.
 -- Traps: two CTEs are never joined, since without hash joins that takes the square of the batch:
 --   a set that IS TRUE is hashed. A row committed after the mark had passed by it is one that the
@@ -65,7 +66,13 @@ WITH asked AS MATERIALIZED (
     WHERE job_no = ANY (ARRAY(
         SELECT lease >> 16 FROM run_out
         UNION ALL
-        SELECT lease >> 16 FROM due WHERE kind IN ('DEADLINE', 'HELD', 'CANCEL')
+        SELECT lease >> 16 FROM due WHERE kind IN ('DEADLINE', 'HELD', 'CANCEL', 'PROGRESS')
+    ))
+), forgotten AS (
+    DELETE FROM progress
+    WHERE lease = ANY (ARRAY(
+        SELECT lease FROM due
+        WHERE kind = 'PROGRESS' AND (lease IN (SELECT lease FROM standing)) IS NOT TRUE
     ))
 ), given_up AS MATERIALIZED (
     SELECT (job_no << 16) | (lease_version & 65535) AS lease FROM ready
@@ -76,7 +83,7 @@ WITH asked AS MATERIALIZED (
     WHERE (lease IN (SELECT lease FROM standing)) IS TRUE
     UNION ALL
     SELECT kind, lease, number FROM due
-    WHERE kind IN ('DEADLINE', 'HELD') AND (lease IN (SELECT lease FROM standing)) IS TRUE
+    WHERE kind IN ('DEADLINE', 'HELD', 'PROGRESS') AND (lease IN (SELECT lease FROM standing)) IS TRUE
     UNION ALL
     SELECT kind, lease, number FROM due
     WHERE kind = 'CANCEL'
