@@ -6,7 +6,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.integration.postgres import calls
 from tests.integration.postgres.proxy import Proxy, proxied
+from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.sql import load
@@ -20,6 +22,7 @@ EXPIRED_S = 0.000001
 # A sweep that comes later than this after the one before takes it for an outage.
 TTL_S = 600.0
 JOBS = 6
+WAITING = [f"w-{n}" for n in range(2000)]
 # For so long, halved, a sweep waits for that of another replica.
 IMPATIENT_S = 0.5
 
@@ -227,3 +230,24 @@ async def test_what_is_over_is_in_no_row(
     [left] = await (await other.execute("SELECT count(*) FROM lease_check")).fetchall()
     [notes] = await (await other.execute("SELECT count(*) FROM sweep")).fetchall()
     assert (left, notes) == ((0,), (1,))
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+async def test_waiting_jobs_are_looked_up_by_number_only(
+    dsn: str, other: psycopg.AsyncConnection[tuple[Any, ...]], plans: str
+) -> None:
+    """Their other indexes would be walked whole, with all that is dead in them. A plan that was
+    made when hardly any job waited takes them all for as good.
+    """
+    async with watched(dsn, plans=plans) as (backend, seen):
+        await backend.enqueue_jobs([Job(id=one, type="w") for one in WAITING])
+        await other.execute("ANALYZE ready")
+        await backend.delete_jobs([], (await backend.cancel_jobs([], WAITING)).cancelled_job_ids)
+        await other.execute("ANALYZE ready")
+        await other.commit()
+        for _ in range(2):
+            await calls.sweep(backend)
+    told = ("-- Takes what is due", "-- Of lost jobs")
+    nodes = [n for plan in seen.plans if plan.text.startswith(told) for n in plan.nodes]
+    used = {n["Index Name"] for n in nodes if n.get("Relation Name") == "ready"}
+    assert used == {"ready_pkey"}, str(seen)

@@ -13,6 +13,7 @@
 --   a set that IS TRUE is hashed. A row committed after the mark had passed by it is one that the
 --   last snapshot did not see. A row beyond the limit may name a lease again, and does no harm:
 --   if it is due, the lease has run out all the same, and if it is not, it is read here.
+--   OFFSET 0 keeps a condition on the state from choosing an index that would be walked whole.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(kinds)s::text[], %(marks)s::timestamptz[], %(untils)s::timestamptz[])
         WITH ORDINALITY AS a(kind, mark, until, place)
@@ -75,9 +76,13 @@ WITH asked AS MATERIALIZED (
         WHERE kind = 'PROGRESS' AND (lease IN (SELECT lease FROM standing)) IS NOT TRUE
     ))
 ), given_up AS MATERIALIZED (
-    SELECT (job_no << 16) | (lease_version & 65535) AS lease FROM ready
-    WHERE job_no = ANY (ARRAY(SELECT lease >> 16 FROM due WHERE kind = 'EXHAUST'))
-      AND state IN ({{UNKNOWN_RETRY}}) AND max_attempts > 0 AND attempt >= max_attempts
+    SELECT (job_no << 16) | (lease_version & 65535) AS lease
+    FROM (
+        SELECT * FROM ready
+        WHERE job_no = ANY (ARRAY(SELECT lease >> 16 FROM due WHERE kind = 'EXHAUST'))
+        OFFSET 0
+    ) waiting
+    WHERE state IN ({{UNKNOWN_RETRY}}) AND max_attempts > 0 AND attempt >= max_attempts
 ), found AS MATERIALIZED (
     SELECT 'CLAIM' AS kind, lease, number FROM run_out
     WHERE (lease IN (SELECT lease FROM standing)) IS TRUE
