@@ -18,6 +18,7 @@ from tests.integration.postgres.watching import watched
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.domain.errors import InvalidTransition, Unavailable
 from queue_operator.domain.job import Job
+from queue_operator.testing.clauses import proves
 
 SHORT, LONG = 2_000, rounds(short=200_000, long=10_000_000)
 # What the planner is to believe where there are fewer.
@@ -97,6 +98,11 @@ async def look(dsn: str, jobs: int) -> Looked:
         return Looked(refused, cleaned, seen.pages, seen.rows, str(seen))
 
 
+@proves(
+    "queue-api.CancelJobs.expect.5",
+    "queue-api.CleanupExpiredJobs.expect.3",
+    "queue-api.DeleteJobs.expect.5",
+)
 async def test_beside_many_finished_jobs_a_call_reads_what_it_answers_or_changes(
     new_database: NewDatabase,
 ) -> None:
@@ -159,6 +165,7 @@ async def test_what_deletes_many_keeps_none_of_them_in_memory(
     assert peak < 30 * jobs
 
 
+@proves("backend-api.CleanupExpiredJobs.post.2", "backend-api.DeleteJobs.post.6")
 @pytest.mark.parametrize("call", ["delete", "cleanup"])
 async def test_what_deletes_many_deletes_all_or_none(new_database: NewDatabase, call: str) -> None:
     dsn = new_database()
