@@ -204,9 +204,7 @@ async def forget(backend: PostgresBackend, dsn: str) -> int:
     while left and idle < _IDLE_ROUNDS:
         await backend.expire_leases(lease_ttl_s=LEASE_TTL_S)
         await backend.roll_up(limit=5_000)
-        # Stores of before this lets names go have nothing of the kind.
-        if (tidying := getattr(backend, "_tidying", None)) is not None:
-            await tidying.tidy(unused_s=0.0, hidden_s=0.0)
+        await backend._tidying.tidy(unused_s=0.0, hidden_s=0.0)
         before, left = left, await lanes_left(dsn)
         idle = idle + 1 if left == before else 0
     return left
