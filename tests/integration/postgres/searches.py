@@ -123,8 +123,7 @@ def bounds(name: str, *, counted: bool = True) -> dict[str, Any]:
     return {
         "rows": rows,
         "pages": pages,
-        # What runs is a short table. Hash joins are of a batch with short tables.
-        "also_whole": {"lease"},
+        # Of a batch with short tables.
         "also_joins": {"Hash Join"},
     }
 

@@ -10,7 +10,8 @@ from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.sql import load
 from queue_operator.domain.lease import Leased
 
-_LIST: Final = load(__package__, "lease_list")
+STANDING: Final = load(__package__, "lease_standing")
+_LIST: Final = load(__package__, "lease_list", standing=STANDING)
 _OWNER: Final = load(__package__, "token_owner")
 _MOST: Final = 2**63
 

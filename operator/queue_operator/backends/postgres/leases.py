@@ -8,6 +8,7 @@ from typing import Final
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.assigned import STANDING
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
@@ -23,7 +24,7 @@ from queue_operator.domain.transition import Move, decide
 
 _EXTEND: Final = load(__package__, "lease_extend")
 _FATE: Final = load(__package__, "lease_fate")
-_LEASED: Final = load(__package__, "find_leased")
+_LEASED: Final = load(__package__, "find_leased", standing=STANDING)
 _PAGES: Final = 20
 """Of what is due, in one sweep: after an outage the next ones go on."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
+from queue_operator.backends.postgres.assigned import STANDING
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.protocol import MirrorEntry
@@ -10,7 +11,7 @@ from queue_operator.backends.sql import load
 
 _PENDING: Final = load(__package__, "mirror_pending")
 _ACKNOWLEDGE: Final = load(__package__, "mirror_acknowledge")
-_ATTACHED: Final = load(__package__, "mirror_attached")
+_ATTACHED: Final = load(__package__, "mirror_attached", standing=STANDING)
 _BY_UID: Final = load(__package__, "find_by_uid")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, LiteralString
 
 from psycopg import sql
 
+from queue_operator.backends.postgres.assigned import STANDING
 from queue_operator.backends.postgres.merging import ABOVE_ALL, Place
 from queue_operator.backends.sql import load, render
 from queue_operator.domain.outcome import ErrorCategory
@@ -232,7 +233,7 @@ def _composed(source: Source, order: Order) -> sql.Composed:
     }
     if source.table:
         words["source"] = sql.Identifier(source.table)
-    return sql.SQL(load(__package__, source.statement)).format(**words)
+    return sql.SQL(load(__package__, source.statement, standing=STANDING)).format(**words)
 
 
 def _condition(source: Source) -> sql.Composed:

@@ -1,13 +1,16 @@
 -- (namespace, id) of attached, unfinished jobs of a cluster. Parameters: cluster_uid text.
 -- Starts from the jobs that are unfinished, because finished ones pile up: reads `ready` (by
--- ready_mirrored) and `lease` once, then job's and detached's primary keys. Meant for about
+-- ready_mirrored) once and the leases that {{standing}} names (by lease_pkey), then job's and
+-- detached's primary keys. Meant for about
 -- once a minute. One snapshot: a job that moves between the two tables meanwhile is in exactly one.
 -- Traps: joined without MATERIALIZED and LATERAL, the two are read anew for every job of a
 -- resource; without OFFSET 0 all of `detached` is read and hashed.
 WITH unfinished AS MATERIALIZED (
     SELECT job_no FROM ready WHERE mirrored
     UNION ALL
-    SELECT job_no FROM lease WHERE mirrored
+    SELECT job_no FROM lease
+    WHERE mirrored AND job_no = ANY (ARRAY(
+        SELECT DISTINCT unnest(leases) >> 16 FROM ({{standing}}) AS standing))
 )
 SELECT namespace.name, job.id
 FROM unfinished
