@@ -31,12 +31,12 @@ _LANES_DELETED: Final = 2
 _BATCH: Final = 500
 _JOBS_PER_EVENT: Final = 10
 _DAYS: Final = 100
-_KEPT_DAYS: Final = 90
+_KEPT_S: Final = 90 * 86_400.0
 _NO_TTL_S: Final = 0.001
 _COUNT: Final = load(__package__, "idle_count")
 _PAGES: Final = load(__package__, "history_pages")
+_AGE: Final = load(__package__, "history_age")
 _EVENTS: Final = load(__package__, "history_events")
-_PRUNE: Final = load(__package__, "history_prune")
 
 
 class Cost:
@@ -87,16 +87,17 @@ class History:
         while await self._backend.roll_up(limit=_BATCH):
             pass
         dsn, jobs = self._spec["dsn"], self._spec["jobs"]
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            spread = {"copies": jobs // _JOBS_PER_EVENT, "days": _DAYS}
+            await connection.execute(_AGE, spread)
+            await connection.execute(_EVENTS, spread)
+            await connection.execute("VACUUM (ANALYZE) queue_operator.job_event")
         await multiply(dsn, jobs // SAMPLE, self._progress)
         self.submitted = jobs
         # The first submission afterwards finds that its numbers are taken, and draws others.
         small = [self._job(n, of_job(n), SMALL) for n in range(_IN_SMALL)]
         await self._ended(small, SMALL)
         self.submitted += len(small)
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-            copies = {"copies": jobs // _JOBS_PER_EVENT, "days": _DAYS}
-            await connection.execute(_EVENTS, copies)
-            await connection.execute("VACUUM (ANALYZE) queue_operator.job_event")
 
     async def ask(self, cost: Cost) -> None:
         """One call after the other."""
@@ -114,8 +115,8 @@ class History:
             self.deleted += await cost.of("delete_lane", self._backend.delete_jobs(tags, ()))
         cleanup = self._backend.cleanup_expired_jobs(_NO_TTL_S, namespace=SMALL)
         self.deleted += await cost.of("cleanup", cleanup)
-        await cost.of("prune", self._prune())
-        await cost.of("prune_nothing", self._prune())
+        await cost.of("prune", self._backend.prune_events(_KEPT_S))
+        await cost.of("prune_nothing", self._backend.prune_events(_KEPT_S))
 
     async def say_ledger(self) -> None:
         spaces = (DEFAULT_NAMESPACE, SMALL)
@@ -168,10 +169,6 @@ class History:
         except InvalidTransition:
             return 0
         raise RuntimeError("jobs of which one waits were deleted")
-
-    async def _prune(self) -> int:
-        async with await psycopg.AsyncConnection.connect(self._spec["dsn"]) as connection:
-            return (await connection.execute(_PRUNE, {"days": _KEPT_DAYS})).rowcount
 
 
 async def main() -> None:

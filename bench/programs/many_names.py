@@ -25,7 +25,7 @@ from bench.programs.timings import Timings, figures
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Demand, Job
-from queue_operator.domain.lease import heartbeat_interval_s
+from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S, heartbeat_interval_s
 
 POOLS: Final = 10
 """Beside a name of its own each job has the tag of one of so many pools."""
@@ -38,7 +38,8 @@ _BATCH: Final = 1_000
 _CLAIM: Final = 100
 _CLAIMERS: Final = 2
 _DELETED_AT_ONCE: Final = 5_000
-_IDLE_ROUNDS: Final = 3
+_IDLE_ROUNDS: Final = 5
+_ROWS: Final = 5_000
 _NOTHING_THERE_S: Final = 0.005
 _LANES: Final = load(__package__, "lanes_left")
 
@@ -117,9 +118,8 @@ class Names:
     async def keep(self) -> None:
         """What an operator does beside that."""
         while True:
-            await asyncio.sleep(heartbeat_interval_s(LEASE_TTL_S))
-            await self._backend.expire_leases(lease_ttl_s=LEASE_TTL_S)
-            await self._backend.roll_up(limit=5_000)
+            await asyncio.sleep(heartbeat_interval_s(DEFAULT_LEASE_TTL_S))
+            await look_after(self._backend)
 
     async def work_off(self) -> None:
         """All that waits."""
@@ -192,6 +192,13 @@ def _any_pool(claimer: int) -> Iterator[Demand]:
     return cycle(Demand(assignee_id=f"claimer-{claimer}", limit=_CLAIM, tags=t) for t in pools)
 
 
+async def look_after(backend: PostgresBackend) -> None:
+    """Folds the counts, and rolls up what has happened."""
+    await backend.expire_leases(lease_ttl_s=LEASE_TTL_S)
+    while await backend.roll_up(limit=_ROWS) >= _ROWS:
+        pass
+
+
 async def lanes_left(dsn: str) -> int:
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         row = await (await connection.execute(_LANES)).fetchone()
@@ -202,11 +209,8 @@ async def forget(backend: PostgresBackend, dsn: str) -> int:
     """What an hour of sweeps does to names that nobody uses; gives how many lanes are left."""
     left, idle = await lanes_left(dsn), 0
     while left and idle < _IDLE_ROUNDS:
-        await backend.expire_leases(lease_ttl_s=LEASE_TTL_S)
-        await backend.roll_up(limit=5_000)
-        # Stores of before this lets names go have nothing of the kind.
-        if (tidying := getattr(backend, "_tidying", None)) is not None:
-            await tidying.tidy(unused_s=0.0, hidden_s=0.0)
+        await look_after(backend)
+        await backend._tidying.tidy(unused_s=0.0, hidden_s=0.0)
         before, left = left, await lanes_left(dsn)
         idle = idle + 1 if left == before else 0
     return left

@@ -33,8 +33,8 @@ _FIELDS: Final = Struct(">h").pack(14)
 # Within what the product copies into `ready`: the number of fields, job number, lane; then the
 # order time, then the time of creation, which `job` has already.
 _COUNT: Final = 2
-_ORDER: Final = slice(26, 38)
-_REST: Final = slice(50, None)
+_ORDER: Final = slice(22, 34)
+_REST: Final = slice(46, None)
 
 
 class WideRow(Product):

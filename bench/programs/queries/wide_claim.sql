@@ -7,7 +7,7 @@
 --   of a token is drawn here, and cheaply: nobody has to keep these secret.
 WITH seen AS MATERIALIZED (
     SELECT r.spot, r.job_no, r.order_time, r.place, g.n
-    FROM unnest(%(lanes)s::bigint[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
+    FROM unnest(%(lanes)s::int[], %(froms)s::timestamptz[], %(from_nos)s::bigint[],
                 %(tos)s::timestamptz[], %(to_nos)s::bigint[])
         WITH ORDINALITY AS g(lane_id, at, no, to_at, to_no, n)
     CROSS JOIN LATERAL (
@@ -44,11 +44,11 @@ WITH seen AS MATERIALIZED (
         max_attempts = CASE WHEN max_attempts = 0
             THEN coalesce(
                 ((SELECT %(default_attempts)s::int[]))[
-                    width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[]))],
+                    width_bucket(lane_id, (SELECT %(lane_ids)s::int[]))],
                 %(system_attempts)s)
             ELSE max_attempts END,
         timeout_s = coalesce(timeout_s, ((SELECT %(default_timeouts)s::float8[]))[
-            width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[]))]),
+            width_bucket(lane_id, (SELECT %(lane_ids)s::int[]))]),
         backoff = CASE WHEN max_attempts = 0 THEN coalesce(backoff, %(system_backoff)s::jsonb)
             ELSE backoff END,
         token = (lpad(to_hex(job_no), 16, '0')
@@ -60,18 +60,25 @@ WITH seen AS MATERIALIZED (
         host = ((SELECT %(hosts)s::text[]))[((SELECT slots FROM spread))[
             width_bucket(job_no, (SELECT numbers FROM spread))]],
         assigned_at = now(), started_at = coalesce(started_at, now()), changed_at = now(),
-        expires_at = now() + make_interval(secs => %(ttl_s)s),
+        expires_at = now() + make_interval(secs => %(ttl_s)s::float8),
         deadline = now() + make_interval(secs => coalesce(timeout_s,
             ((SELECT %(default_timeouts)s::float8[]))[
-                width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[]))])),
-        -- An hour: a lease without an end is looked at once in a while, for it may be over.
-        check_at = now() + make_interval(secs => least(%(ttl_s)s, coalesce(timeout_s,
-            ((SELECT %(default_timeouts)s::float8[]))[
-                width_bucket(lane_id, (SELECT %(lane_ids)s::bigint[]))]), 3600))
+                width_bucket(lane_id, (SELECT %(lane_ids)s::int[]))]))
     WHERE ctid = ANY (ARRAY(SELECT spot FROM locked))
-    RETURNING old.state AS before, job_no, lane_id, order_time, attempt, token, assignee_id,
+    RETURNING old.state AS before, job_no, lane_id, order_time, attempt, lease_version, token, assignee_id,
         worker_name, timeout_s, id, payload, content_type, created_at, correlation_id,
         dependency_mode, eligible_at, mirrored, retry_count, last_retry_at, started_at
+), checked AS (
+    INSERT INTO lease_check (kind, look_at, leases, assignees)
+    SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
+           now() + make_interval(secs => coalesce(%(ttl_s)s::float8, 3600)),
+           array_agg((job_no << 16) | (lease_version & 65535)),
+           array_agg(DISTINCT hashtext(assignee_id))
+    FROM taken HAVING count(*) > 0
+    UNION ALL
+    SELECT 'DEADLINE', now() + make_interval(secs => timeout_s),
+           array_agg((job_no << 16) | (lease_version & 65535)), NULL
+    FROM taken WHERE timeout_s IS NOT NULL GROUP BY timeout_s
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, wait_us, workers,
                            lane_ids)

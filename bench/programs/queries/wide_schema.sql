@@ -14,7 +14,7 @@ CREATE TABLE job (
     job_no        bigint      PRIMARY KEY,
     namespace_id  integer     NOT NULL,
     id            text        NOT NULL,
-    lane_id       bigint      NOT NULL,
+    lane_id       integer     NOT NULL,
     payload       bytea       NOT NULL,
     content_type  text        NOT NULL,
     created_at    timestamptz NOT NULL,
@@ -49,9 +49,6 @@ CREATE TABLE job (
     host          text        NOT NULL DEFAULT '',
     assigned_at   timestamptz,
     started_at    timestamptz,
-    -- When the sweeper has to look at the lease. It is left behind when the job ends: the sweeper
-    -- passes each entry once, and sets it anew where a lease was extended.
-    check_at      timestamptz,
     cancel_requested_at timestamptz,
     cancel_forced boolean     NOT NULL DEFAULT false,
     cancel_received boolean   NOT NULL DEFAULT false,
@@ -79,9 +76,8 @@ CREATE TABLE job (
 -- Claims and their staging.
 CREATE INDEX job_claim ON job (lane_id, order_time, job_no) WHERE due;
 CREATE INDEX job_stage ON job (eligible_at) WHERE NOT due AND NOT blocked;
--- Leases that ended, and those of one assignee that are to be cancelled. What runs is found
--- beyond the place that the sweeper has reached.
-CREATE INDEX job_check ON job (check_at) WHERE check_at IS NOT NULL;
+-- Leases of one assignee that are to be cancelled. When a lease has to be looked at is told in
+-- `lease_check`, as by the product.
 CREATE INDEX job_cancelling ON job (assignee_id) WHERE cancel_requested_at IS NOT NULL;
 -- Retention, and searches for what was completed at some time.
 CREATE INDEX job_finalized ON job USING brin (finalized_at);

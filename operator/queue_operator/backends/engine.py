@@ -25,12 +25,7 @@ from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
 from queue_operator.domain import record
 from queue_operator.domain.dependencies import Wait
-from queue_operator.domain.errors import (
-    InvalidTransition,
-    JobNotFound,
-    QueueError,
-    StaleLease,
-)
+from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueError, StaleLease
 from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost

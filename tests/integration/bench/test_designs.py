@@ -34,6 +34,9 @@ SELECT event, from_state, to_state, ARRAY(SELECT unnest(job_nos) ORDER BY 1), at
        cardinality(wait_us), cardinality(run_us), workers, failed, ids, correlations, lane_of, lanes
 FROM job_event ORDER BY seq
 """
+CHECKS = """
+SELECT kind, ARRAY(SELECT unnest(leases) ORDER BY 1), assignees FROM lease_check ORDER BY number
+"""
 COUNTS = "SELECT lane_id, state, jobs, retries FROM count_delta ORDER BY xid, lane_id, state"
 
 Rows = list[tuple[Any, ...]]
@@ -75,6 +78,7 @@ async def life(store: Product, dsn: str, *, wide: bool) -> dict[str, Rows]:
     await look("ended")
     seen["submitted"] = await ask(dsn, f"SELECT {SUBMITTED} FROM job ORDER BY job_no")
     seen["events"] = await ask(dsn, EVENTS)
+    seen["checks"] = await ask(dsn, CHECKS)
     seen["counts"] = await ask(dsn, COUNTS)
     assert (await store.stored()).completed == JOBS
     return seen

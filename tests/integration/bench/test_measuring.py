@@ -175,7 +175,9 @@ def test_a_long_history_gives_figures(measuring: Measuring) -> None:
         1000,
     )
     assert history["delete_lane_rows"] == LITTLE.history_jobs / 200
-    assert history["prune_rows"] > history["prune_nothing_rows"] == 0
+    # A tenth of the log is older, and so is the sample's.
+    assert history["prune_rows"] > LITTLE.history_jobs // 100
+    assert history["prune_nothing_rows"] == 0
     for name in ("cancel", "refuse", "delete", "delete_lane", "cleanup", "prune", "prune_nothing"):
         assert min(history[f"{name}_max_ms"], history[f"{name}_pages"]) > 0, name
     assert history["stored"] < history["submitted"]

@@ -6,21 +6,28 @@ Nothing is timed here: what a call reads is counted by the server, in pages.
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from tests.integration.postgres.history import add_completed
-from tests.integration.postgres.watching import Watched, watched
+from tests.integration.postgres.history import add_completed, pretend
+from tests.integration.postgres.lengths import rounds
+from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.domain.errors import InvalidTransition, Unavailable
 from queue_operator.domain.job import Job
+from queue_operator.testing.clauses import proves
 
-SHORT, LONG = 2_000, 200_000
+SHORT, LONG = 2_000, rounds(short=200_000, long=10_000_000)
+# What the planner is to believe where there are fewer.
+MANY = 10_000_000
 SPACE = "default"
 TAG = "tag"
 STANDING = 20
+PART = 1_000_000
+SMALL = 50
 NewDatabase = Callable[[], str]
 
 
@@ -36,7 +43,10 @@ async def held(dsn: str, statement: LiteralString, **given: Any) -> AsyncIterato
 
 async def history(dsn: str, jobs: int) -> None:
     await migrate(dsn)
-    add_completed(dsn, jobs, namespace=SPACE, tag=TAG)
+    for first in range(0, jobs, PART):
+        add_completed(dsn, min(PART, jobs - first), namespace=SPACE, tag=TAG)
+    if jobs >= LONG:
+        pretend(dsn, MANY // jobs)
 
 
 async def add_standing(backend: PostgresBackend) -> set[str]:
@@ -55,34 +65,54 @@ async def delete_all(backend: PostgresBackend, call: str) -> int:
     return await backend.cleanup_expired_jobs(60.0)
 
 
-async def growth(
-    new_database: NewDatabase, call: Callable[[PostgresBackend], Any]
-) -> tuple[Watched, Watched]:
-    """What a call looks at beside few finished jobs, and beside many."""
-    looked = []
-    for jobs in (SHORT, LONG):
-        dsn = new_database()
-        await history(dsn, jobs)
-        async with watched(dsn, plans="auto") as (backend, seen):
-            await add_standing(backend)
-            seen.clear()
-            await call(backend)
-            looked.append(seen)
-    return looked[0], looked[1]
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How many pages and rows the calls look at, and what they did."""
+
+    refused: int
+    cleaned: int
+    cancelled: int
+    cancelled_rows: int
+    told: str
 
 
-async def test_a_cancel_by_tags_reads_of_what_has_ended_only_the_ids_it_tells(
-    new_database: NewDatabase,
-) -> None:
-    async def cancel(backend: PostgresBackend) -> None:
+async def look(dsn: str, jobs: int) -> Looked:
+    """At a deletion that is refused, a cleanup of a small namespace, and a cancel by tags."""
+    await migrate(dsn)
+    add_completed(dsn, SMALL, namespace="small", tag=TAG)
+    await history(dsn, jobs)
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await add_standing(backend)
+        seen.clear()
+        with pytest.raises(InvalidTransition):
+            await backend.delete_jobs([TAG], [])
+        refused = seen.pages
+        seen.clear()
+        assert await backend.cleanup_expired_jobs(60.0, namespace="small") == SMALL
+        cleaned = seen.pages
+        assert (await backend.get_job_stats([TAG])).completed_jobs == jobs
+        seen.clear()
         answer = await backend.cancel_jobs([TAG], [])
         assert len(answer.cancelled_job_ids) == STANDING + 1
+        assert len(answer.unknown_job_ids) == jobs
+        return Looked(refused, cleaned, seen.pages, seen.rows, str(seen))
 
-    few, many = await growth(new_database, cancel)
+
+@proves(
+    "queue-api.CancelJobs.expect.5",
+    "queue-api.CleanupExpiredJobs.expect.3",
+    "queue-api.DeleteJobs.expect.5",
+)
+async def test_beside_many_finished_jobs_a_call_reads_what_it_answers_or_changes(
+    new_database: NewDatabase,
+) -> None:
+    few, many = await look(new_database(), SHORT), await look(new_database(), LONG)
+    assert many.refused <= few.refused + 100
+    assert many.cleaned <= few.cleaned + 200
+    # Of each job that had ended its id is told, which lies in an order: there are dozens to a page.
     told = LONG - SHORT
-    # The ids and an index, both in their order: dozens to a page.
-    assert many.pages - few.pages <= told / 10, str(many)
-    assert many.rows - few.rows <= told + 100, str(many)
+    assert many.cancelled - few.cancelled <= told / 10, many.told
+    assert many.cancelled_rows - few.cancelled_rows <= told + 100, many.told
 
 
 async def test_a_cancel_by_tags_waits_for_nobody_who_has_what_has_ended(
@@ -97,33 +127,6 @@ async def test_a_cancel_by_tags_waits_for_nobody_who_has_what_has_ended(
     assert set(answer.cancelled_job_ids) == standing
     assert len(set(answer.unknown_job_ids)) == SHORT
     await backend.close()
-
-
-async def test_a_delete_by_tags_is_refused_without_a_look_at_what_has_ended(
-    new_database: NewDatabase,
-) -> None:
-    async def delete(backend: PostgresBackend) -> None:
-        with pytest.raises(InvalidTransition):
-            await backend.delete_jobs([TAG], [])
-
-    few, many = await growth(new_database, delete)
-    assert many.pages <= few.pages + 100, str(many)
-
-
-async def test_a_cleanup_looks_at_no_other_namespace(new_database: NewDatabase) -> None:
-    async def clean_up(backend: PostgresBackend) -> None:
-        assert await backend.cleanup_expired_jobs(60.0, namespace="small") == 50
-
-    looked = []
-    for jobs in (SHORT, LONG):
-        dsn = new_database()
-        await history(dsn, jobs)
-        add_completed(dsn, 50, namespace="small", tag=TAG)
-        async with watched(dsn, plans="auto") as (backend, seen):
-            await clean_up(backend)
-            looked.append(seen.pages)
-            assert (await backend.get_job_stats([TAG])).completed_jobs == jobs
-    assert looked[1] <= looked[0] + 200
 
 
 @pytest.mark.parametrize("call", ["delete", "cleanup"])
@@ -162,6 +165,7 @@ async def test_what_deletes_many_keeps_none_of_them_in_memory(
     assert peak < 30 * jobs
 
 
+@proves("backend-api.CleanupExpiredJobs.post.2", "backend-api.DeleteJobs.post.6")
 @pytest.mark.parametrize("call", ["delete", "cleanup"])
 async def test_what_deletes_many_deletes_all_or_none(new_database: NewDatabase, call: str) -> None:
     dsn = new_database()

@@ -161,5 +161,8 @@ async def test_every_statement_on_a_long_table_is_watched(million_dsn: str) -> N
 
 
 def title_of(statement: str) -> str:
-    """The first line; a parameter has another name once the driver has seen it."""
-    return re.sub(r"%\(\w+\)s|\$\d+", "?", statement.splitlines()[0])
+    """The first line; a parameter has another name once the driver has seen it, and so has a
+    statement that it reads through a cursor.
+    """
+    line = re.sub(r"^DECLARE .* CURSOR .*?FOR ", "", statement.splitlines()[0])
+    return re.sub(r"%\(\w+\)s|\$\d+", "?", line)

@@ -148,6 +148,20 @@ async def test_names_go_when_their_last_job_is_gone(dsn: str, backend: PostgresB
     assert await left(dsn) == {"lane": 0, "job_type": 0, "namespace": 0, "lane_count": 0}
 
 
+async def test_names_go_though_nothing_is_logged_any_more(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    """As in a queue that rests: all was rolled up long before the lanes are retired."""
+    jobs = own_tags(100)
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs])
+    await backend.delete_jobs([], [job.id for job in jobs])
+    await RollUps(backend._pool).roll_up(10_000, waits=True)
+    assert await RollUps(backend._pool).roll_up(10_000, waits=True) == 0
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 0
+
+
 async def test_what_is_used_or_was_not_rolled_up_stays(dsn: str, backend: PostgresBackend) -> None:
     jobs = own_tags(10)
     await backend.enqueue_jobs(jobs)

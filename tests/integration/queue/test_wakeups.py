@@ -121,7 +121,7 @@ async def _held(scene: Scene, queue: QueueService, jobs: list[Job], event: Event
     held: list[Assignment] = []
     async with asyncio.timeout(DEADLINE_S):
         while len(held) < len(jobs):
-            await backend._leases.stage()  # type: ignore[attr-defined]
+            await backend._staging.stage()  # type: ignore[attr-defined]
             held += await backend.claim([demand], lease_ttl_s=600.0)
     if event is None:
         await queue.mark_worker_unresponsive("else")

@@ -217,6 +217,26 @@ async def test_a_full_disk_is_unavailable_and_half_writes_nothing(
     assert await store.faults() == []
 
 
+async def test_a_cleanup_that_fails_half_way_deletes_nothing(
+    store: SqliteStore, backend: SqliteBackend, ask: Ask
+) -> None:
+    await backend.enqueue_jobs([Job(id=f"j-{n}", type="t") for n in range(5)])
+    for job in await backend.dequeue_jobs("w", [], 5):
+        await backend.complete_job(job.id, b"r")
+    await store.age(100)
+    before = await backend.read_events()
+    ask(
+        "CREATE TRIGGER refuse BEFORE DELETE ON job WHEN old.id = 'j-3'"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+    )
+    with pytest.raises(Unavailable, match="not this one"):
+        await backend.cleanup_expired_jobs(50)
+    assert (await backend.get_job_stats([])).completed_jobs == 5
+    assert await backend.read_events() == before
+    ask("DROP TRIGGER refuse")
+    assert await backend.cleanup_expired_jobs(50) == 5
+
+
 async def test_all_is_there_after_reopening(store: SqliteStore, backend: SqliteBackend) -> None:
     await backend.enqueue_jobs(
         [

@@ -44,6 +44,7 @@ _DETACH: Final = (
     "INSERT INTO detached (job_no) SELECT unnest(%(job_nos)s::bigint[]) ON CONFLICT DO NOTHING"
 )
 _STEP: Final = 1000
+_TELLING: Final = 10_000
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 _Connection = AsyncConnection[TupleRow]
@@ -190,9 +191,8 @@ class _Cancel:
         for some in _steps([number for number in standing if number not in but]):
             await self.step(dict.fromkeys(some, ""))
         told = {*but, *standing}
-        async for number, job_id in jobs:
-            if number not in told:
-                self.unknown.append(job_id)
+        while rows := await jobs.fetchmany(_TELLING):
+            self.unknown.extend(job_id for number, job_id in rows if number not in told)
 
     async def done(self) -> Cancelled:
         # Not before: a job that waits for one of these may be among them, and is cancelled then.
@@ -229,7 +229,6 @@ async def _of_tags(
     found = await find_lanes(connection, wanted.namespace, (), tags=wanted.tags)
     lanes = found.having(frozenset(JobState))
     async with connection.cursor(name="of_lanes") as cursor:
-        cursor.itersize = _STEP
         await cursor.execute(_BY_LANE, {"lanes": lanes}, binary=True)
         yield lanes, cursor
 

@@ -8,7 +8,9 @@
 -- Index: lease_pkey, lane_pkey. Locks: the lease rows, in order of number.
 -- Traps: what belongs to a row is looked up by halving job_nos (`width_bucket`): a join of two
 --   batches could be planned as a loop over both, and `token = ANY (…)` would read all of them
---   for each row. A parameter's cast is done once in a scalar subquery, not for every row.
+--   for each row. The namespace of a row's lane is looked up in the same way: to ask `lane` for each
+--   row would cost ten times as much. A parameter's cast is done once in a scalar subquery, not for
+--   every row.
 WITH gone AS (
     DELETE FROM lease
     WHERE job_no = ANY (%(job_nos)s::bigint[])
@@ -16,13 +18,19 @@ WITH gone AS (
               width_bucket(job_no, (SELECT %(job_nos)s::bigint[]))]
       AND state IN ({{RUNNING}}) AND NOT has_children AND NOT checkpointed
     RETURNING *, width_bucket(job_no, (SELECT %(job_nos)s::bigint[])) AS place
+), spaces AS MATERIALIZED (
+    SELECT array_agg(id) AS lanes, array_agg(namespace_id) AS numbers
+    FROM (SELECT id, namespace_id FROM lane
+          WHERE id = ANY (ARRAY(SELECT DISTINCT lane_id FROM gone)) ORDER BY id) AS theirs
 ), finished AS (
     INSERT INTO final (job_no, lane_id, namespace_id, state, order_time, created_at, eligible_at,
-                       attempt, lease_version, transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
+                       attempt, lease_version,
+                       transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
                        started_at, error, failed_at, changed_at, mirrored, has_children, result,
                        result_content_type, finalized_at, reason)
-    SELECT job_no, lane_id, (SELECT namespace_id FROM lane WHERE lane.id = gone.lane_id),
+    SELECT job_no, lane_id,
+           ((SELECT numbers FROM spaces))[width_bucket(lane_id, (SELECT lanes FROM spaces))],
            {{COMPLETED}}, order_time, created_at, eligible_at, attempt,
            lease_version,
            transition + 1, retry_count, failure_count, max_attempts, timeout_s, backoff,

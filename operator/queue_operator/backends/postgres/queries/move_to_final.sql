@@ -49,7 +49,8 @@ WITH given AS MATERIALIZED (
     SELECT * FROM from_lease UNION ALL SELECT * FROM from_ready
 ), finished AS (
     INSERT INTO final (job_no, lane_id, namespace_id, state, order_time, created_at, eligible_at,
-                       attempt, lease_version, transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
+                       attempt, lease_version,
+                       transition, retry_count, failure_count, max_attempts, timeout_s, backoff,
                        last_retry_at, token, assignee_id, worker_name, host, assigned_at,
                        started_at, error, error_category, error_code, failed_at, changed_at,
                        mirrored, has_children, result, result_content_type, finalized_at, reason,
