@@ -100,7 +100,7 @@ async def test_who_waited_sees_what_was_done_meanwhile(empty_dsn: str, isolation
         await until_waiting(empty_dsn, 2)
     applied, later = await first, await second
     assert applied[: len(AT_ONCE)] == AT_ONCE
-    # Which of them builds the indexes is open.
+    # Which of them builds the indexes, and does what comes after these, is open.
     assert sorted([*applied, *later]) == NAMES
     assert said[0] == "another process migrates this database: waiting for it"
 
@@ -217,7 +217,7 @@ async def test_a_server_that_takes_no_writes_is_not_migrated(empty_dsn: str) -> 
 
 # Indexes are built beside those who work
 
-OLDER: LiteralString = "LOCK TABLE queue_operator.final IN ROW EXCLUSIVE MODE"
+OLDER: LiteralString = "LOCK TABLE queue_operator.ready IN ROW EXCLUSIVE MODE"
 """For which a build of an index waits, and which nobody else minds."""
 
 
@@ -228,13 +228,7 @@ async def before_the_indexes(dsn: str) -> PostgresBackend:
     await backend.enqueue_jobs([Job(id=f"ended-{n}", type="t") for n in range(500)])
     taken = await backend.claim([Demand(assignee_id="w", limit=500)], lease_ttl_s=60)
     await backend.settle([Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in taken])
-    await run(
-        dsn,
-        "DO $$ BEGIN SET search_path = queue_operator;"
-        " DROP INDEX ready_undue, ready_failed, final_failed, ready_aside_moved, final_ended_moved;"
-        " CREATE INDEX final_ended_changed ON final (lane_id, changed_at, job_no);"
-        " CREATE INDEX ready_aside_changed ON ready (lane_id, changed_at, job_no); END $$",
-    )
+    await run(dsn, "DROP INDEX queue_operator.ready_later")
     # What came later stays, but nobody knows of it: it cannot be applied twice.
     await run(dsn, "DELETE FROM queue_operator.schema_migration WHERE name >= %s", INDEXES.name)
     return backend
@@ -245,7 +239,7 @@ async def test_no_statement_of_the_queue_waits_while_indexes_are_built(empty_dsn
     async with holding(empty_dsn, OLDER):
         upgrade = asyncio.create_task(migrate(empty_dsn, shipped=UP_TO_INDEXES))
         await until_waiting(empty_dsn, 1)
-        # Of final_failed, with the lock of its table, and it waits for the older transaction.
+        # Of ready_later, with the lock of its table, and it waits for the older transaction.
         assert await who_waits(empty_dsn, "virtualxid") == ["queue-operator-migrate"]
         await backend.enqueue_jobs([Job(id=f"meanwhile-{n}", type="t") for n in range(3)])
         one, _ = await backend.dequeue_jobs("w", [], 2)
@@ -276,9 +270,7 @@ async def test_an_index_that_was_half_built_is_built_anew(empty_dsn: str) -> Non
             await migrate(empty_dsn, shipped=UP_TO_INDEXES, lock_timeout_s=0.05, patience_s=0.1)
     said: list[str] = []
     assert await migrate(empty_dsn, shipped=UP_TO_INDEXES, say=said.append) == [INDEXES.name]
-    assert "dropping final_failed, of which a half was built" in said
-    # What was whole stayed.
-    assert not [text for text in said if text.startswith("CREATE INDEX CONCURRENTLY ready_failed")]
+    assert "dropping ready_later, of which a half was built" in said
     assert dumped(empty_dsn) == SNAPSHOT.read_text()
     await backend.close()
 
