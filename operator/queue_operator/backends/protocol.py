@@ -308,7 +308,9 @@ class Backend(Protocol):
         ...
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        """Deletes COMPLETED jobs finalized more than `ttl_s` ago (CleanupExpiredJobs)."""
+        """Deletes COMPLETED jobs finalized more than `ttl_s` ago, all or none, and says how many
+        (CleanupExpiredJobs).
+        """
         ...
 
     async def delete_jobs(
