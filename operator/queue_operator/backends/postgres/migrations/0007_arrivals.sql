@@ -27,7 +27,4 @@ CREATE INDEX arrival_by_xid ON arrival (xid);
 ALTER SEQUENCE lane_id_seq CYCLE;
 ALTER TABLE lane ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
 ALTER TABLE lane ADD COLUMN retired xid8;
-CREATE INDEX lane_by_use ON lane (used_at, id);
-CREATE INDEX lane_by_type ON lane (type_id);
 ALTER TABLE namespace ADD COLUMN retired_at timestamptz;
-CREATE INDEX lane_retired ON lane (id) WHERE retired IS NOT NULL;

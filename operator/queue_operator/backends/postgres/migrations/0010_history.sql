@@ -4,8 +4,6 @@
 ALTER TABLE final ADD COLUMN namespace_id integer;
 UPDATE final SET namespace_id = lane.namespace_id FROM lane WHERE lane.id = final.lane_id;
 ALTER TABLE final ALTER COLUMN namespace_id SET NOT NULL;
-DROP INDEX final_completed;
-CREATE INDEX final_done ON final (namespace_id, finalized_at) WHERE state IN ({{completed}});
 
 -- Up to which number the event log has been pruned: the newest row. Where it begins cannot be asked
 -- of the log itself, as long as a snapshot keeps what was deleted.
