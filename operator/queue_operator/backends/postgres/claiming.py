@@ -183,18 +183,18 @@ class Claims:
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None
         moved: dict[Group, bool] = {}
-        parameters = _parameters(groups, terms)
         owned = [(group, one.front.lane) for group in groups for one in group.asked]
         lanes = {lane.id: lane for _, lane in owned}
-        claim = Claim(
-            _CLAIM if len(groups) == 1 else _CLAIM_MANY,
-            parameters,
-            read=lambda rows: _assignments(rows, lanes),
-            assignees=set(parameters["assignees"]),
-            chances=parameters["chances"],
-            endless=terms.lease_ttl_s is None,
-        )
         try:
+            parameters = _parameters(groups, terms)
+            claim = Claim(
+                _CLAIM if len(groups) == 1 else _CLAIM_MANY,
+                parameters,
+                read=lambda rows: _assignments(rows, lanes),
+                assignees=set(parameters["assignees"]),
+                chances=parameters["chances"],
+                endless=terms.lease_ttl_s is None,
+            )
             rows = await self._returns.fetch(claim)
         finally:
             for group, answers in zip(groups, _answers(groups, rows), strict=True):

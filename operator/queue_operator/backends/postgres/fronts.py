@@ -71,8 +71,9 @@ class Front:
         self.mark = START
         self.is_open = False
         self.late: list[Range] = []
-        # What arrives while a claim is under way may or may not be seen by it.
-        self._asked = 0
+        # What arrives while a claim is under way may or may not be seen by it. By number, when
+        # each that is under way began.
+        self._asked: list[int] = []
         self._tick = 0
         self._noted: list[tuple[int, Range]] = []
 
@@ -118,14 +119,14 @@ class Front:
 
     def ask(self) -> int:
         """A claim begins; gives what it has to bring back."""
-        self._asked += 1
+        self._asked.append(self._tick)
         return self._tick
 
     def leave(self, asked_at: int, answers: Iterable[tuple[Range, Answer]], limit: Place) -> None:
         """The claim is over. Without answers nothing is known of what it did. The mark does not
         go beyond `limit`, where the next job may be submitted.
         """
-        self._asked -= 1
+        self._asked.remove(asked_at)
         changed = False
         for asked, answer in answers:
             self._clear(asked, answer, limit)
@@ -134,8 +135,8 @@ class Front:
             for tick, arrived in self._noted:
                 if tick > asked_at:
                     self._put(arrived)
-        if not self._asked:
-            self._noted.clear()
+        oldest = min(self._asked, default=self._tick)
+        self._noted = [(tick, arrived) for tick, arrived in self._noted if tick > oldest]
 
     def _clear(self, asked: Range, answer: Answer, limit: Place) -> None:
         end = beyond(asked.last) if answer.upto is None else answer.upto
@@ -306,7 +307,8 @@ class Fronts:
 
     def drop(self, front: Front) -> None:
         """Forgets it if nothing waits there."""
-        if front.is_needed:
+        # One that was asked when all was forgotten has no place here; another may have it.
+        if front.is_needed or self._by_lane.get(front.lane.id) is not front:
             return
         self._by_lane.pop(front.lane.id, None)
         for one in self._near(front.lane.key):

@@ -131,6 +131,30 @@ def test_what_arrived_before_a_claim_is_not_asked_for_again() -> None:
     assert front.head is None
 
 
+def test_claims_that_overlap_without_end_leave_nothing_to_remember() -> None:
+    front = Front(lane())
+    front.open_whole()
+    tick = front.ask()
+    for second in range(100):
+        following = front.ask()
+        front.note(span(second, second))
+        front.leave(tick, [], END)
+        tick = following
+    assert len(front._noted) == 1
+
+
+def test_who_was_asked_when_all_was_forgotten_takes_nothing_with_it() -> None:
+    known = fronts()
+    known.open_whole(lane())
+    before = only(known)
+    tick = before.ask()
+    known.clear()
+    known.note(1, span(5, 5), lane())
+    before.leave(tick, [(one, Answer(None)) for one in ranges(before)], END)
+    known.drop(before)
+    assert ranges(only(known)) == [span(5, 5)]
+
+
 def test_nothing_is_forgotten_when_nobody_knows_what_a_claim_did() -> None:
     front = Front(lane())
     front.open_whole()
