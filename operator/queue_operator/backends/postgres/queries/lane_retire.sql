@@ -6,9 +6,9 @@
 --   A lane that somebody notes meanwhile is not retired: its row is looked at again under its lock.
 WITH {{tail}}, old AS MATERIALIZED (
     SELECT id, used_at FROM lane
-    WHERE (used_at, id) > (%(used_after)s::timestamptz, %(id_after)s::int)
+    WHERE (used_at, id + 0) > (%(used_after)s::timestamptz, %(id_after)s::int)
       AND used_at < now() - make_interval(secs => %(unused_s)s)
-    ORDER BY used_at, id LIMIT %(max_rows)s
+    ORDER BY used_at, id + 0 LIMIT %(max_rows)s
 ), empty AS MATERIALIZED (
     SELECT id FROM old
     WHERE (id IN (SELECT lane_id FROM tail)) IS NOT TRUE
