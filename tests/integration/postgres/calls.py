@@ -128,6 +128,25 @@ async def submit_with_key(backend: PostgresBackend) -> None:
     await backend.enqueue_jobs([replace(job, id=uuid.uuid4().hex) for job in jobs])
 
 
+async def new_names(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id=uuid.uuid4().hex, type=uuid.uuid4().hex, namespace="new"))
+
+
+async def begin_anew(backend: PostgresBackend) -> None:
+    backend._arrivals.lose()
+    await backend._arrivals.catch_up()
+
+
+async def forget_arrivals(backend: PostgresBackend) -> None:
+    """As after ten minutes."""
+    arrivals = backend._arrivals
+    await arrivals.catch_up(thorough=True)
+    last = arrivals._read
+    assert last is not None
+    arrivals._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    await arrivals.prune()
+
+
 async def claim_for_several(backend: PostgresBackend) -> None:
     """For three groups at once, no lane of which is another's."""
     demands = [
@@ -403,12 +422,14 @@ CASES = {
     ),
     "pulse": Case(
         lambda backend: backend._pulse._beat(),
-        {"ready_stage", "ready_pkey", "lane_pkey"},
-        2200,
+        # A thousand are found, locked and made due.
+        {"ready_stage", "ready_pkey", "arrival_by_xid"},
+        3100,
         20000,
         # The first in the index's order is the answer.
-        also_whole=frozenset({"ready", "lane"}),
+        also_whole=frozenset({"ready"}),
     ),
+    "new names": Case(new_names, {"namespace_name_key", "job_type_name_key"}, 500, 1500),
     "glance": Case(
         lambda backend: backend.eligible_for(
             [Demand(assignee_id="w", limit=1, namespace=million.BIG)]
@@ -476,6 +497,10 @@ CASES = {
         100_000,
         30_000,
     ),
+    "find out where jobs wait": Case(
+        begin_anew, {"lane_waiting_pkey", "count_delta_by_xid", "lane_pkey"}, 2000, 4000
+    ),
+    "forget arrivals": Case(forget_arrivals, {"arrival_by_xid"}, 500, 1000),
     "empty lanes": Case(
         empty_lanes, {"lane_count_empty", "lane_count_pkey", "count_delta_by_xid"}, 2000, 9000
     ),

@@ -221,7 +221,7 @@ CREATE TABLE lane (
 );
 ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
-CREATE INDEX lane_by_type ON queue_operator.lane USING btree (type_id);
+CREATE INDEX lane_by_type ON queue_operator.lane USING btree (((type_id + 0)));
 CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, ((id + 0)));
 CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired IS NOT NULL);
 

@@ -25,6 +25,7 @@ async def test_a_call_plans_index_look_ups_however_few_the_jobs(
 ) -> None:
     case = CASES[name]
     async with watched(filled_dsn, plans=plans) as (backend, seen):
+        await backend._arrivals.catch_up()
         with at_most(seen, rows=case.rows, pages=case.pages, also_whole=case.also_whole):
             await case.call(backend)
 

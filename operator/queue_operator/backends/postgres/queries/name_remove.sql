@@ -7,7 +7,7 @@
 -- Trap: a lane that is made at the same time keeps its names by its foreign keys, and this fails.
 WITH lone_types AS MATERIALIZED (
     SELECT id FROM job_type
-    WHERE NOT EXISTS (SELECT FROM lane WHERE lane.type_id = job_type.id OFFSET 0)
+    WHERE NOT EXISTS (SELECT FROM lane WHERE lane.type_id + 0 = job_type.id OFFSET 0)
     LIMIT %(max_rows)s
 ), lone_spaces AS MATERIALIZED (
     SELECT id, retired_at FROM namespace
