@@ -48,7 +48,7 @@ async def _submit(backend: PostgresBackend, namespace: str, count: int, type_: s
     await backend.enqueue_jobs(jobs)
 
 
-@proves("backend-api.DequeueJobs.must.9", "backend-api.ImplementationGuidelines.must.11")
+@proves("backend-api.DequeueJobs.must.9", "backend-api.ImplementationGuidelines.must.10")
 @pytest.mark.parametrize("lanes", [1, 12], ids=["one lane", "many lanes"])
 async def test_a_claim_looks_past_what_others_hold(
     backend: PostgresBackend, namespace: str, ask: Ask, lanes: int
@@ -71,7 +71,7 @@ async def test_a_claim_looks_past_what_others_hold(
     assert sorted(_ids(third)) == sorted(one for (one,) in held)
 
 
-@proves("backend-api.DequeueJobs.must.7", "backend-api.ImplementationGuidelines.must.12")
+@proves("backend-api.DequeueJobs.must.7", "backend-api.ImplementationGuidelines.must.11")
 async def test_no_claim_beside_others_comes_back_short(dsn: str, namespace: str) -> None:
     backends = [await PostgresBackend.open(dsn, pool_size=2) for _ in range(4)]
     await _submit(backends[0], namespace, 1600)

@@ -78,8 +78,8 @@ async def _get(backend: PostgresBackend, name: str) -> None:
 
 @proves(
     "backend-api.GetJob.must.4",
-    "backend-api.ImplementationGuidelines.must.5",
-    "backend-api.ImplementationGuidelines.must.14",
+    "backend-api.ImplementationGuidelines.must.4",
+    "backend-api.ImplementationGuidelines.must.13",
 )
 @pytest.mark.parametrize("part", [0.1, 0.8025, 0.9], ids=["ended", "running", "waiting"])
 async def test_a_job_is_found_by_its_id_however_many_there_are(
@@ -107,8 +107,8 @@ async def _take_tagged(backend: PostgresBackend) -> None:
 @proves(
     "backend-api.DequeueJobs.must.8",
     "backend-api.DequeueJobs.must.11",
-    "backend-api.ImplementationGuidelines.must.9",
-    "backend-api.ImplementationGuidelines.must.15",
+    "backend-api.ImplementationGuidelines.must.8",
+    "backend-api.ImplementationGuidelines.must.14",
     "backend-api.TestingRequirements.must.4",
 )
 @pytest.mark.parametrize("call", [_take_one, _take_tagged], ids=["all", "tagged"])
@@ -120,8 +120,8 @@ async def test_a_claim_costs_the_same_however_many_wait(stores: dict[int, str], 
 @proves(
     "backend-api.GetJobStats.must.2",
     "backend-api.GetJobStats.must.4",
-    "backend-api.ImplementationGuidelines.must.6",
-    "backend-api.ImplementationGuidelines.must.16",
+    "backend-api.ImplementationGuidelines.must.5",
+    "backend-api.ImplementationGuidelines.must.15",
 )
 @pytest.mark.parametrize("tags", [[], ["eu"], [million.RARE]], ids=["all", "common", "rare"])
 async def test_statistics_are_read_from_counts_and_not_from_jobs(
@@ -137,7 +137,7 @@ async def test_statistics_are_read_from_counts_and_not_from_jobs(
 @proves(
     "backend-api.CancelJobs.must.5",
     "backend-api.DeleteJobs.must.5",
-    "backend-api.ImplementationGuidelines.must.7",
+    "backend-api.ImplementationGuidelines.must.6",
 )
 @pytest.mark.parametrize("by", ["tags", "ids"])
 async def test_a_selection_costs_what_it_selects(stores: dict[int, str], by: str) -> None:
@@ -173,7 +173,7 @@ async def test_a_cleanup_looks_at_what_it_deletes(stores: dict[int, str]) -> Non
 @proves(
     "backend-api.MarkWorkerUnresponsive.must.5",
     "backend-api.ResetRunningJobs.must.5",
-    "backend-api.ImplementationGuidelines.must.8",
+    "backend-api.ImplementationGuidelines.must.7",
 )
 @pytest.mark.parametrize("call", ["mark_worker_unresponsive", "reset_running_jobs"])
 async def test_a_loss_looks_at_running_jobs_alone(stores: dict[int, str], call: str) -> None:
@@ -225,7 +225,7 @@ async def _each(call: Callable[[Job], Awaitable[object]], jobs: Sequence[Job]) -
     "backend-api.EnqueueJobs.must.5",
     "backend-api.CancelJobs.must.6",
     "backend-api.DeleteJobs.must.6",
-    "backend-api.ImplementationGuidelines.must.17",
+    "backend-api.ImplementationGuidelines.must.16",
 )
 async def test_a_batch_takes_a_fraction_of_the_statements(
     fresh: tuple[str, PostgresBackend],
@@ -281,7 +281,7 @@ async def test_what_changes_many_jobs_takes_as_many_statements_as_for_few(
 
 
 @proves(
-    "backend-api.ImplementationGuidelines.must.18",
+    "backend-api.ImplementationGuidelines.must.17",
     "backend-api.TestingRequirements.must.3",
     "backend-api.TestingRequirements.must.4",
 )

@@ -31,7 +31,7 @@ async def _commits(backend: SqliteBackend, call: Awaitable[object]) -> int:
     "backend-api.CancelJobs.must.6",
     "backend-api.DeleteJobs.must.6",
     "backend-api.ImplementationGuidelines.must.2",
-    "backend-api.ImplementationGuidelines.must.17",
+    "backend-api.ImplementationGuidelines.must.16",
 )
 async def test_a_batch_is_one_transaction(backend: SqliteBackend) -> None:
     jobs = [Job(id=f"{n}", type="t") for n in range(BATCH)]

@@ -92,8 +92,8 @@ asyncio.run(main())
 
 @proves(
     "backend-api.DequeueJobs.must.9",
+    "backend-api.ImplementationGuidelines.must.10",
     "backend-api.ImplementationGuidelines.must.11",
-    "backend-api.ImplementationGuidelines.must.12",
 )
 async def test_claimers_never_share_a_job(
     path: Path, backend: SqliteBackend, store: SqliteStore

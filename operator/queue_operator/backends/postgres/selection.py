@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from psycopg import AsyncConnection, AsyncServerCursor
+from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, transaction
@@ -228,9 +228,14 @@ async def _of_tags(
     """
     found = await find_lanes(connection, wanted.namespace, (), tags=wanted.tags)
     lanes = found.having(frozenset(JobState))
-    async with connection.cursor(name="of_lanes") as cursor:
+    cursor = connection.cursor(name="of_lanes")
+    try:
         await cursor.execute(_BY_LANE, {"lanes": lanes}, binary=True)
         yield lanes, cursor
+        await cursor.close()
+    finally:
+        # On this side only, which waits for nothing: the server's ends with the transaction.
+        await AsyncCursor.close(cursor)
 
 
 async def _standing(

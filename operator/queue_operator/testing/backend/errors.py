@@ -62,8 +62,8 @@ def test_every_method_is_called() -> None:
 
 @proves(
     "backend-api.ErrorConditions.error.1",
+    "backend-api.ImplementationGuidelines.must.18",
     "backend-api.ImplementationGuidelines.must.19",
-    "backend-api.ImplementationGuidelines.must.20",
     "backend-api.TestingRequirements.must.5",
 )
 @pytest.mark.parametrize("name", EVERY)
@@ -77,8 +77,8 @@ async def test_every_method_raises_in_a_cancelled_task(backend: Contract, name: 
 @proves(
     "backend-api.ErrorConditions.error.4",
     "backend-api.ImplementationGuidelines.expect.3",
+    "backend-api.ImplementationGuidelines.must.18",
     "backend-api.ImplementationGuidelines.must.19",
-    "backend-api.ImplementationGuidelines.must.20",
     "backend-api.TestingRequirements.must.5",
 )
 async def test_every_method_is_unavailable_without_the_store(
@@ -108,7 +108,7 @@ _NAMED: Final = (
 
 @proves(
     "backend-api.ErrorConditions.error.3",
-    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.ImplementationGuidelines.must.19",
     "backend-api.TestingRequirements.must.5",
 )
 @pytest.mark.parametrize("name", _NAMED)
@@ -128,7 +128,7 @@ async def test_a_missing_job_in_a_selection_is_no_error(backend: Contract) -> No
 
 @proves(
     "backend-api.ErrorConditions.error.2",
-    "backend-api.ImplementationGuidelines.must.20",
+    "backend-api.ImplementationGuidelines.must.19",
     "backend-api.TestingRequirements.must.5",
 )
 async def test_a_job_that_ended_takes_no_outcome(backend: Contract) -> None:
@@ -148,7 +148,7 @@ async def test_a_job_that_ended_takes_no_outcome(backend: Contract) -> None:
     assert await backend.get_job(job.id) == before
 
 
-@proves("backend-api.ErrorConditions.error.6", "backend-api.ImplementationGuidelines.must.21")
+@proves("backend-api.ErrorConditions.error.6", "backend-api.ImplementationGuidelines.must.20")
 async def test_a_validation_that_fails_writes_nothing(backend: Contract) -> None:
     job = await submitted(backend)
     await claim(backend, job)

@@ -130,7 +130,7 @@ async def test_no_life_leads_back_to_the_beginning(backend: Contract) -> None:
 @proves(
     "backend-api.Invariants.rule.2",
     "backend-api.ImplementationGuidelines.expect.3",
-    "backend-api.ImplementationGuidelines.must.21",
+    "backend-api.ImplementationGuidelines.must.20",
 )
 async def test_a_batch_of_outcomes_changes_only_what_it_may(backend: Contract) -> None:
     good, token = await running(backend)

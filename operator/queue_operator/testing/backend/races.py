@@ -132,7 +132,7 @@ async def test_racing_outcomes_of_every_kind_apply_in_some_order(store: Store) -
 @proves(
     "backend-api.ImplementationGuidelines.expect.2",
     "backend-api.TestingRequirements.must.3",
-    "backend-api.ImplementationGuidelines.must.12",
+    "backend-api.ImplementationGuidelines.must.11",
 )
 async def test_twelve_workers_do_every_job_once(store: Store) -> None:
     backends = [await store.open() for _ in range(3)]
@@ -155,7 +155,7 @@ async def test_twelve_workers_do_every_job_once(store: Store) -> None:
 @proves(
     "backend-api.ImplementationGuidelines.expect.1",
     "backend-api.Invariants.rule.1",
-    "backend-api.ImplementationGuidelines.must.13",
+    "backend-api.ImplementationGuidelines.must.12",
 )
 @pytest.mark.parametrize("series", range(_SERIES))
 async def test_overlapping_batches_end_without_deadlock(store: Store, series: int) -> None:

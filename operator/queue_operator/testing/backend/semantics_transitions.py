@@ -230,7 +230,7 @@ async def test_each_claim_has_a_new_token_and_the_next_version(
     assert (await backend.get_job(job.id)).lease_version == len(tokens)
 
 
-@proves("queue-semantics.Fencing.rule.4", "backend-api.ImplementationGuidelines.must.10")
+@proves("queue-semantics.Fencing.rule.4", "backend-api.ImplementationGuidelines.must.9")
 @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL, Event.STOP, Event.HAND_BACK])
 async def test_a_delayed_outcome_does_not_touch_a_newer_claim(
     backend: Contract, event: Event
