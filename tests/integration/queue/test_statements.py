@@ -22,7 +22,7 @@ DEADLINE_S = 60.0
 JOBS = 1000
 PER_1000_JOBS = 60
 """Claims of up to 500 jobs, and outcomes that go together as they come."""
-PER_IDLE_MINUTE = 8 * 60
+PER_IDLE_MINUTE = 12 * 60
 """Four pulses and one look a second, and what is done three times in each lease of five."""
 DISTANT_S = 86_400.0
 
