@@ -185,8 +185,10 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
     assert await claim(backend) == ["a"]
     await arrivals.prune()
     assert await told(dsn) == 1
-    last = arrivals._read
-    assert last is not None
+    # A transaction of anybody on the server that is still open keeps what came after it.
+    async with asyncio.timeout(20):
+        while (last := arrivals._read) is None or last.horizon.open_xids:
+            await arrivals.catch_up(thorough=True)
     # Read eleven minutes ago, and now.
     arrivals._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
     await backend.enqueue_job(Job(id="b", type="t"))
