@@ -231,8 +231,8 @@ class Load:
         self.free(await backend.settle(outcomes))
 
     async def update(self, backend: PostgresBackend) -> None:
-        # Not FAILED_RETRY, for the same reason as ACK_UNKNOWN.
-        states = sorted(set(JobState) - {JobState.FAILED_RETRY})
+        # Not what does not end a job, for the same reason as ACK_UNKNOWN.
+        states = sorted(set(JobState) - {JobState.FAILED_RETRY, JobState.UNKNOWN_RETRY})
         for job_id in self.some(1):
             status = self.random.choice(states)
             try:
