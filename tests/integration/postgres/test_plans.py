@@ -1,10 +1,11 @@
 """Plans that are made while there are few jobs, or none, and kept when there are many."""
 
 from collections.abc import Iterator, Set
+from dataclasses import replace
 
 import pytest
 from tests.integration.postgres import million
-from tests.integration.postgres.calls import CASES
+from tests.integration.postgres.calls import CASES, new_jobs
 from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds
 from tests.integration.postgres.watching import at_most, watched
 
@@ -17,6 +18,12 @@ def filled_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> Itera
         yield address
 
 
+@pytest.fixture(params=[0, 200], ids=["no-jobs", "few-jobs"])
+def untouched_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> Iterator[str]:
+    with million.database_with(request.param, postgres_admin_dsn) as address:
+        yield address
+
+
 @proves("queue-api.GetJobStats.expect.4")
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", CASES)
@@ -25,6 +32,9 @@ async def test_a_call_plans_index_look_ups_however_few_the_jobs(
 ) -> None:
     case = CASES[name]
     async with watched(filled_dsn, plans=plans) as (backend, seen):
+        # With nothing to take, most calls would ask the server nothing.
+        for namespace in (million.BIG, million.SOLO):
+            await backend.enqueue_jobs([replace(job, namespace=namespace) for job in new_jobs(50)])
         await backend._arrivals.catch_up()
         with at_most(seen, rows=case.rows, pages=case.pages, also_whole=case.also_whole):
             await case.call(backend)
@@ -32,9 +42,9 @@ async def test_a_call_plans_index_look_ups_however_few_the_jobs(
 
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 async def test_a_search_plans_index_look_ups_however_few_the_jobs(
-    filled_dsn: str, plans: str
+    untouched_dsn: str, plans: str
 ) -> None:
-    async with watched(filled_dsn, plans=plans) as (backend, seen):
+    async with watched(untouched_dsn, plans=plans) as (backend, seen):
         for name in SEARCHES:
             with at_most(seen, **bounds(name)):
                 await backend.search_jobs(SEARCHES[name])
