@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.integration.postgres import calls
+from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
 from tests.integration.postgres.watching import watched
 
@@ -214,6 +215,48 @@ async def test_sweepers_wait_for_a_slow_one_and_leave_the_rest_to_it(
     assert await asyncio.gather(*map(swept, others)) == [set()] * 3
     for one in others:
         await one.close()
+
+
+async def notes(ask: psycopg.AsyncConnection[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    rows = await (await ask.execute("SELECT number, swept_at FROM sweep")).fetchall()
+    await ask.commit()
+    return rows
+
+
+async def test_with_nothing_due_a_sweep_is_one_statement_and_is_noted(
+    dsn: str, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        claimed = await taken(backend, TTL_S)
+        assert await swept(backend) == set()
+        [(before, swept_at)] = await notes(other)
+        seen.clear()
+        assert await swept(backend) == set()
+        # A sweep folds counts, too.
+        assert len([one for one in seen.plans if "lease_check" in one.text]) == 1, str(seen)
+        [(number, later)] = await notes(other)
+        assert (number, later > swept_at) == (before + 1, True)
+        await backend.extend_leases(held(claimed), lease_ttl_s=EXPIRED_S)
+        assert len(await swept(backend)) == JOBS
+
+
+async def test_a_sweep_noted_while_another_looks_is_not_noted_over(
+    dsn: str,
+    backend: PostgresBackend,
+    other: psycopg.AsyncConnection[tuple[Any, ...]],
+) -> None:
+    """The second statement begins with what was so before the first has ended."""
+    assert await swept(backend) == set()
+    [(before, _)] = await notes(other)
+    claimed = await taken(backend, TTL_S)
+    await other.execute("UPDATE sweep SET number = number + 1, marks = '{}', kinds = '{}'")
+    sweeping = asyncio.create_task(swept(backend))
+    await until_waiting(dsn, 1)
+    await other.commit()
+    assert await sweeping == set()
+    assert [number for number, _ in await notes(other)] == [before + 2]
+    assert len(await backend.extend_leases(held(claimed), lease_ttl_s=EXPIRED_S)) == JOBS
+    assert len(await swept(backend)) == JOBS
 
 
 # Nothing is left behind

@@ -13,7 +13,7 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
-from queue_operator.backends.postgres.sweeping import OthersSweep, Page, Sweep
+from queue_operator.backends.postgres.sweeping import OthersSweep, Page, Sweep, nothing_due
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidTransition, QueueError
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
@@ -95,6 +95,9 @@ class Leases:
             await sweep.end()
             return decided, released
 
+        async with borrowed(self._pool) as idle:
+            if await nothing_due(idle, ttl_s=ttl_s, cancel_timeout_s=self._cancel_timeout_s):
+                return []
         try:
             decided, released = await run(self._pool, work)
         except OthersSweep:

@@ -13,9 +13,9 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.sql import load
 
-_PATIENCE: Final = load(__package__, "sweep_patience")
 _LOCK: Final = load(__package__, "sweep_lock")
 _BEGIN: Final = load(__package__, "sweep_begin")
+_IDLE: Final = load(__package__, "sweep_idle", begin=_BEGIN)
 _TAKE: Final = load(__package__, "sweep_take")
 _FIND: Final = load(__package__, "sweep_find")
 _RENEWED: Final = load(__package__, "sweep_renewed")
@@ -34,6 +34,14 @@ LEASE_BITS: Final = 16
 
 class OthersSweep(Exception):
     """Another sweeper is at it, and has been for longer than this one waits."""
+
+
+async def nothing_due(
+    connection: AsyncConnection[TupleRow], *, ttl_s: float, cancel_timeout_s: float
+) -> bool:
+    """Whether there was nothing to do, which is noted as a sweep; by one statement."""
+    parameters = {"lock": SWEEPERS_LOCK, "ttl_s": ttl_s, "cancel_timeout_s": cancel_timeout_s}
+    return (await connection.execute(_IDLE, parameters)).rowcount > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +95,11 @@ class Sweep:
         patience_s: float,
     ) -> "Sweep":
         """Raises OthersSweep when another sweeper does not end within `patience_s`."""
-        await connection.execute(_PATIENCE, {"patience": f"{int(patience_s * 1000)}ms"})
+        patience = f"{int(patience_s * 1000)}ms"
         try:
-            await connection.execute(_LOCK, {"lock": SWEEPERS_LOCK})
+            await connection.execute(_LOCK, {"lock": SWEEPERS_LOCK, "patience": patience})
         except psycopg.errors.LockNotAvailable:
             raise OthersSweep from None
-        await connection.execute(_PATIENCE, {"patience": "0"})
         parameters = {"ttl_s": ttl_s, "cancel_timeout_s": cancel_timeout_s}
         cursor = await connection.execute(_BEGIN, parameters)
         [(number, now, resumed_at, may, kinds, marks, starts, *rest)] = await cursor.fetchall()

@@ -8,15 +8,16 @@
 -- Traps: a snapshot of another database, of which this is a restored copy, says nothing, so all
 --   is looked at. After a long time too much came since the snapshot, so what may have been
 --   committed late is looked for from ten minutes before each mark on.
-SELECT number, now(), resumed_at, coalesce(now() - resumed_at >= ttl, true), kinds, marks,
+SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, true) AS may_expire,
+       kinds, marks,
        CASE WHEN is_foreign THEN array_fill(NULL::timestamptz, ARRAY[cardinality(marks)])
             WHEN is_old THEN ARRAY(
                 SELECT mark - interval '10 minutes'
                 FROM unnest(marks) WITH ORDINALITY AS m(mark, place) ORDER BY place)
-            ELSE marks END,
-       CASE WHEN NOT (is_foreign OR is_old) THEN seen::text END,
-       greatest(now() - ttl, '0001-01-02'),
-       greatest(now() - make_interval(secs => %(cancel_timeout_s)s), '0001-01-02')
+            ELSE marks END AS starts,
+       CASE WHEN NOT (is_foreign OR is_old) THEN seen::text END AS seen,
+       greatest(now() - ttl, '0001-01-02') AS deadline_before,
+       greatest(now() - make_interval(secs => %(cancel_timeout_s)s), '0001-01-02') AS cancel_before
 FROM (
     SELECT number, kinds, marks, seen, ttl,
            CASE WHEN now() - swept_at > ttl THEN now() ELSE resumed_at END AS resumed_at,
