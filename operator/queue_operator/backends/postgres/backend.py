@@ -32,6 +32,7 @@ from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.one_loop import on_one_loop
+from queue_operator.backends.postgres.overlooked import Overlooked
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
@@ -82,6 +83,7 @@ from queue_operator.backends.protocol import (
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -180,6 +182,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
         self._tidying = Tidying(pool)
+        self._overlooked = Overlooked(pool, self._arrivals, self._staging)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -366,15 +369,23 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await self._leases.expire(lease_ttl_s, limit)
+        if lost:
+            self._announcer.announce(Topic.MIRROR)
+        try:
+            await self._keep_house()
+        except Unavailable as error:
+            # What was found is to be heard of, and the rest waits for the next sweep.
+            logger.warning("counts and names are tidied up later: %s", error)
+        return lost
+
+    async def _keep_house(self) -> None:
         await self._counts.fold_all()
+        await self._overlooked.look_in_time()
         if (now_s := time.monotonic()) >= self._prune_at_s:
             self._prune_at_s = now_s + _PRUNE_S
             await self._sessions.prune_sessions(_STALE_SESSION_S)
             await self._arrivals.prune()
             await self._tidying.tidy()
-        if lost:
-            self._announcer.announce(Topic.MIRROR)
-        return lost
 
     # Queries
 

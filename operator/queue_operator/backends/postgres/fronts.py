@@ -94,6 +94,12 @@ class Front:
         """Whether there is anything to remember."""
         return bool(self.late or self.is_open or self._asked)
 
+    def covers(self, place: Place) -> bool:
+        """Whether a job that waits there will be found."""
+        if self.is_open and place >= self.mark:
+            return True
+        return any(late.first <= place <= late.last for late in self.late)
+
     def open_whole(self) -> None:
         """Jobs may wait anywhere."""
         self.mark, self.is_open = START, True
@@ -260,6 +266,11 @@ class Fronts:
         """No job of the lane waits before it; None: none waits at all."""
         front = self._by_lane.get(lane_id)
         return front.head if front is not None else None
+
+    def covers(self, lane_id: int, place: Place) -> bool:
+        """Whether a job of the lane that waits there will be found."""
+        front = self._by_lane.get(lane_id)
+        return front is not None and front.covers(place)
 
     def open_whole(self, lane: Lane) -> None:
         """Jobs may wait anywhere in the lane."""

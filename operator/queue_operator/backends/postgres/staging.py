@@ -46,6 +46,10 @@ class Staging:
             self._tick += 1
             self._expected.append((self._tick, at))
 
+    def has_passed(self, at: datetime) -> bool:
+        """Whether no look goes back to what was due then."""
+        return at < self._steps.begins_at
+
     def ask(self) -> Look:
         self._asked += 1
         since, until = self._steps.next() or (_LATER, _LATER)

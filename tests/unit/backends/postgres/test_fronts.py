@@ -80,6 +80,15 @@ def test_what_arrives_before_the_mark_is_a_range_of_its_own() -> None:
     assert ranges(front)[0] == span(10, 31)
 
 
+def test_a_place_is_covered_where_a_job_that_waits_there_will_be_found() -> None:
+    known = fronts()
+    known.note(1, span(10, 10), lane())
+    known.note(1, span(20, 30))
+    seconds = (9, 10, 15, 20, 31)
+    assert [known.covers(1, at(s)) for s in seconds] == [False, True, False, True, True]
+    assert not known.covers(2, at(20))
+
+
 def test_who_asks_few_ranges_is_told_where_the_next_one_begins() -> None:
     known = fronts()
     known.note(1, span(10, 10), lane())
@@ -294,6 +303,9 @@ def test_no_job_stays_behind_whatever_the_order_of_things(seed: int) -> None:
                 chance.choice(claimers).end(there, commits=commits, is_heard=chance.random() < 0.9)
     for one in claimers:
         one.end(there, commits=chance.random() < 0.5, is_heard=chance.random() < 0.5)
+    for one in claimers:
+        one.read(there)
+        assert all(one.front.covers(place) for place in there.waiting)
     for _ in _until_rest(there, claimers[0]):
         claimers[0].begin(there, slots=5, depth=5)
         claimers[0].end(there, commits=True, is_heard=True)
