@@ -71,9 +71,8 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
 @_number("--stats-jobs", "stats_jobs", f"Jobs stored in stats, a multiple of {SAMPLE:,}.")
 @_number("--search-jobs", "search_jobs", f"Jobs stored in rest_search, a multiple of {SAMPLE:,}.")
 @_number("--rest-jobs", "rest_jobs", "Jobs of rest_batches.")
-@_number(
-    "--hour-seconds", "hour_seconds", "Length of pinned_hour, and of the same unpinned.", float
-)
+@_number("--hour-seconds", "hour_seconds", "Length of pinned_hour.", float)
+@_number("--free-seconds", "free_seconds", "Of the same unpinned, at most.", float)
 @_number("--burn-seconds", "burn_seconds", "How long history is made in it first.", float)
 @_number("--burn-jobs", "burn_jobs", "Jobs of that history; 0: as many as go through.")
 @_number("--names", "names", "Lanes that many_names uses.")
