@@ -7,7 +7,9 @@ import psycopg
 import pytest
 from tests.integration.postgres.locking import until_waiting
 
+from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import SessionOrder, SessionRoll, Topic, WorkerSession
@@ -290,3 +292,31 @@ async def test_plan_made_with_one_session_does_not_read_all_sessions(
     )
     assert len(scans) == 1
     assert "session_id" in scans[0]["Index Cond"]
+
+
+async def test_what_sessions_did_before_the_schema_had_heartbeats_is_taken_over(
+    new_database: Callable[[], str],
+) -> None:
+    dsn = new_database()
+    await migrate(dsn, shipped=[one for one in migrations() if one.name < "0008"])
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute("SET search_path = queue_operator")
+        for name, busy in (("s-1", 1), ("s-2", 2)):
+            await connection.execute(
+                "INSERT INTO worker_session (session_id, namespace, worker_name, pod_uid, host,"
+                " replica, tags, types, capacity, busy, draining, version, connection, followed,"
+                " connected_at) VALUES (%s, 'team', 'mailer', '', '', 'r', '{}', '{}', 4, %s, true,"
+                " '', '', 5, now() - interval '2 hours')",
+                [name, busy],
+            )
+    await migrate(dsn)
+    backend = await PostgresBackend.open(dsn)
+    told = {one.session_id: one for one in await backend.list_sessions(max_age_s=60)}
+    await backend.touch_sessions([session("s-1", busy=3)])
+    [one, other] = await backend.list_sessions(max_age_s=60)
+    await backend.close()
+    assert {name: (one.busy, one.draining, one.followed) for name, one in told.items()} == {
+        "s-1": (1, True, 5),
+        "s-2": (2, True, 5),
+    }
+    assert (one.busy, other.busy) == (3, 2)
