@@ -444,14 +444,13 @@ ALTER TABLE roll_up_latency ADD CONSTRAINT roll_up_latency_pkey PRIMARY KEY (nam
 CREATE INDEX roll_up_latency_by_age ON queue_operator.roll_up_latency USING btree (span_s, begins_at) WHERE (span_s > 0);
 
 CREATE TABLE roll_up_progress (
-    only_row boolean NOT NULL DEFAULT true,
     snapshot pg_snapshot NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     above_seq bigint NOT NULL DEFAULT 0,
-    closed_until timestamp with time zone
-) WITH (fillfactor=50);
-ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_only_row_check CHECK (only_row);
-ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_pkey PRIMARY KEY (only_row);
+    closed_until timestamp with time zone,
+    version bigint NOT NULL
+);
+ALTER TABLE roll_up_progress ADD CONSTRAINT roll_up_progress_pkey PRIMARY KEY (version);
 
 CREATE TABLE rollup_hour (
     hour timestamp with time zone NOT NULL,
