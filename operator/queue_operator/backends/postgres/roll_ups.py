@@ -49,9 +49,9 @@ _EVERYTHING: Final = Horizon(2**63 - 1)
 
 
 class Seen(NamedTuple):
-    """What is rolled up, as the note of that version says. Rows of the log up to `above_seq` name transactions of another database;
-    not `is_ours`, the horizon does so too. All but the shortest spans are there up to
-    `closed_until`.
+    """What is rolled up, as the note of that version says. Rows of the log up to `above_seq` name
+    transactions of another database; not `is_ours`, the horizon does so too. All but the shortest
+    spans are there up to `closed_until`.
     """
 
     version: int
@@ -87,8 +87,8 @@ class Progress(NamedTuple):
 
 async def read_progress(connection: AsyncConnection[TupleRow], max_rows: int) -> Progress:
     cursor = await connection.execute(_PROGRESS, {"max_rows": max_rows})
-    [(at, now, version, seen, is_ours, above_seq, closed_until, rows, size)] = await cursor.fetchall()
-    done = Seen(version, Horizon.parse(seen), is_ours, above_seq, closed_until)
+    [(at, now, version, seen, *seen_so, rows, size)] = await cursor.fetchall()
+    done = Seen(version, Horizon.parse(seen), *seen_so)
     return Progress(at, Horizon.parse(now), done, rows, size)
 
 
