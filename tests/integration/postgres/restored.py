@@ -11,7 +11,7 @@ _SNAPSHOTS: Final = ("roll_up_progress", "count_progress")
 _NAME_TRANSACTIONS: Final = ("job_event", "count_delta", *_SNAPSHOTS)
 _IDENTITIES: Final = (
     *(("job_event", "seq"), ("namespace", "id"), ("job_type", "id"), ("lane", "id")),
-    ("mirror_outbox", "sequence"),
+    *(("mirror_outbox", "sequence"), ("worker_session", "opening")),
 )
 
 

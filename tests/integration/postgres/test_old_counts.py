@@ -17,6 +17,7 @@ from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 
 ROUNDS = 200
+STEPS = 300
 BATCH = 100
 TAKES = 10
 TERMS = {"rate_per_s": 1e6, "burst": 1e6}
@@ -94,3 +95,16 @@ async def test_counts_cost_no_more_for_all_the_rows_that_cannot_be_removed(pinne
     assert {name: both for name, both in grown.items() if both[1] > both[0] * MORE + 10} == {}, (
         grown
     )
+
+
+async def test_the_last_of_many_roll_ups_reads_no_more_than_the_first(pinned: str) -> None:
+    """To find out how far they are, and to note it; their minutes have their own rows."""
+    told: list[int] = []
+    async with watched(pinned, plans="force_generic_plan") as (backend, seen):
+        for _ in range(STEPS):
+            await backend.enqueue_jobs([Job(id=uuid.uuid4().hex, type="t")])
+            seen.clear()
+            assert await backend.roll_up() == 1
+            noted = [plan for plan in seen.plans if "roll_up_progress" in plan.text]
+            told.append(sum(plan.pages for plan in noted))
+    assert told[-1] <= told[2] + 5, told

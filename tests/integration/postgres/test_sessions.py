@@ -3,9 +3,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
+from tests.integration.postgres.locking import until_waiting
 
+from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import SessionOrder, SessionRoll, Topic, WorkerSession
@@ -17,6 +21,7 @@ Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
 @pytest.fixture(autouse=True)
 async def no_sessions(ask: Ask) -> None:
     await ask("DELETE FROM worker_session")
+    await ask("DELETE FROM session_beat")
 
 
 @pytest.fixture
@@ -36,6 +41,18 @@ async def announced(pool: Pool, ask: Ask, act: Callable[[SessionStore], Awaitabl
     await act(SessionStore(pool, announcer))
     await announcer.aclose()
     return await ask(read, f"signal_{Topic.SESSION}") != before
+
+
+async def age(ask: Ask, seconds: int) -> None:
+    """All that is known of sessions is so much older."""
+    await ask(
+        "UPDATE worker_session SET connected_at = connected_at - make_interval(secs => %s)", seconds
+    )
+    await ask(
+        "UPDATE session_beat SET heard_at ="
+        " ARRAY(SELECT at - make_interval(secs => %s) FROM unnest(heard_at) AS at)",
+        seconds,
+    )
 
 
 async def test_listed_as_it_was_opened(store: SessionStore) -> None:
@@ -67,7 +84,7 @@ async def test_opened_again_it_is_replaced(store: SessionStore) -> None:
 async def test_touched_sessions_show_what_they_do(store: SessionStore, ask: Ask) -> None:
     await store.open_session(session("s-1", capacity=4))
     await store.open_session(session("s-2", capacity=4))
-    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '1 hour'")
+    await age(ask, 3600)
     await store.touch_sessions([session("s-1", busy=2, draining=True), session("missing", busy=1)])
     by_id = {listed.session_id: listed for listed in await store.list_sessions()}
     assert set(by_id) == {"s-1", "s-2"}
@@ -78,11 +95,11 @@ async def test_touched_sessions_show_what_they_do(store: SessionStore, ask: Ask)
 async def test_kept_sessions_are_alive_and_others_are_not(store: SessionStore, ask: Ask) -> None:
     """One that was left behind is on no roll."""
     await store.open_session(session("s-8", replica="r", connection="c-8"))
-    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '1 hour'")
+    await age(ask, 3600)
     mine = [session(f"s-{n}", replica="r", connection=f"c-{n}") for n in range(3)]
     for one in [*mine, session("s-9", replica="other")]:
         await store.open_session(one)
-    await ask("UPDATE worker_session SET heartbeat_at = heartbeat_at - interval '50 seconds'")
+    await age(ask, 50)
     assert not await store.keep_sessions(SessionRoll.of("r", mine[:2]))
     assert await store.list_sessions(max_age_s=40) == []
     assert await store.keep_sessions(SessionRoll.of("r", mine))
@@ -108,6 +125,100 @@ async def test_batches_in_opposite_order_do_not_block_each_other(store: SessionS
         )
     )
     assert len({listed.busy for listed in await store.list_sessions()}) == 1
+
+
+async def test_touches_of_different_sessions_at_once_are_all_shown(store: SessionStore) -> None:
+    """Though each of them writes down what is known of all sessions of the replica."""
+    names = [f"s-{number:03}" for number in range(20)]
+    for name in names:
+        await store.open_session(session(name, replica="r"))
+    # What a replica says for the first time replaces nothing.
+    await store.touch_sessions([session(names[0], replica="r")])
+    await asyncio.gather(
+        *(store.touch_sessions([session(name, replica="r", busy=7)]) for name in names)
+    )
+    assert {listed.busy for listed in await store.list_sessions()} == {7}
+
+
+async def test_a_touch_leaves_other_sessions_of_the_replica_as_they_are(
+    store: SessionStore, ask: Ask
+) -> None:
+    for name in ("s-1", "s-2", "s-3"):
+        await store.open_session(session(name, replica="r"))
+    await store.touch_sessions([session("s-1", replica="r", busy=1, draining=True, followed=1)])
+    await age(ask, 100)
+    await store.touch_sessions([session("s-2", replica="r", busy=2)])
+    told = {one.session_id: one for one in await store.list_sessions()}
+    assert {name: (one.busy, one.draining, one.followed) for name, one in told.items()} == {
+        "s-1": (1, True, 1),
+        "s-2": (2, False, 0),
+        "s-3": (0, False, 0),
+    }
+    assert [one.session_id for one in await store.list_sessions(max_age_s=60)] == ["s-2"]
+
+
+async def test_what_was_said_before_a_session_was_opened_again_counts_no_more(
+    store: SessionStore,
+) -> None:
+    """Not even by the same connection."""
+    await store.open_session(session(busy=1))
+    await store.touch_sessions([session(busy=5, draining=True, followed=3)])
+    await store.open_session(session(busy=2))
+    [listed] = await store.list_sessions()
+    assert (listed.busy, listed.draining, listed.followed) == (2, False, 0)
+    assert listed.heartbeat_at == listed.connected_at
+
+
+async def test_one_touch_may_be_about_sessions_of_several_replicas(store: SessionStore) -> None:
+    for name, replica in (("s-1", "a"), ("s-2", "b"), ("s-3", "b")):
+        await store.open_session(session(name, replica=replica))
+    for busy in (1, 2):
+        await store.touch_sessions([session(f"s-{n}", busy=busy * n) for n in (1, 2, 3)])
+        told = {one.session_id: one.busy for one in await store.list_sessions()}
+        assert told == {"s-1": busy, "s-2": 2 * busy, "s-3": 3 * busy}
+
+
+async def test_a_replica_has_one_row_of_heartbeats_and_none_when_its_sessions_are_gone(
+    store: SessionStore, ask: Ask
+) -> None:
+    read = "SELECT replica, cardinality(openings) FROM session_beat ORDER BY replica"
+    mine = [session(f"s-{n}", replica="r", connection=f"c-{n}") for n in range(3)]
+    for one in [*mine, session("s-9", replica="other")]:
+        await store.open_session(one)
+    await store.touch_sessions([session("s-9")])
+    for _ in range(3):
+        await store.touch_sessions(mine)
+        assert await store.keep_sessions(SessionRoll.of("r", mine))
+    assert await ask(read) == [("other", 1), ("r", 3)]
+    await store.close_sessions(["s-0"])
+    await store.touch_sessions(mine[1:2])
+    assert await ask(read) == [("other", 1), ("r", 2)]
+    await store.close_sessions(["s-1", "s-2"])
+    await store.prune_sessions(3600)
+    assert await ask(read) == [("other", 1)]
+    await store.open_session(mine[0])
+    await store.touch_sessions(mine)
+    assert await ask(read) == [("other", 1), ("r", 1)]
+
+
+async def test_a_touch_that_another_overtakes_is_asked_again(store: SessionStore, dsn: str) -> None:
+    """Its statement read what the other one has removed by the time that it gets the row."""
+    for name in ("s-1", "s-2"):
+        await store.open_session(session(name, replica="r"))
+        await store.touch_sessions([session(name, replica="r")])
+    async with await psycopg.AsyncConnection.connect(dsn) as other:
+        # As a touch of both does.
+        await other.execute("SET search_path = queue_operator")
+        await other.execute(
+            "WITH gone AS (DELETE FROM session_beat RETURNING *) INSERT INTO session_beat"
+            " SELECT replica, number + 1, openings, '{4,4}', draining, followed, heard_at"
+            " FROM gone"
+        )
+        late = asyncio.create_task(store.touch_sessions([session("s-2", replica="r", busy=9)]))
+        await until_waiting(dsn, 1)
+        await other.commit()
+        await late
+    assert {one.session_id: one.busy for one in await store.list_sessions()} == {"s-1": 4, "s-2": 9}
 
 
 async def test_others_hear_of_changes_and_of_nothing_else(pool: Pool, ask: Ask) -> None:
@@ -149,7 +260,7 @@ async def test_closed_sessions_are_gone(store: SessionStore) -> None:
 
 async def test_pruning_removes_only_the_silent(store: SessionStore, ask: Ask) -> None:
     await store.open_session(session("silent"))
-    await ask("UPDATE worker_session SET heartbeat_at = now() - interval '2 hours'")
+    await age(ask, 7200)
     await store.open_session(session("alive"))
     assert await store.prune_sessions(3600) == 1
     assert [listed.session_id for listed in await store.list_sessions()] == ["alive"]
@@ -170,8 +281,8 @@ async def test_plan_made_with_one_session_does_not_read_all_sessions(
         draining=[False] * 500,
         followed=[0] * 500,
     )
-    assert len(scans) == 2
-    assert all("session_id" in scan["Index Cond"] for scan in scans)
+    assert len(scans) == 1
+    assert "session_id" in scans[0]["Index Cond"]
     scans = await steps(
         "session_news",
         "worker_session_pkey",
@@ -181,3 +292,31 @@ async def test_plan_made_with_one_session_does_not_read_all_sessions(
     )
     assert len(scans) == 1
     assert "session_id" in scans[0]["Index Cond"]
+
+
+async def test_what_sessions_did_before_the_schema_had_heartbeats_is_taken_over(
+    new_database: Callable[[], str],
+) -> None:
+    dsn = new_database()
+    await migrate(dsn, shipped=[one for one in migrations() if one.name < "0008"])
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute("SET search_path = queue_operator")
+        for name, busy in (("s-1", 1), ("s-2", 2)):
+            await connection.execute(
+                "INSERT INTO worker_session (session_id, namespace, worker_name, pod_uid, host,"
+                " replica, tags, types, capacity, busy, draining, version, connection, followed,"
+                " connected_at) VALUES (%s, 'team', 'mailer', '', '', 'r', '{}', '{}', 4, %s, true,"
+                " '', '', 5, now() - interval '2 hours')",
+                [name, busy],
+            )
+    await migrate(dsn)
+    backend = await PostgresBackend.open(dsn)
+    told = {one.session_id: one for one in await backend.list_sessions(max_age_s=60)}
+    await backend.touch_sessions([session("s-1", busy=3)])
+    [one, other] = await backend.list_sessions(max_age_s=60)
+    await backend.close()
+    assert {name: (one.busy, one.draining, one.followed) for name, one in told.items()} == {
+        "s-1": (1, True, 5),
+        "s-2": (2, True, 5),
+    }
+    assert (one.busy, other.busy) == (3, 2)

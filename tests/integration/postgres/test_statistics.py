@@ -11,11 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.restored import restore
 from tests.integration.postgres.watching import at_most, watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.backends.postgres.roll_ups import BOUNDS, RollUps
 from queue_operator.backends.protocol import Breakdown as By
 from queue_operator.backends.protocol import Counts, StatsWindow, WindowStats
@@ -162,7 +164,7 @@ async def test_a_replica_that_dies_in_the_middle_of_a_step_counted_nothing(
             "SET search_path = queue_operator;"
             "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS"
             " $$BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN new; END$$;"
-            "CREATE TRIGGER pause BEFORE UPDATE ON roll_up_progress"
+            "CREATE TRIGGER pause BEFORE INSERT ON roll_up_progress"
             " FOR EACH ROW EXECUTE FUNCTION pause()"
         )
         await blocker.commit()
@@ -185,6 +187,39 @@ async def test_a_replica_that_dies_in_the_middle_of_a_step_counted_nothing(
     assert (await stats(backend, namespace)).completed == 5
     assert await roll_up(backend) == 3
     assert (await stats(backend, namespace)).completed == 5
+
+
+async def test_who_waits_for_a_turn_gets_it_though_another_noted_something_meanwhile(
+    backend: PostgresBackend, namespace: str, dsn: str
+) -> None:
+    await work(backend, namespace, 1)
+    async with await psycopg.AsyncConnection.connect(dsn) as other:
+        await other.execute("SET search_path = queue_operator")
+        await other.execute(
+            "WITH gone AS (DELETE FROM roll_up_progress RETURNING *) INSERT INTO roll_up_progress"
+            " (version, snapshot, above_seq, closed_until)"
+            " SELECT version + 1, snapshot, above_seq, closed_until FROM gone"
+        )
+        assert await backend._roll_ups.roll_up(1000) == 0
+        waiting = asyncio.create_task(backend._roll_ups.roll_up(1000, waits=True))
+        await until_waiting(dsn, 1)
+        await other.commit()
+        assert await waiting == 3
+    assert (await stats(backend, namespace)).completed == 1
+
+
+async def test_a_database_of_the_schema_before_is_no_copy(new_database: NewDatabase) -> None:
+    """Its row of progress is kept, and was written by the transaction that it names."""
+    dsn = new_database()
+    await migrate(dsn, shipped=[one for one in migrations() if one.name < "0009"])
+    read = "SELECT xmin = xid::xid, xid FROM queue_operator.roll_up_progress"
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "UPDATE queue_operator.roll_up_progress SET xid = pg_current_xact_id()"
+        )
+        before = await (await connection.execute(read)).fetchall()
+        await migrate(dsn)
+        assert await (await connection.execute(read)).fetchall() == before == [(True, before[0][1])]
 
 
 @pytest.fixture

@@ -124,6 +124,7 @@ SHORT: Final = frozenset(
         "sweep",
         "roll_up_progress",
         "worker_session",
+        "session_beat",
         "pause",
         "event_pruned",
         "pipeline_checkpoint",

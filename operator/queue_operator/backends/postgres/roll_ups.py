@@ -39,6 +39,8 @@ _STEP_BYTES: Final = 2 * 1024 * 1024
 """Of job numbers, at eight bytes each: a step takes a few tenths of a second."""
 _PRUNE_EVERY_S: Final = 60.0
 _PRUNE_ROWS: Final = 10_000
+_TURNS: Final = 100
+"""Each time that somebody waits for a turn, another has had it."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +49,12 @@ _EVERYTHING: Final = Horizon(2**63 - 1)
 
 
 class Seen(NamedTuple):
-    """What is rolled up. Rows of the log up to `above_seq` name transactions of another database;
-    not `is_ours`, the horizon does so too. All but the shortest spans are there up to
-    `closed_until`.
+    """What is rolled up, as the note of that version says. Rows of the log up to `above_seq` name
+    transactions of another database; not `is_ours`, the horizon does so too. All but the shortest
+    spans are there up to `closed_until`.
     """
 
+    version: int
     horizon: Horizon
     is_ours: bool
     above_seq: int
@@ -84,8 +87,8 @@ class Progress(NamedTuple):
 
 async def read_progress(connection: AsyncConnection[TupleRow], max_rows: int) -> Progress:
     cursor = await connection.execute(_PROGRESS, {"max_rows": max_rows})
-    [(at, now, seen, is_ours, above_seq, closed_until, rows, size)] = await cursor.fetchall()
-    done = Seen(Horizon.parse(seen), is_ours, above_seq, closed_until)
+    [(at, now, version, seen, *seen_so, rows, size)] = await cursor.fetchall()
+    done = Seen(version, Horizon.parse(seen), *seen_so)
     return Progress(at, Horizon.parse(now), done, rows, size)
 
 
@@ -148,7 +151,7 @@ class RollUps:
             closed = {"closed_until": seen.closed_until}
             parameters = {**wanted, **_kept(at), **closed, "bounds": BOUNDS}
             [(added,)] = await (await connection.execute(_ADD, parameters)).fetchall()
-            noted = {"upto": str(upto), "above_seq": above_seq, **closed}
+            noted = {"version": seen.version, "upto": str(upto), "above_seq": above_seq, **closed}
             await connection.execute(_ADVANCE, noted)
         return int(added)
 
@@ -168,8 +171,13 @@ class RollUps:
                     "ends_at": span.begin(closed),
                 }
                 await connection.execute(_CLOSE, over)
-            noted = {"upto": str(seen.horizon), "above_seq": seen.above_seq}
-            await connection.execute(_ADVANCE, {**noted, "closed_until": closed})
+            noted = {
+                "version": seen.version,
+                "upto": str(seen.horizon),
+                "above_seq": seen.above_seq,
+                "closed_until": closed,
+            }
+            await connection.execute(_ADVANCE, noted)
 
     async def _prune(self, now: datetime) -> None:
         if time.monotonic() < self._prune_at_s:
@@ -184,8 +192,12 @@ class RollUps:
 
 async def _turn(connection: AsyncConnection[TupleRow], *, waits: bool) -> Seen | None:
     """None where it is another's, for which nobody `waits`."""
-    row = await (await connection.execute(_WAIT if waits else _LOCK)).fetchone()
-    return None if row is None else Seen(Horizon.parse(row[0]), *row[1:])
+    for _ in range(_TURNS if waits else 1):
+        row = await (await connection.execute(_WAIT if waits else _LOCK)).fetchone()
+        if row is not None:
+            version, seen, *rest = row
+            return Seen(version, Horizon.parse(seen), *rest)
+    return None
 
 
 def _kept(now: datetime) -> dict[str, Any]:

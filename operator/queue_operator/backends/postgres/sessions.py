@@ -21,10 +21,11 @@ _OPEN: Final = load(__package__, "session_open")
 _TOUCH: Final = load(__package__, "session_touch")
 _KEEP: Final = load(__package__, "session_keep")
 _CLOSE: Final = load(__package__, "session_close")
-_LIST: Final = load(__package__, "session_list")
+_BEATS: Final = load(__package__, "session_beats")
+_LIST: Final = load(__package__, "session_list", beats=_BEATS)
 _NEWS: Final = load(__package__, "session_news")
 _ORDER: Final = load(__package__, "session_order")
-_PRUNE: Final = load(__package__, "session_prune")
+_PRUNE: Final = load(__package__, "session_prune", beats=_BEATS)
 
 
 class SessionStore:
@@ -68,9 +69,14 @@ class SessionStore:
             "busy": [session.busy for session in newest],
             "draining": [session.draining for session in newest],
         }
-        async with borrowed(self._pool) as connection:
-            row = await (await connection.execute(_TOUCH, parameters)).fetchone()
-        if row is not None and row[0]:
+        while True:
+            async with borrowed(self._pool) as connection:
+                [(changed, stored)] = await (
+                    await connection.execute(_TOUCH, parameters)
+                ).fetchall()
+            if stored:
+                break
+        if changed:
             self._announcer.announce(Topic.SESSION)
 
     async def keep_sessions(self, roll: SessionRoll) -> bool:
@@ -108,10 +114,13 @@ class SessionStore:
 
     async def prune_sessions(self, max_age_s: float) -> int:
         """Removes sessions silent for longer, whose process died; gives their number."""
-        removed = await self._count(_PRUNE, {"max_age_s": max_age_s})
+        async with borrowed(self._pool) as connection:
+            [(removed,)] = await (
+                await connection.execute(_PRUNE, {"max_age_s": max_age_s})
+            ).fetchall()
         if removed:
             self._announcer.announce(Topic.SESSION)
-        return removed
+        return int(removed)
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:

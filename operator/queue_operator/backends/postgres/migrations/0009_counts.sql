@@ -75,6 +75,11 @@ INSERT INTO count_progress (version, snapshot) VALUES (0, '3:3:');
 -- is found in minutes, until its hour, and then its day, is over. So these are written once, and not
 -- again and again. NULL: nobody noted it yet.
 ALTER TABLE roll_up_progress ADD COLUMN closed_until timestamptz;
+-- Each step adds the row of the next version and removes the one before. The row that is there is
+-- not written anew: it would look like that of a copy.
+ALTER TABLE roll_up_progress DROP COLUMN only_row, ADD COLUMN version bigint NOT NULL DEFAULT 0,
+    ADD PRIMARY KEY (version), RESET (fillfactor);
+ALTER TABLE roll_up_progress ALTER COLUMN version DROP DEFAULT;
 
 -- As with counts: a take adds a version and removes the one before.
 DROP TABLE token_bucket;

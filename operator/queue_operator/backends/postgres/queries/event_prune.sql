@@ -1,7 +1,8 @@
 -- One step of pruning the event log: deletes its oldest rows, up to the first one that is too young
 -- or that somebody has not read yet, and says how many. NULL where another step was faster.
 -- Parameters: older_than_s, max_rows.
--- Index: job_event_pkey from where the last step ended, event_pruned_pkey from its end.
+-- Index: job_event_pkey from where the last step ended; event_pruned_pkey and roll_up_progress_pkey
+--   from their ends.
 -- Locks: the newest row of event_pruned, so that steps come one after the other, and the rows of
 --   the log, which nobody else changes.
 -- Traps: the readers are the roll-ups, and each lake of the pipeline. What their snapshots see they
@@ -19,12 +20,15 @@ WITH mark AS MATERIALIZED (
            ) || '.' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
            THEN snapshot::pg_snapshot END AS snapshot
     FROM pipeline_checkpoint
+), rolled AS MATERIALIZED (
+    SELECT snapshot, xmin = xid::xid AS is_ours, above_seq
+    FROM roll_up_progress ORDER BY version DESC LIMIT 1
 ), judged AS MATERIALIZED (
     SELECT seq,
            at < now() - make_interval(secs => %(older_than_s)s)
            AND EXISTS (
-               SELECT FROM roll_up_progress AS rolled
-               WHERE rolled.xmin = rolled.xid::xid
+               SELECT FROM rolled
+               WHERE is_ours
                  AND (oldest.seq <= rolled.above_seq
                       OR pg_visible_in_snapshot(oldest.xid, rolled.snapshot))
            ) AND NOT EXISTS (

@@ -1,6 +1,7 @@
 -- Removes retired lanes that still have no jobs and that nobody notes as used; gives their numbers and
 -- what they were of. Their counts go in the same transaction (`count_forget.sql`). Parameters: unused_s; max_rows.
--- Index: lane_retired; job_event_by_xid; lane_count_pkey, from the end; those of {{tail}}.
+-- Index: lane_retired; job_event_by_xid; lane_count_pkey and roll_up_progress_pkey, from the end;
+--   those of {{tail}}.
 -- Locks: the lanes.
 -- Traps: the log names lanes by number, so none goes before the roll-ups have seen its retirement,
 --   and with that all that was logged of it before. While nothing is logged they do not go on: then
@@ -13,7 +14,7 @@ WITH {{tail}}, rolled AS MATERIALIZED (
                SELECT FROM job_event
                WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(snapshot)))
            ) AS is_all
-    FROM roll_up_progress
+    FROM roll_up_progress ORDER BY version DESC LIMIT 1
 ), old AS MATERIALIZED (
     SELECT id FROM lane
     WHERE retired IS NOT NULL

@@ -1,4 +1,8 @@
--- Notes which snapshot the roll-ups are as of now. Parameters: upto, above_seq, closed_until.
--- Index: none; one row, locked by `roll_up_lock.sql` before.
-UPDATE roll_up_progress SET snapshot = %(upto)s::pg_snapshot, xid = pg_current_xact_id(),
-    above_seq = %(above_seq)s, closed_until = %(closed_until)s
+-- Notes which snapshot the roll-ups are as of now, and removes the note before it.
+-- Parameters: version, that of the one before; upto, above_seq, closed_until.
+-- Index: roll_up_progress_pkey. Locks: the row that goes, which `roll_up_lock.sql` has locked.
+WITH gone AS (
+    DELETE FROM roll_up_progress WHERE version = %(version)s
+)
+INSERT INTO roll_up_progress (version, snapshot, above_seq, closed_until)
+VALUES (%(version)s + 1, %(upto)s::pg_snapshot, %(above_seq)s, %(closed_until)s)

@@ -1,6 +1,6 @@
 -- Stores a session, or hands the one with its id to another connection of the same worker. Gives
 -- one row, what it is ordered, or none where the id is another worker's or was ended.
--- Parameters: a value for each column but the two times and the order's.
+-- Parameters: a value for each column but the opening, the time and the order's.
 -- Index: worker_session's primary key. Locks: the one row.
 INSERT INTO worker_session AS stored (
     session_id, namespace, worker_name, pod_uid, host, replica, tags, types, capacity, busy,
@@ -20,9 +20,8 @@ ON CONFLICT (session_id) DO UPDATE SET
     draining = excluded.draining,
     version = excluded.version,
     connection = excluded.connection,
-    followed = 0,
-    connected_at = now(),
-    heartbeat_at = now()
+    opening = excluded.opening,
+    connected_at = now()
 WHERE NOT stored.ended
   AND (stored.namespace, stored.worker_name, stored.pod_uid)
       = (excluded.namespace, excluded.worker_name, excluded.pod_uid)
