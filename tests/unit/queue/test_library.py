@@ -123,7 +123,7 @@ async def test_a_step_cancelled_anywhere_is_told_of_its_batch_or_leaves_it(
         async def call(_: str) -> list[str]:
             return [job.id for job in await anext(stream)]
 
-        calls = await walk(bring, call)
+        calls = [one async for one in walk(bring, call)]
         told = [job_id for one in calls for answer in one.answers for job_id in answer]
         told += [job.id for job in await take(stream, len(calls) - len(told))]
         assert sorted(told) == sorted(one.subject for one in calls)
