@@ -25,7 +25,7 @@ class When(StrEnum):
     """After so many turns of the loop, ever more of them, wherever it is by then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Walked(Generic[Subject, Answer]):
     """A call on something of its own. `answers` is empty when it was cancelled."""
 
@@ -38,7 +38,7 @@ class Walked(Generic[Subject, Answer]):
     def cancelled(self) -> bool:
         return not self.answers
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"cancelled {self.when} its wait {self.place}"
 
 
