@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, claiming, migrate, staging
+from queue_operator.backends.postgres import PostgresBackend, claiming, staging
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -37,17 +37,8 @@ FROM appeared HAVING count(*) > 0
 
 
 @pytest.fixture
-async def dsn(new_database: Callable[[], str]) -> str:
-    address = new_database()
-    await migrate(address)
-    return address
-
-
-@pytest.fixture
-async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(dsn)
-    yield backend
-    await backend.close()
+def dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
 async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
