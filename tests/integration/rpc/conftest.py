@@ -193,15 +193,3 @@ def new_jobs(namespace: str) -> Callable[..., list[Job]]:
         ]
 
     return make
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
-    """Asks again and again, each time over the network, until the answer is true."""
-
-    async def ask_until_true(ask: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await ask():
-                pass
-
-    return ask_until_true
