@@ -51,8 +51,9 @@ def test_every_statement_that_makes_jobs_claimable_tells_of_them() -> None:
     writers = re.compile(
         r"INSERT INTO ready\b|COPY ready\b|UPDATE ready\s+SET (?:blocked|due)\b", re.MULTILINE
     )
+    tells = re.compile(r"INSERT INTO arrival\b|\{\{arrived\}\}")
     found = {
-        path.name: "INSERT INTO arrival" in path.read_text()
+        path.name: tells.search(path.read_text()) is not None
         for path in Path(str(QUERIES)).glob("*.sql")
         if writers.search(path.read_text())
     }
@@ -64,7 +65,8 @@ def test_every_statement_that_makes_jobs_claimable_tells_of_them() -> None:
         "dependency_settle.sql": True,
         "stage_due.sql": True,
     }
-    assert "INSERT INTO arrival" in (QUERIES / "submit_told.sql").read_text()
+    for name in ("submit_told.sql", "arrival_tell.sql"):
+        assert "INSERT INTO arrival" in (QUERIES / name).read_text()
 
 
 async def submit(backend: PostgresBackend) -> None:

@@ -29,7 +29,8 @@ UNWATCHED = {
     *("copy_job", "copy_ready", "search_condition", "roll_up_fresh", "roll_up_cells"),
     "lease_standing",
     *("count_tail", "count_summed_up", "roll_up_closed"),
-    *("arrival_fresh", "arrival_origin", "claim_jobs", "claim_left", "stage_due"),
+    *("arrival_fresh", "arrival_origin", "arrival_tell", "stage_due"),
+    *("claim_jobs", "claim_leases", "claim_left"),
     # One row.
     "count_is_ours",
 }
