@@ -10,7 +10,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -55,29 +55,26 @@ def postgres_admin_dsn() -> Iterator[str]:
 @pytest.fixture
 def new_database(postgres_admin_dsn: str) -> Iterator[Callable[[], str]]:
     """Makes empty databases and drops them at the end."""
-    names: list[str] = []
+    with ExitStack() as databases:
+        yield lambda: databases.enter_context(empty_database(postgres_admin_dsn, "test"))
 
-    def create() -> str:
-        names.append(f"test_{uuid.uuid4().hex[:12]}")
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(names[-1])))
-        return make_conninfo(postgres_admin_dsn, dbname=names[-1])
 
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        yield create
-        for name in names:
-            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+@contextmanager
+def empty_database(admin_dsn: str, prefix: str) -> Iterator[str]:
+    """Dropped at the end, whoever is still connected."""
+    name = f"{prefix}_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield make_conninfo(admin_dsn, dbname=name)
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @contextmanager
 def migrated_database(admin_dsn: str, prefix: str) -> Iterator[str]:
-    """A database of one module, migrated; dropped at the end."""
-    name = f"{prefix}_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(admin_dsn, dbname=name)
+    """As `empty_database`, with the tables of this release."""
+    with empty_database(admin_dsn, prefix) as address:
         asyncio.run(migrate(address))
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture(scope="session")

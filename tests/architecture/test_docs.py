@@ -24,3 +24,11 @@ def test_the_readme_is_one_screen_of_what_two_commands_and_a_map() -> None:
     text = (ROOT / "README.md").read_text()
     for part in ("make demo", "make test", "stateDiagram-v2", "operator/queue_operator/"):
         assert part in text
+
+
+def test_the_map_of_the_postgres_store_names_each_of_its_modules() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    _, table = text.split("| Question | Modules |\n", 1)
+    named = re.findall(r"`(\w+)`", table.split("\n\n", 1)[0])
+    folder = ROOT / "operator" / "queue_operator" / "backends" / "postgres"
+    assert sorted(named) == sorted(path.stem for path in folder.glob("[!_]*.py"))

@@ -1,16 +1,11 @@
 """The contract suite runs on every store: a new one adds its factory to `STORES`."""
 
-import asyncio
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
 
-from queue_operator.backends.postgres import migrate
 from queue_operator.testing.memory import MemoryStore
 from queue_operator.testing.sqlite import SqliteStore
 from queue_operator.testing.store import Contract, Store
@@ -19,13 +14,8 @@ from queue_operator.testing.store import Contract, Store
 @pytest.fixture(scope="session")
 def postgres_dsn(postgres_admin_dsn: str) -> Iterator[str]:
     """A migrated database for the contract suite alone."""
-    name = f"contract_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "contract") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 Make = Callable[[], Awaitable[Store]]

@@ -1,24 +1,20 @@
 """The API on every store, as a server that listens."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import httpx
-import psycopg
 import pytest
 import pytest_asyncio
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
 from tests.contract_api.api import Api
 
 from queue_operator.api.app import create_app
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
-from queue_operator.backends.postgres import migrate
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import (
     AuthMode,
@@ -42,13 +38,8 @@ SETTINGS = Settings(
 @pytest.fixture(scope="session")
 def api_dsn(postgres_admin_dsn: str) -> Iterator[str]:
     """A migrated database for this suite alone."""
-    name = f"contract_api_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "contract_api") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @dataclass

@@ -1,20 +1,15 @@
 """The suite of the queue runs on every rig: a new one adds its factory to `RIGS`."""
 
-import asyncio
 import os
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 
-import psycopg
 import pytest
 import pytest_asyncio
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
 from tests.contract_queue.over_grpc import GrpcRig
 
-from queue_operator.backends.postgres import migrate
 from queue_operator.testing.memory import MemoryStore
 from queue_operator.testing.queue.fixtures import desk  # noqa: F401
 from queue_operator.testing.queue.invariants import SEEDS
@@ -26,13 +21,8 @@ from queue_operator.testing.sqlite import SqliteStore
 @pytest.fixture(scope="session")
 def postgres_dsn(postgres_admin_dsn: str) -> Iterator[str]:
     """A migrated database for this suite alone."""
-    name = f"contract_queue_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "contract_queue") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 Make = Callable[[], Awaitable[LocalRig]]

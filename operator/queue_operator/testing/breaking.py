@@ -11,6 +11,7 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.driving import job_in
 from queue_operator.testing.store import Contract, Store
+from queue_operator.testing.walking import walk
 
 # Connections are made anew in the background, and a first call may still meet an old one.
 _PINGS: Final = 10_000
@@ -35,27 +36,13 @@ async def in_a_cancelled_task(call: Call) -> None:
         task.result()
 
 
-async def cancelled_after(turns: int, made: Awaitable[object]) -> bool:
-    """Cancels whoever awaits the call after so many turns of the loop; whether the call was
-    through before. What it raised by itself is raised.
-    """
-    task = asyncio.ensure_future(made)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    through = task.done()
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()
-    return through
-
-
-async def cancelled_anywhere(
+async def whole_or_not_at_all(
     bring: Callable[[], Awaitable[T]],
     call: Callable[[T], Awaitable[object]],
     read: Callable[[T], Awaitable[object]],
 ) -> None:
-    """Asserts that a call, cancelled at any point, happens as a whole or not at all.
+    """Asserts that a call, cancelled wherever it waits, happens as a whole or not at all, and as
+    a whole if it answers.
 
     `bring` makes something to call on, `call` does what is tested, `read` gives what can be
     compared between two things that were brought.
@@ -64,38 +51,22 @@ async def cancelled_anywhere(
     untouched = await read(subject)
     await call(subject)
     done = await read(subject)
-    turns, finished = 0, False
-    # Later and later, until a call is through before anybody cancels it.
-    while not finished:
-        subject = await bring()
-        finished = await _finishes_within(turns, call(subject))
-        assert await read(subject) in (untouched, done), f"half done after {turns} turns"
-        turns += 1 + turns // 2
-
-
-async def _finishes_within(turns: int, call: Awaitable[object]) -> bool:
-    """False when the call was cancelled after that many turns of the event loop."""
-    task = asyncio.ensure_future(call)
-    # The task starts with the first turn.
-    for _ in range(turns + 1):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled() or task.exception() is None
-    return not task.cancelled()
+    async for one in walk(bring, call):
+        found = await read(one.subject)
+        assert found in ((untouched, done) if one.cancelled else (done,)), one
 
 
 async def job_call_cancelled(
     backend: Contract, state: JobState, call: Callable[[Job], Awaitable[object]]
 ) -> None:
-    """`in_a_cancelled_task` and `cancelled_anywhere` for a call on one job in `state`."""
+    """`in_a_cancelled_task` and `whole_or_not_at_all` for a call on one job in `state`."""
     job, _ = await job_in(backend, state)
     await in_a_cancelled_task(lambda: call(job))
 
     async def bring() -> Job:
         return (await job_in(backend, state))[0]
 
-    await cancelled_anywhere(bring, call, lambda job: shape(backend, job))
+    await whole_or_not_at_all(bring, call, lambda job: shape(backend, job))
 
 
 async def shape(backend: Contract, job: Job) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Calls that are cancelled wherever they wait, one place after the other."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -25,7 +25,7 @@ class When(StrEnum):
     """After so many turns of the loop, ever more of them, wherever it is by then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Walked(Generic[Subject, Answer]):
     """A call on something of its own. `answers` is empty when it was cancelled."""
 
@@ -38,31 +38,50 @@ class Walked(Generic[Subject, Answer]):
     def cancelled(self) -> bool:
         return not self.answers
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"cancelled {self.when} its wait {self.place}"
 
 
 async def walk(
     bring: Callable[[], Awaitable[Subject]], call: Callable[[Subject], Awaitable[Answer]]
-) -> list[Walked[Subject, Answer]]:
+) -> AsyncGenerator[Walked[Subject, Answer], None]:
     """Calls again and again, each time on what `bring` makes, and cancels each call one place
     later than the last, until one is through before its place; in each of the three ways.
 
-    What a call raises by itself is raised.
+    Each call is yielded as soon as it is over, so whoever checks it there meets nothing that a
+    later call has done. What a call raises by itself is raised.
     """
-    walked: list[Walked[Subject, Answer]] = []
     for when in When:
         place, reached = 1, True
         while reached:
             assert place < _MOST_PLACES, "the call never comes to its end"
             subject = await bring()
-            waits = _Waits(call(subject), when, place)
-            answers = await waits.run()
-            walked.append(Walked(subject, when, place, answers))
-            reached = waits.reached
+            if when is When.WHILE:
+                reached, answers = await cancelled_after(place, call(subject))
+            else:
+                reached, answers = await _Waits(call(subject), when, place).run()
+            yield Walked(subject, when, place, answers)
             # A loop that has nothing else to do turns very often while the store is at work.
             place += 1 + (place // 4 if when is When.WHILE else 0)
-    return walked
+
+
+async def cancelled_after(turns: int, call: Awaitable[Answer]) -> tuple[bool, tuple[Answer, ...]]:
+    """Cancels a call after so many turns of the loop, of which it begins with the first. Whether
+    it was still going on then, and its answer, if it gave one.
+
+    What it raises by itself is raised.
+    """
+    calling = asyncio.ensure_future(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    going_on = not calling.done()
+    calling.cancel()
+    return going_on, await _answers(calling)
+
+
+async def _answers(calling: "asyncio.Future[Answer]") -> tuple[Answer, ...]:
+    await asyncio.wait([calling])
+    return () if calling.cancelled() else (calling.result(),)
 
 
 class _Waits(Generic[Answer]):
@@ -72,22 +91,12 @@ class _Waits(Generic[Answer]):
         self._call = call
         self._when = when
         self._place = place
-        self.reached = False
+        self._reached = False
 
-    async def run(self) -> tuple[Answer, ...]:
-        way = self._turns if self._when is When.WHILE else self._steps
-        task = asyncio.create_task(way())
-        await asyncio.wait([task])
-        return () if task.cancelled() else (task.result(),)
-
-    async def _turns(self) -> Answer:
-        calling = asyncio.ensure_future(self._call)
-        # The task begins with the first.
-        for _ in range(self._place):
-            await asyncio.sleep(0)
-        self.reached = not calling.done()
-        calling.cancel()
-        return await calling
+    async def run(self) -> tuple[bool, tuple[Answer, ...]]:
+        """Whether the call came to the place, and its answer, if it gave one."""
+        answers = await _answers(asyncio.create_task(self._steps()))
+        return self._reached, answers
 
     async def _steps(self) -> Answer:
         return await self
@@ -114,7 +123,7 @@ class _Waits(Generic[Answer]):
     def _cancel_at(self, awaited: "asyncio.Future[Any] | None") -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.reached = True
+        self._reached = True
         if self._when is When.BEFORE or awaited is None:
             task.cancel()
         else:

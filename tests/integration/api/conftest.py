@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-import psycopg
 import pytest
 import yaml
 from pydantic import SecretStr
 from pytest_asyncio import fixture, is_async_test
+from tests.conftest import empty_database
 from tests.integration.api.door import CALLERS, QUOTAS, TOKEN, Door
 
 from queue_operator.api.app import create_app
@@ -41,12 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def database(postgres_admin_dsn: str) -> Iterator[str]:
     """A database of its own, which a test may take out of service."""
-    name = f"api_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-    yield psycopg.conninfo.make_conninfo(postgres_admin_dsn, dbname=name)
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database(postgres_admin_dsn, "api") as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
+from tests.conftest import empty_database
 from tests.integration.client.stage import SMALL, TOKEN, Stage
 
 from queue_operator.api.app import create_app
@@ -31,11 +29,8 @@ from queue_operator.settings import (
 
 @pytest.fixture(scope="session")
 def dsn(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"client_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield make_conninfo(postgres_admin_dsn, dbname=name)
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with empty_database(postgres_admin_dsn, "client") as address:
+        yield address
 
 
 @asynccontextmanager

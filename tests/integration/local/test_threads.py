@@ -1,50 +1,20 @@
 """A store that several threads use, each with an event loop of its own."""
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TypeVar
 
 import pytest
 from tests.integration.local.conftest import Local, LocalStore
 from tests.integration.local.test_sessions import session
+from tests.threads import THREADS, in_threads
 
 from queue_operator.domain.errors import DuplicateJob, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.store import TTL_S
 
-_THREADS = 6
 _JOBS = 300
-_T = TypeVar("_T")
-
-
-@pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
-    """Threads take turns a thousand times as often as usual."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(5e-6)
-    yield
-    sys.setswitchinterval(usual)
-
-
-async def in_threads(work: Callable[[int], Awaitable[_T]]) -> list[_T]:
-    """What `work` gives in each thread; all begin at once."""
-    start = Barrier(_THREADS)
-
-    async def begin(number: int) -> _T:
-        start.wait(60)
-        return await work(number)
-
-    def on_a_loop(number: int) -> _T:
-        return asyncio.run(begin(number))
-
-    with ThreadPoolExecutor(_THREADS) as threads:
-        running = [threads.submit(on_a_loop, number) for number in range(_THREADS)]
-        return await asyncio.gather(*map(asyncio.wrap_future, running))
 
 
 async def _claim_all(backend: Local, assignee_id: str) -> list[str]:
@@ -56,9 +26,9 @@ async def _claim_all(backend: Local, assignee_id: str) -> list[str]:
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_threads_never_share_a_job(store: LocalStore, shared: bool) -> None:
-    backends = [await store.open()] * _THREADS
+    backends = [await store.open()] * THREADS
     if not shared:
-        backends = [await store.open() for _ in range(_THREADS)]
+        backends = [await store.open() for _ in range(THREADS)]
     await backends[0].enqueue_jobs([Job(id=f"j-{n}", type="t") for n in range(_JOBS)])
     claimed = await in_threads(lambda n: _claim_all(backends[n], f"w-{n}"))
     times = Counter(job_id for mine in claimed for job_id in mine)
@@ -103,14 +73,14 @@ async def test_the_books_balance_after_whole_lives_in_threads(
             freed += sum((await backend.complete_job(job.id, name.encode())).values())
         return freed
 
-    failures = _THREADS * 9
-    assert sum(await in_threads(live)) == _THREADS * 25 + failures
+    failures = THREADS * 9
+    assert sum(await in_threads(live)) == THREADS * 25 + failures
     stats = await backend.get_job_stats([])
-    assert (stats.completed_jobs, stats.total_jobs) == (_THREADS * 25, _THREADS * 25)
+    assert (stats.completed_jobs, stats.total_jobs) == (THREADS * 25, THREADS * 25)
     assert stats.total_retries == failures
     events = await backend.read_events(limit=10_000)
     assert [event.seq for event in events] == sorted({event.seq for event in events})
-    assert Counter(event.event for event in events)["CLAIM"] == _THREADS * 25 + failures
+    assert Counter(event.event for event in events)["CLAIM"] == THREADS * 25 + failures
     assert await store.faults() == []
 
 
@@ -124,7 +94,7 @@ async def test_sessions_of_many_threads(backend: Local) -> None:
                 await backend.close_sessions([f"{number}-{n}"])
 
     await in_threads(open_and_close)
-    assert len(await backend.list_sessions()) == _THREADS * 10
+    assert len(await backend.list_sessions()) == THREADS * 10
 
 
 async def test_closed_by_one_thread_others_are_told(store: LocalStore) -> None:
@@ -140,14 +110,14 @@ async def test_closed_by_one_thread_others_are_told(store: LocalStore) -> None:
                 await backend.close()
         return "never told"
 
-    assert await in_threads(use_until_closed) == ["told"] * _THREADS
+    assert await in_threads(use_until_closed) == ["told"] * THREADS
     counted = await (await store.open()).get_job_stats([])
     assert counted.pending_jobs == counted.total_jobs >= 11
 
 
 async def test_listeners_in_threads_hear_of_all(backend: Local) -> None:
     """Each on a loop of its own, of what another thread does."""
-    heard = Barrier(_THREADS)
+    heard = Barrier(THREADS)
 
     async def listen(number: int) -> bool:
         news = aiter(backend.listen())

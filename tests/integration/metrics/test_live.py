@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
+from tests.conftest import empty_database
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import key
 
@@ -36,12 +37,8 @@ LABELS = {"namespace": "team", "type": "mail"}
 
 @pytest.fixture(scope="module")
 def database(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"metrics_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-    yield psycopg.conninfo.make_conninfo(postgres_admin_dsn, dbname=name)
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database(postgres_admin_dsn, "metrics") as address:
+        yield address
 
 
 @dataclass(frozen=True)

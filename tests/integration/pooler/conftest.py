@@ -2,19 +2,15 @@
 and nothing that a store keeps on a session may be missed.
 """
 
-import asyncio
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
 from tests.integration.postgres.pooler import pooled
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 from queue_operator.testing.store import Contract, Store, half
 
@@ -38,14 +34,8 @@ class PooledStore(PostgresStore):
 @pytest.fixture(scope="session")
 def addresses(postgres_admin_dsn: str) -> Iterator[tuple[str, str]]:
     """Of a migrated database, and of the pooler before it."""
-    name = f"pooled_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
-        with pooled(address) as pooler:
-            yield address, pooler
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with migrated_database(postgres_admin_dsn, "pooled") as address, pooled(address) as pooler:
+        yield address, pooler
 
 
 @pytest.fixture

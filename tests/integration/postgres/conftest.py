@@ -9,13 +9,14 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
+from tests.contract.store import PostgresStore
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.sql import load
+from queue_operator.domain.job import Assignment, Demand, Job
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
@@ -23,13 +24,23 @@ Steps = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 @pytest.fixture(scope="module")
 def dsn(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"store_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "store") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def own_dsn(new_database: Callable[[], str]) -> str:
+    """As `dsn`, of the test's own: it looks at all that is stored, or changes the schema."""
+    address = new_database()
+    asyncio.run(migrate(address))
+    return address
+
+
+@pytest.fixture
+async def store(own_dsn: str) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.on(own_dsn)
+    yield store
+    await store.close()
 
 
 @pytest.fixture
@@ -47,8 +58,25 @@ async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
 
 
 @pytest.fixture
+async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
+    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
+    yield opened
+    for backend in opened:
+        await backend.close()
+
+
+@pytest.fixture
 def namespace() -> str:
     return f"team-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def running(backend: PostgresBackend, namespace: str) -> Assignment:
+    """The only job of the namespace, which a worker has."""
+    await backend.enqueue_job(Job(id=uuid.uuid4().hex, type="mail", namespace=namespace))
+    demand = Demand(assignee_id="worker", limit=1, namespace=namespace)
+    [assignment] = await backend.claim([demand], lease_ttl_s=60)
+    return assignment
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Waiting for calls to stand at a lock."""
 
+import asyncio
+
 import psycopg
 
 _WAITING = (
@@ -9,7 +11,12 @@ _WAITING = (
 
 
 async def until_waiting(dsn: str, count: int) -> None:
-    """Returns once that many sessions of the database wait for a lock."""
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin:
+    """Returns once that many sessions of the database wait for a lock; that they never do fails
+    the test.
+    """
+    async with (
+        asyncio.timeout(30),
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin,
+    ):
         while await (await admin.execute(_WAITING)).fetchone() != (count,):
             pass

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -22,15 +22,6 @@ from queue_operator.domain.states import JobState
 from queue_operator.testing.driving import a_job, job_in
 
 TTL_S = 60.0
-
-
-@pytest.fixture
-async def store(new_database: Callable[[], str]) -> AsyncIterator[PostgresStore]:
-    dsn = new_database()
-    await migrate(dsn)
-    store = await PostgresStore.on(dsn)
-    yield store
-    await store.close()
 
 
 async def told(backend: PostgresBackend, ids: list[str]) -> list[Any]:

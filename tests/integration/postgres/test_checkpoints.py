@@ -3,36 +3,22 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.integration.postgres import locking
+from tests.integration.postgres.locking import until_waiting
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import CheckpointReport
-from queue_operator.domain.job import Assignment, Demand, Job
+from queue_operator.domain.job import Assignment, Demand
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-DEADLINE_S = 30.0
 _HOLD = """
 SELECT FROM queue_operator.lease JOIN queue_operator.job USING (job_no)
 WHERE job.id = %s FOR NO KEY UPDATE OF lease
 """
-
-
-async def until_waiting(dsn: str, count: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        await locking.until_waiting(dsn, count)
-
-
-async def claimed(backend: PostgresBackend, namespace: str) -> Assignment:
-    await backend.enqueue_job(Job(id=uuid4().hex, type="mail", namespace=namespace))
-    demand = Demand(assignee_id="worker", limit=1, namespace=namespace)
-    [assignment] = await backend.claim([demand], lease_ttl_s=60)
-    return assignment
 
 
 def report(job: Assignment) -> CheckpointReport:
@@ -43,14 +29,13 @@ def report(job: Assignment) -> CheckpointReport:
 
 @pytest.mark.parametrize("event", [Event.COMPLETE, Event.LOSE])
 async def test_a_checkpoint_that_is_stored_while_its_job_ends_is_not_left_behind(
-    backend: PostgresBackend, dsn: str, namespace: str, ask: Ask, event: Event
+    backend: PostgresBackend, dsn: str, namespace: str, ask: Ask, running: Assignment, event: Event
 ) -> None:
     """The statement that ends the job was begun before the checkpoint was there."""
-    job = await claimed(backend, namespace)
-    outcome = Outcome(job.job_id, event, namespace=namespace, token=job.token)
+    outcome = Outcome(running.job_id, event, namespace=namespace, token=running.token)
     async with await psycopg.AsyncConnection.connect(dsn) as holder:
-        await holder.execute(_HOLD, [job.job_id])
-        storing = asyncio.create_task(backend.store_checkpoints([report(job)]))
+        await holder.execute(_HOLD, [running.job_id])
+        storing = asyncio.create_task(backend.store_checkpoints([report(running)]))
         await until_waiting(dsn, 1)
         ending = asyncio.create_task(backend.settle([outcome]))
         await until_waiting(dsn, 2)
@@ -58,7 +43,7 @@ async def test_a_checkpoint_that_is_stored_while_its_job_ends_is_not_left_behind
     [settled] = await ending
     assert (stored.error, settled.error) == (None, None)
     kept = await ask(
-        "SELECT count(*) FROM checkpoint JOIN job USING (job_no) WHERE id = %s", job[0]
+        "SELECT count(*) FROM checkpoint JOIN job USING (job_no) WHERE id = %s", running.job_id
     )
     assert kept == [(int(settled.state is not JobState.COMPLETED),)]
     if settled.state is not JobState.COMPLETED:
@@ -68,16 +53,17 @@ async def test_a_checkpoint_that_is_stored_while_its_job_ends_is_not_left_behind
 
 
 async def test_a_checkpoint_whose_job_is_lost_meanwhile_is_stored(
-    backend: PostgresBackend, dsn: str, namespace: str
+    backend: PostgresBackend, dsn: str, namespace: str, running: Assignment
 ) -> None:
-    job = await claimed(backend, namespace)
     async with await psycopg.AsyncConnection.connect(dsn) as holder:
-        await holder.execute(_HOLD, [job.job_id])
+        await holder.execute(_HOLD, [running.job_id])
         losing = asyncio.create_task(
-            backend.settle([Outcome(job.job_id, Event.LOSE, namespace=namespace, token=job.token)])
+            backend.settle(
+                [Outcome(running.job_id, Event.LOSE, namespace=namespace, token=running.token)]
+            )
         )
         await until_waiting(dsn, 1)
-        storing = asyncio.create_task(backend.store_checkpoints([report(job)]))
+        storing = asyncio.create_task(backend.store_checkpoints([report(running)]))
         await until_waiting(dsn, 2)
     assert [settled.state for settled in await losing] == [JobState.UNKNOWN_RETRY]
     assert [stored.error for stored in await storing] == [None]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -16,7 +15,7 @@ from tests.contract.store import PostgresStore
 from tests.integration.postgres.processes import running
 from tests.programs import finish
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import JobSearch, SearchOrder
 from queue_operator.domain.job import Demand, Job, ResourceRef
 from queue_operator.domain.ordering import Priority
@@ -81,15 +80,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-async def store(new_database: Callable[[], str]) -> AsyncIterator[PostgresStore]:
-    dsn = new_database()
-    await migrate(dsn)
-    store = await PostgresStore.on(dsn)
-    yield store
-    await store.close()
 
 
 async def off_by(store: PostgresStore, hours: float, zone: str = "UTC") -> dict[str, Any]:

@@ -39,11 +39,9 @@ NEW = (
 
 
 @pytest.fixture
-def dsn(new_database: Callable[[], str]) -> str:
-    """Of the test's own: all that is counted is."""
-    dsn = new_database()
-    asyncio.run(migrate(dsn))
-    return dsn
+def dsn(own_dsn: str) -> str:
+    """All that is counted is the test's."""
+    return own_dsn
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What is due is found whoever renews, sweeps or commits late meanwhile, and nothing else is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -11,7 +11,7 @@ from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.lease import Held, LeaseStatus
@@ -29,18 +29,9 @@ IMPATIENT_S = 0.5
 
 
 @pytest.fixture
-def dsn(new_database: Callable[[], str]) -> str:
-    """Each test has a database of its own: a sweep takes what is due in all of it."""
-    address = new_database()
-    asyncio.run(migrate(address))
-    return address
-
-
-@pytest.fixture
-async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(dsn)
-    yield backend
-    await backend.close()
+def dsn(own_dsn: str) -> str:
+    """A sweep takes what is due in all of it."""
+    return own_dsn
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.integration.postgres import locking
+from tests.integration.postgres.locking import until_waiting
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import LogLine, LogReport
@@ -17,16 +17,10 @@ from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-DEADLINE_S = 30.0
 _HOLD = """
 SELECT FROM queue_operator.final JOIN queue_operator.job USING (job_no)
 WHERE job.id = %s FOR UPDATE OF final
 """
-
-
-async def until_waiting(dsn: str, count: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        await locking.until_waiting(dsn, count)
 
 
 @pytest.mark.parametrize("attempts", [1, 2])

@@ -30,7 +30,8 @@ UNWATCHED = {
     "session_beats",
     "lease_standing",
     *("count_tail", "count_summed_up", "roll_up_closed"),
-    *("arrival_fresh", "arrival_origin", "claim_jobs", "claim_left", "stage_due"),
+    *("arrival_fresh", "arrival_origin", "arrival_tell", "stage_due"),
+    *("claim_jobs", "claim_leases", "claim_left"),
     # One row.
     "count_is_ours",
 }

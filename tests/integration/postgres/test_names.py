@@ -1,14 +1,13 @@
 """Names cost only while they are used: a tag set of its own for each job, and what is left."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.ordering import Priority
@@ -20,17 +19,8 @@ MANY = 3000
 
 
 @pytest.fixture
-async def dsn(new_database: Callable[[], str]) -> str:
-    address = new_database()
-    await migrate(address)
-    return address
-
-
-@pytest.fixture
-async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(dsn)
-    yield backend
-    await backend.close()
+def dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
 def own_tags(count: int, **fields: object) -> list[Job]:

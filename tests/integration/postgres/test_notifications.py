@@ -82,7 +82,7 @@ def is_small(notice: Notify) -> bool:
     told = json.loads(notice.payload)
     return (
         len(notice.payload.encode()) < MESSAGE_BYTES * 0.6
-        and set(told) <= {"origin", "versions", "kinds", "back"}
+        and set(told) <= {"origin", "versions", "kinds"}
         and all(isinstance(version, int) for version in told["versions"].values())
     )
 

@@ -95,7 +95,7 @@ async def test_the_last_of_many_pulses_reads_no_more_than_the_first(pinned: str)
     async with watched(pinned, plans="auto") as (backend, seen):
         pages: list[int] = []
         for _ in range(BEATS):
-            await backend._announcer._raise({Topic.READY: None, Topic.MIRROR: None}, back=False)
+            await backend._announcer._raise({Topic.READY: None, Topic.MIRROR: None})
             seen.clear()
             await backend._pulse._beat()
             pages.append(seen.pages)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 from tests.integration.postgres.conftest import Ask
@@ -23,14 +23,6 @@ JOBS = 12
 TTL_S = 0.000001
 # A sweep that comes later than this after the one before takes it for an outage.
 SWEEP_S = 600.0
-
-
-@pytest.fixture
-async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
-    yield opened
-    for backend in opened:
-        await backend.close()
 
 
 async def _settle(

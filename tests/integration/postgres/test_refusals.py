@@ -4,7 +4,7 @@ where a second try is enough.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import psycopg
@@ -21,14 +21,6 @@ from queue_operator.domain.states import JobState
 # So many times is a statement asked before the driver prepares it, and once more.
 OFTEN = 7
 CONNECTIONS = 4
-
-
-@pytest.fixture
-async def own_dsn(new_database: Callable[[], str]) -> str:
-    """A database that nobody else uses, because its schema is changed."""
-    address = new_database()
-    await migrate(address)
-    return address
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """Claims without an end whose answer was lost: what they took goes back all the same."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 
 import psycopg
 import pytest
 from tests.integration.postgres.locking import until_waiting
-from tests.integration.postgres.proxy import proxied
+from tests.integration.postgres.proxy import Proxy, proxied
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.errors import Unavailable
@@ -128,11 +129,14 @@ async def test_others_with_the_same_name_keep_what_they_claimed(
     assert (kept.job_id, kept.token) == (held.job_id, held.token)
 
 
-async def test_what_cannot_be_given_back_now_is_given_back_later(
-    dsn: str, backend: PostgresBackend, namespace: str
-) -> None:
+@asynccontextmanager
+async def _given_back_in_vain(
+    dsn: str, backend: PostgresBackend, namespace: str, pauses: Pauses
+) -> AsyncIterator[tuple[Proxy, PostgresBackend]]:
+    """A backend that claimed job "a" for a caller who is gone, and failed to give it back since its
+    line is down; and that line.
+    """
     await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
-    pauses = Pauses()
     async with proxied(dsn) as (proxy, address):
         away = await PostgresBackend.open(address, pool_size=2, connect_timeout_s=0.3, sleep=pauses)
         proxy.stop_after(b"oldest due jobs")
@@ -141,8 +145,15 @@ async def test_what_cannot_be_given_back_now_is_given_back_later(
         claiming.cancel()
         await proxy.go_down()
         proxy.go_on()
-        # It was asked for in vain.
         await pauses.begun.wait()
+        yield proxy, away
+
+
+async def test_what_cannot_be_given_back_now_is_given_back_later(
+    dsn: str, backend: PostgresBackend, namespace: str
+) -> None:
+    pauses = Pauses()
+    async with _given_back_in_vain(dsn, backend, namespace, pauses) as (proxy, away):
         proxy.come_back()
         pauses.over.set()
         await _until(backend, namespace, lambda job: job.state is JobState.FAILED_RETRY)
@@ -153,17 +164,7 @@ async def test_what_cannot_be_given_back_now_is_given_back_later(
 async def test_a_store_that_stays_away_keeps_nobody_from_closing(
     dsn: str, backend: PostgresBackend, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await backend.enqueue_job(Job(id="a", type="t", namespace=namespace))
-    pauses = Pauses()
-    async with proxied(dsn) as (proxy, address):
-        away = await PostgresBackend.open(address, pool_size=2, connect_timeout_s=0.3, sleep=pauses)
-        proxy.stop_after(b"oldest due jobs")
-        claiming = asyncio.create_task(away.dequeue_jobs("w", [], 1, namespace=namespace))
-        await proxy.until_stopped()
-        claiming.cancel()
-        await proxy.go_down()
-        proxy.go_on()
-        await pauses.begun.wait()
+    async with _given_back_in_vain(dsn, backend, namespace, Pauses()) as (_, away):
         async with asyncio.timeout(30):
             await away.close()
     assert "not given back" in caplog.text

@@ -248,9 +248,9 @@ async def test_others_say_of_which_kinds_and_own_news_come_once(dsn: str, pool: 
     there = Announcer(pool)
     async with aclosing(pulse.listen()) as news, asyncio.timeout(20):
         assert frozenset(await anext(news)) == EVERYTHING
-        here.announce_ready(frozenset({MAIL}), anew=True)
+        here.announce_ready(frozenset({MAIL}))
         assert await anext(news) == {Topic.READY: frozenset({MAIL})}
-        there.announce_ready(frozenset({BILL}), anew=True)
+        there.announce_ready(frozenset({BILL}))
         # The one before would have come back first.
         assert await anext(news) == {Topic.READY: frozenset({BILL})}
     await here.aclose()

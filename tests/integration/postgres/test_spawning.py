@@ -1,36 +1,27 @@
 """Children that are spawned while their parent ends, or by two at once."""
 
 import asyncio
-from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.integration.postgres import locking
+from tests.integration.postgres.locking import until_waiting
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import SpawnRequest
 from queue_operator.domain.errors import StaleLease
-from queue_operator.domain.job import Assignment, Demand, Job
+from queue_operator.domain.job import Assignment, Job
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 
-DEADLINE_S = 30.0
 _HOLD = """
 SELECT FROM queue_operator.lease JOIN queue_operator.job USING (job_no)
 WHERE job.id = %s FOR UPDATE OF lease
 """
 
 
-async def until_waiting(dsn: str, count: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        await locking.until_waiting(dsn, count)
-
-
-async def claimed(backend: PostgresBackend, namespace: str) -> Assignment:
-    await backend.enqueue_job(Job(id=uuid4().hex, type="mail", namespace=namespace))
-    demand = Demand(assignee_id="worker", limit=1, namespace=namespace)
-    [assignment] = await backend.claim([demand], lease_ttl_s=60)
-    return assignment
+@pytest.fixture
+def parent(running: Assignment) -> Assignment:
+    return running
 
 
 def child(parent: Assignment, key: str = "1") -> SpawnRequest:
@@ -45,10 +36,9 @@ def child(parent: Assignment, key: str = "1") -> SpawnRequest:
 
 @pytest.mark.parametrize("event", [Event.FAIL, Event.COMPLETE, Event.LOSE])
 async def test_a_parent_that_ends_meanwhile_spawns_nothing(
-    backend: PostgresBackend, dsn: str, namespace: str, event: Event
+    backend: PostgresBackend, dsn: str, namespace: str, parent: Assignment, event: Event
 ) -> None:
     """One that is only lost keeps its token, and with it its right."""
-    parent = await claimed(backend, namespace)
     error = ErrorInfo("boom") if event is Event.FAIL else None
     outcome = Outcome(
         parent.job_id, event, namespace=namespace, token=parent.token, result=None, error=error
@@ -70,9 +60,8 @@ async def test_a_parent_that_ends_meanwhile_spawns_nothing(
 
 
 async def test_a_parent_does_not_end_before_its_children_are_stored(
-    backend: PostgresBackend, dsn: str, namespace: str
+    backend: PostgresBackend, dsn: str, namespace: str, parent: Assignment
 ) -> None:
-    parent = await claimed(backend, namespace)
     async with await psycopg.AsyncConnection.connect(dsn) as holder:
         # Stands in the way of new jobs, after the parent was looked at.
         await holder.execute("LOCK TABLE queue_operator.job IN SHARE MODE")
@@ -89,9 +78,8 @@ async def test_a_parent_does_not_end_before_its_children_are_stored(
 
 
 async def test_a_child_that_many_ask_for_at_once_is_one(
-    backend: PostgresBackend, namespace: str
+    backend: PostgresBackend, namespace: str, parent: Assignment
 ) -> None:
-    parent = await claimed(backend, namespace)
     asked = [backend.spawn([child(parent, str(n % 3))]) for n in range(24)]
     answers = [answer for [answer] in await asyncio.gather(*asked)]
     assert [answer.error for answer in answers] == [None] * 24

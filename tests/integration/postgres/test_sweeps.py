@@ -33,14 +33,6 @@ JOBS = 8
 
 
 @pytest.fixture
-async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
-    yield opened
-    for backend in opened:
-        await backend.close()
-
-
-@pytest.fixture
 async def store(dsn: str) -> AsyncIterator[PostgresStore]:
     async with await psycopg.AsyncConnection.connect(
         dsn, autocommit=True, options="-c search_path=queue_operator"

@@ -6,7 +6,7 @@ The later migrations are the tests' own, in `upgrade/`: there is no later releas
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -101,15 +101,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-async def store(new_database: Callable[[], str]) -> AsyncIterator[PostgresStore]:
-    dsn = new_database()
-    await migrate(dsn)
-    store = await PostgresStore.on(dsn)
-    yield store
-    await store.close()
 
 
 @asynccontextmanager

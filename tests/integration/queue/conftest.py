@@ -1,6 +1,5 @@
 """The queue on a real PostgreSQL: a database for each module, a namespace for each test."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -16,8 +15,6 @@ from queue_operator.domain.job import Job
 from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
-
-DEADLINE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +72,6 @@ def new_spec(namespace: str) -> Callable[..., StreamSpec]:
         return StreamSpec(capacity=capacity, namespace=namespace, **values)  # type: ignore[arg-type]
 
     return make
-
-
-class Until(Protocol):
-    """Asks again and again, each time over the network, until the answer is true."""
-
-    def __call__(self, ask: Callable[[], Awaitable[bool]]) -> Awaitable[None]: ...
-
-
-@pytest.fixture
-def until() -> Until:
-    async def ask_until_true(ask: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await ask():
-                pass
-
-    return ask_until_true
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """Answers of the store that arrive after other news about the same job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import pytest
+from tests.waiting import DEADLINE_S, until
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Freed
@@ -14,8 +15,6 @@ from queue_operator.queue.service import QueueService
 from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
-DEADLINE_S = 20.0
 
 
 async def next_job(stream: Stream) -> Assignment:
@@ -74,7 +73,6 @@ async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
     late_queue: QueueService,
     new_spec: Callable[..., StreamSpec],
     new_jobs: NewJobs,
-    until: Until,
 ) -> None:
     job = new_jobs()[0]
     await late_queue.enqueue_job(job)
@@ -99,7 +97,6 @@ async def test_old_news_does_not_take_away_a_new_assignment(
     late_queue: QueueService,
     new_spec: Callable[..., StreamSpec],
     new_jobs: NewJobs,
-    until: Until,
 ) -> None:
     overtaking.claim_answered.set()
     stream = await late_queue.open_stream(new_spec(2))

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.integration.queue.conftest import DEADLINE_S
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.errors import QuotaExceeded

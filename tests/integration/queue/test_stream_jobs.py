@@ -6,26 +6,15 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.waiting import take_jobs, until
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
-from queue_operator.queue.protocol import JobBatches
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
-DEADLINE_S = 20.0
-
-
-async def take(stream: JobBatches, count: int) -> list[Job]:
-    """The next jobs, however they are cut into batches."""
-    jobs: list[Job] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(jobs) < count:
-            jobs += await anext(stream)
-    return jobs
 
 
 async def running(queue: QueueService, namespace: str) -> int:
@@ -38,7 +27,7 @@ async def test_jobs_already_there_are_assigned_at_once(
     jobs = new_jobs(3, payload=b"\x00work", tags=frozenset({"eu"}))
     assert await queue.enqueue_jobs(jobs) == [job.id for job in jobs]
     async with aclosing(queue.stream_jobs("w", [], 10, namespace=namespace)) as stream:
-        got = await take(stream, 3)
+        got = await take_jobs(stream, 3)
     assert {job.id for job in got} == {job.id for job in jobs}
     for job in got:
         assert job.state is JobState.RUNNING
@@ -55,14 +44,14 @@ async def test_all_pending_jobs_are_found_even_in_several_claims(
 ) -> None:
     await queue.enqueue_jobs(new_jobs(1200))
     async with aclosing(queue.stream_jobs("w", [], 2000, namespace=namespace)) as stream:
-        assert len({job.id for job in await take(stream, 1200)}) == 1200
+        assert len({job.id for job in await take_jobs(stream, 1200)}) == 1200
 
 
 async def test_new_jobs_wake_a_waiting_stream(
     queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:
     async with aclosing(queue.stream_jobs("w", [], 10, namespace=namespace)) as stream:
-        waiting = asyncio.ensure_future(take(stream, 1))
+        waiting = asyncio.ensure_future(take_jobs(stream, 1))
         job_id = await queue.enqueue_job(new_jobs()[0])
         assert [job.id for job in await waiting] == [job_id]
 
@@ -75,10 +64,10 @@ async def test_a_job_must_carry_all_tags_of_the_worker(
     others = [*new_jobs(tags=frozenset({"a"})), *new_jobs(tags=frozenset({"A", "b"})), *new_jobs()]
     await queue.enqueue_jobs([*others, match, exact])
     async with aclosing(queue.stream_jobs("w", ["b", "a"], 10, namespace=namespace)) as stream:
-        assert {job.id for job in await take(stream, 2)} == {match.id, exact.id}
+        assert {job.id for job in await take_jobs(stream, 2)} == {match.id, exact.id}
         assert await running(queue, namespace) == 2
     async with aclosing(queue.stream_jobs("v", [], 10, namespace=namespace)) as stream:
-        assert {job.id for job in await take(stream, 3)} == {job.id for job in others}
+        assert {job.id for job in await take_jobs(stream, 3)} == {job.id for job in others}
 
 
 async def test_jobs_of_other_namespaces_stay_there(
@@ -89,7 +78,7 @@ async def test_jobs_of_other_namespaces_stay_there(
     async with aclosing(queue.stream_jobs("w", [], 10, namespace=namespace + "-x")) as stream:
         waiting = asyncio.ensure_future(anext(stream))
         async with aclosing(queue.stream_jobs("v", [], 10, namespace=namespace)) as own:
-            assert [got.id for got in await take(own, 1)] == [job.id]
+            assert [got.id for got in await take_jobs(own, 1)] == [job.id]
         assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])
@@ -103,7 +92,7 @@ async def test_capacity_is_never_exceeded_and_comes_back(
     finished: set[str] = set()
     async with aclosing(queue.stream_jobs("w", [], 3, namespace=namespace)) as stream:
         while len(finished) < 12:
-            for job in await take(stream, 1):
+            for job in await take_jobs(stream, 1):
                 assert await running(queue, namespace) <= 3
                 await queue.complete_job(job.id, b"ok", namespace=namespace)
                 finished.add(job.id)
@@ -119,7 +108,7 @@ async def test_every_way_out_of_running_gives_the_slot_back(
         ids = []
 
         async def following() -> str:
-            ids.append((await take(stream, 1))[0].id)
+            ids.append((await take_jobs(stream, 1))[0].id)
             return ids[-1]
 
         await queue.complete_job(await following(), b"", namespace=namespace)
@@ -150,10 +139,10 @@ async def test_each_stream_has_a_capacity_of_its_own_even_for_one_assignee(
         aclosing(queue.stream_jobs("same", [], 2, namespace=namespace)) as first,
         aclosing(queue.stream_jobs("same", [], 3, namespace=namespace)) as second,
     ):
-        got = await asyncio.gather(take(first, 2), take(second, 3))
+        got = await asyncio.gather(take_jobs(first, 2), take_jobs(second, 3))
         assert [len(jobs) for jobs in got] == [2, 3]
         await queue.complete_job(got[1][0].id, b"", namespace=namespace)
-        assert len(await take(second, 1)) == 1
+        assert len(await take_jobs(second, 1)) == 1
         assert await running(queue, namespace) == 5
 
 
@@ -165,7 +154,7 @@ async def test_oldest_first(queue: QueueService, namespace: str, new_jobs: NewJo
     seen = []
     async with aclosing(queue.stream_jobs("w", [], 1, namespace=namespace)) as stream:
         for _ in jobs:
-            job = (await take(stream, 1))[0]
+            job = (await take_jobs(stream, 1))[0]
             seen.append(job.id)
             await queue.complete_job(job.id, b"", namespace=namespace)
     assert seen == [job.id for _, job in sorted(zip(ages, jobs, strict=True), reverse=True)]
@@ -176,20 +165,20 @@ async def test_a_failed_job_comes_back(
 ) -> None:
     job_id = await queue.enqueue_job(new_jobs()[0])
     async with aclosing(queue.stream_jobs("w", [], 1, namespace=namespace)) as stream:
-        await take(stream, 1)
+        await take_jobs(stream, 1)
         await queue.fail_job(job_id, "not today", namespace=namespace)
-        again = (await take(stream, 1))[0]
+        again = (await take_jobs(stream, 1))[0]
     assert (again.id, again.attempt) == (job_id, 2)
     stored = await queue.get_job(job_id, namespace=namespace)
     assert (stored.retry_count, stored.error_message) == (1, "not today")
 
 
 async def test_assigned_jobs_the_consumer_has_not_taken_go_back_when_the_stream_ends(
-    queue: QueueService, namespace: str, new_jobs: NewJobs, until: Until
+    queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:
     taken_id = await queue.enqueue_job(new_jobs()[0])
     stream = queue.stream_jobs("w", [], 5, namespace=namespace)
-    await take(stream, 1)
+    await take_jobs(stream, 1)
     waiting = new_jobs(4)
     await queue.enqueue_jobs(waiting)
 
@@ -205,7 +194,7 @@ async def test_assigned_jobs_the_consumer_has_not_taken_go_back_when_the_stream_
         assert (stored.assignee_id, stored.attempt) == ("w", 0)
     assert (await queue.get_job(taken_id, namespace=namespace)).state is JobState.RUNNING
     async with aclosing(queue.stream_jobs("v", [], 5, namespace=namespace)) as other:
-        assert {job.id for job in await take(other, 4)} == {job.id for job in waiting}
+        assert {job.id for job in await take_jobs(other, 4)} == {job.id for job in waiting}
 
 
 async def test_closing_the_queue_ends_all_streams(
@@ -226,11 +215,11 @@ async def test_closing_the_queue_ends_all_streams(
 
 
 async def test_a_job_cancelled_before_the_consumer_took_it_is_stopped(
-    queue: QueueService, namespace: str, new_jobs: NewJobs, until: Until
+    queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:
     await queue.enqueue_job(new_jobs()[0])
     async with aclosing(queue.stream_jobs("w", [], 2, namespace=namespace)) as stream:
-        first = (await take(stream, 1))[0]
+        first = (await take_jobs(stream, 1))[0]
         waiting, later = new_jobs(2)
         await queue.enqueue_jobs([waiting, later])
 
@@ -245,7 +234,7 @@ async def test_a_job_cancelled_before_the_consumer_took_it_is_stopped(
         cancelled = await queue.cancel_jobs([], [doomed.id], namespace=namespace)
         assert cancelled.cancelled_job_ids == (doomed.id,)
         other = next(job for job in held if job is not doomed)
-        assert [job.id for job in await take(stream, 1)] == [other.id]
+        assert [job.id for job in await take_jobs(stream, 1)] == [other.id]
         assert (await queue.get_job(doomed.id, namespace=namespace)).state is JobState.STOPPED
         assert (await queue.get_job(first.id, namespace=namespace)).state is JobState.RUNNING
 
@@ -254,13 +243,12 @@ async def test_leases_are_renewed_while_the_stream_is_open(
     open_queue: Callable[..., Awaitable[QueueService]],
     namespace: str,
     new_jobs: NewJobs,
-    until: Until,
     read_lease_end: Callable[[str], Awaitable[datetime]],
 ) -> None:
     queue = await open_queue(QueueSettings(lease_ttl_s=0.3))
     job_id = await queue.enqueue_job(new_jobs()[0])
     async with aclosing(queue.stream_jobs("w", [], 1, namespace=namespace)) as stream:
-        await take(stream, 1)
+        await take_jobs(stream, 1)
         first_end = await read_lease_end(job_id)
 
         async def renewed_past_the_first_two_ttls() -> bool:
@@ -279,9 +267,9 @@ async def test_when_the_stream_is_gone_its_jobs_are_taken_back(
     queue = await open_queue(QueueSettings(lease_ttl_s=0.3))
     job_id = await queue.enqueue_job(new_jobs()[0])
     async with aclosing(queue.stream_jobs("w", [], 1, namespace=namespace)) as stream:
-        await take(stream, 1)
+        await take_jobs(stream, 1)
     async with aclosing(queue.stream_jobs("v", [], 1, namespace=namespace)) as stream:
-        again = (await take(stream, 1))[0]
+        again = (await take_jobs(stream, 1))[0]
     assert (again.id, again.attempt) == (job_id, 2)
 
 
@@ -290,11 +278,11 @@ async def test_mark_worker_unresponsive_and_reset_hand_jobs_to_others(
 ) -> None:
     await queue.enqueue_jobs(new_jobs(2))
     async with aclosing(queue.stream_jobs("w", [], 2, namespace=namespace)) as stream:
-        ids = {job.id for job in await take(stream, 2)}
+        ids = {job.id for job in await take_jobs(stream, 2)}
         await queue.mark_worker_unresponsive("w")
-        assert {job.id for job in await take(stream, 2)} == ids
+        assert {job.id for job in await take_jobs(stream, 2)} == ids
         await queue.reset_running_jobs(namespace=namespace)
-        assert {job.id for job in await take(stream, 2)} == ids
+        assert {job.id for job in await take_jobs(stream, 2)} == ids
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tests.integration.queue.counting import PacedClock
+from tests.waiting import DEADLINE_S, take
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
@@ -21,7 +22,6 @@ from queue_operator.settings import QueueSettings
 
 NewJobs = Callable[..., list[Job]]
 NewSpec = Callable[..., StreamSpec]
-DEADLINE_S = 30.0
 RED, BLUE, PROBE = (frozenset({name}) for name in ("red", "blue", "probe"))
 
 
@@ -52,14 +52,7 @@ class Scene:
         self.probes: list[Job] = []
 
     async def next(self, name: str, count: int) -> list[Assignment]:
-        got: list[Assignment] = []
-        async with asyncio.timeout(DEADLINE_S):
-            while len(got) < count:
-                push = await self.streams[name].next()
-                assert push is not None
-                self.streams[name].delivered(push)
-                got += push.assignments
-        return got
+        return await take(self.streams[name], count)
 
     async def settled(self, queue: QueueService) -> None:
         """What happened before this on that replica has been acted on."""

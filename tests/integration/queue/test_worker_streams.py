@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from tests.waiting import DEADLINE_S, take, until
 
 from queue_operator.domain.errors import Forbidden, JobNotFound, StaleLease
 from queue_operator.domain.job import Assignment, CancelRequest, Job
@@ -19,19 +20,6 @@ from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 OpenQueue = Callable[..., Awaitable[QueueService]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
-DEADLINE_S = 20.0
-
-
-async def take(stream: Stream, count: int) -> list[Assignment]:
-    jobs: list[Assignment] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(jobs) < count:
-            push = await stream.next()
-            assert push is not None, "the stream has ended"
-            stream.delivered(push)
-            jobs += push.assignments
-    return jobs
 
 
 async def take_cancel(stream: Stream) -> CancelRequest:
@@ -201,7 +189,7 @@ async def test_a_worker_whose_lost_job_still_runs_is_not_overfilled(
 
 
 async def test_a_slot_freed_elsewhere_is_found_by_comparing_with_the_store(
-    open_queue: OpenQueue, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs, until: Until
+    open_queue: OpenQueue, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
 ) -> None:
     here = await open_queue(QueueSettings(lease_ttl_s=0.4))
     there = await open_queue()
@@ -386,7 +374,6 @@ async def test_jobs_waiting_for_a_slow_reader_keep_their_lease(
     open_queue: OpenQueue,
     new_spec: Callable[..., StreamSpec],
     new_jobs: NewJobs,
-    until: Until,
 ) -> None:
     queue = await open_queue(QueueSettings(lease_ttl_s=0.3))
     stream = await queue.open_stream(new_spec(1))
@@ -472,7 +459,7 @@ async def test_a_job_on_its_way_to_a_worker_that_leaves_goes_to_another_at_once(
 
 @proves("queue-api.Sessions.rule.6")
 async def test_a_worker_that_never_speaks_of_its_jobs_gets_no_more_until_it_does(
-    open_queue: OpenQueue, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs, until: Until
+    open_queue: OpenQueue, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
 ) -> None:
     queue = await open_queue(QueueSettings(lease_ttl_s=0.3))
     cut_off = await queue.open_stream(new_spec(1))

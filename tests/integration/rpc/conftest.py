@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
+from tests.conftest import migrated_database
 
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.auth.static import StaticAuthenticator
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
@@ -40,13 +38,8 @@ SMALL = "two-may-wait"
 
 @pytest.fixture(scope="module")
 def dsn(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"rpc_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "rpc") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture
@@ -200,15 +193,3 @@ def new_jobs(namespace: str) -> Callable[..., list[Job]]:
         ]
 
     return make
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
-    """Asks again and again, each time over the network, until the answer is true."""
-
-    async def ask_until_true(ask: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await ask():
-                pass
-
-    return ask_until_true

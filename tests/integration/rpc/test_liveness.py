@@ -16,6 +16,7 @@ import grpc
 import pytest
 from tests.chaos.proxy import Proxy
 from tests.programs import started
+from tests.waiting import until
 
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.errors import Unavailable
@@ -26,7 +27,6 @@ from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as pb
 
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 Connect = Callable[..., Any]
 KEEPALIVE_S = 1.5
 NOTICED_S = KEEPALIVE_S * 4 / 3
@@ -72,7 +72,7 @@ def sessions(queue: QueueService) -> set[str]:
     return {usage.spec.assignee_id for usage in queue.usage()}
 
 
-async def seconds_until(until: Until, ask: Callable[[], Awaitable[bool]]) -> float:
+async def seconds_until(ask: Callable[[], Awaitable[bool]]) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await until(ask)
@@ -81,7 +81,7 @@ async def seconds_until(until: Until, ask: Callable[[], Awaitable[bool]]) -> flo
 
 @proves("queue-api.WorkerPlane.rule.12", "queue-api.WorkerPlane.rule.13")
 async def test_the_server_ends_the_session_of_a_dead_stream_and_no_other(
-    lively: Any, connect: Connect, new_jobs: NewJobs, until: Until, namespace: str
+    lively: Any, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
     queue: QueueService = lively.queue
     async with Firewall(lambda: ("127.0.0.1", lively.port)) as proxy:
@@ -96,7 +96,7 @@ async def test_the_server_ends_the_session_of_a_dead_stream_and_no_other(
             await queue.ping()
             return lost.session_id not in sessions(queue)
 
-        assert await seconds_until(until, gone) < NOTICED_S + SLACK_S
+        assert await seconds_until(gone) < NOTICED_S + SLACK_S
         # Nothing is taken from it yet: it may come back within its lease.
         stored = await queue.get_job(job.job_id, namespace=namespace)
         assert stored.state is JobState.RUNNING
@@ -112,7 +112,7 @@ async def test_the_server_ends_the_session_of_a_dead_stream_and_no_other(
 
 @proves("queue-api.WorkerPlane.rule.12", "queue-api.WorkerPlane.rule.13")
 async def test_a_worker_whose_stream_died_is_back_with_what_it_runs(
-    lively: Any, new_jobs: NewJobs, until: Until, namespace: str, tmp_path: Path
+    lively: Any, new_jobs: NewJobs, namespace: str, tmp_path: Path
 ) -> None:
     queue: QueueService = lively.queue
     (tmp_path / "lively_jobs.py").write_text(HANDLERS)
@@ -148,7 +148,7 @@ async def test_a_worker_whose_stream_died_is_back_with_what_it_runs(
             return stored.state is JobState.COMPLETED
 
         # 3.4 seconds of silence and 1.6 of waiting, and the reconnect.
-        assert await seconds_until(until, done) < 6 + SLACK_S
+        assert await seconds_until(done) < 6 + SLACK_S
         gate.write_text("")
 
         async def ended() -> bool:
@@ -165,9 +165,7 @@ def token_file(folder: Path, token: str) -> Path:
     return file
 
 
-async def test_both_ends_of_a_stream_of_the_queue_find_out(
-    lively: Any, until: Until, namespace: str
-) -> None:
+async def test_both_ends_of_a_stream_of_the_queue_find_out(lively: Any, namespace: str) -> None:
     queue: QueueService = lively.queue
     async with Firewall(lambda: ("127.0.0.1", lively.port)) as proxy:
         client = GrpcQueue(f"127.0.0.1:{proxy.port}", lively.token, keepalive_s=KEEPALIVE_S)
@@ -180,7 +178,7 @@ async def test_both_ends_of_a_stream_of_the_queue_find_out(
                 await queue.ping()
                 return not queue.usage()
 
-            assert await seconds_until(until, gone) < NOTICED_S + SLACK_S
+            assert await seconds_until(gone) < NOTICED_S + SLACK_S
             async with asyncio.timeout(KEEPALIVE_S * 1.5 + SLACK_S):
                 with pytest.raises(Unavailable, match="the stream was cut"):
                     await step
@@ -191,7 +189,7 @@ async def test_both_ends_of_a_stream_of_the_queue_find_out(
 
 @proves("queue-api.WorkerPlane.rule.13")
 async def test_a_session_that_can_push_no_more_ends_and_does_not_go_on_listening(
-    lively: Any, connect: Connect, new_jobs: NewJobs, until: Until, namespace: str,
+    lively: Any, connect: Connect, new_jobs: NewJobs, namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     queue: QueueService = lively.queue

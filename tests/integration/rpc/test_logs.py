@@ -1,8 +1,10 @@
 """Log lines over the wire, message by message."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+from tests.waiting import until
 
 from queue_operator.backends.protocol import JobLogs
 from queue_operator.domain.job import Job
@@ -12,7 +14,6 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 
 NewJobs = Callable[..., list[Job]]
 Connect = Callable[..., Any]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 def line(job: pb.Assignment, number: int, **fields: Any) -> pb.LogLine:
@@ -23,7 +24,7 @@ def line(job: pb.Assignment, number: int, **fields: Any) -> pb.LogLine:
 
 @proves("queue-api.WorkerPlane.rule.6")
 async def test_lines_are_stored_also_those_that_come_after_the_outcome(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
     worker = connect()
     await worker.hello()

@@ -1,7 +1,7 @@
 """What the cluster's operators order of a session that is connected."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -14,7 +14,6 @@ from queue_operator.queue.service import QueueService
 
 NewJobs = Callable[..., list[Job]]
 Connect = Callable[..., Any]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 def sessions_of(queue: QueueService) -> Sessions:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +22,6 @@ from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
 
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 def full(namespace: str) -> Job:

@@ -1,11 +1,12 @@
 """StreamJobs over gRPC: what comes through, how it ends, and what becomes of jobs nobody took."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.chaos.proxy import Proxy
+from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import GrpcQueue, GrpcStream
 from queue_operator.domain.errors import InvalidArgument, StaleLease, Unavailable
@@ -17,8 +18,6 @@ from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
 
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
-DEADLINE_S = 20.0
 
 
 async def batch(stream: GrpcStream) -> list[Job]:
@@ -62,7 +61,7 @@ async def test_jobs_come_with_their_tokens_and_capacity_holds(
 
 
 async def test_jobs_nobody_took_go_back_when_the_stream_is_closed(
-    client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs, until: Until
+    client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs
 ) -> None:
     taken, untaken = new_jobs(2)
     stream = client.stream_jobs("me", [], 2, namespace=namespace)
@@ -229,7 +228,7 @@ async def test_a_large_batch_comes_in_messages_that_fit(
 
 
 async def test_a_line_that_is_cut_is_an_error_and_not_an_end(
-    plane: Any, queue: QueueService, namespace: str, until: Until
+    plane: Any, queue: QueueService, namespace: str
 ) -> None:
     async with Proxy(lambda: ("127.0.0.1", plane.port)) as proxy:
         client = GrpcQueue(f"127.0.0.1:{proxy.port}", plane.token)
@@ -252,7 +251,7 @@ async def test_a_line_that_is_cut_is_an_error_and_not_an_end(
 
 @proves("queue-api.WorkerPlane.rule.2")
 async def test_what_was_not_written_goes_back_when_the_caller_is_gone(
-    roomy_plane: Any, namespace: str, new_jobs: NewJobs, until: Until, metadata: Any
+    roomy_plane: Any, namespace: str, new_jobs: NewJobs, metadata: Any
 ) -> None:
     client, queue = GrpcQueue(f"127.0.0.1:{roomy_plane.port}", roomy_plane.token), roomy_plane.queue
     jobs = new_jobs(12, payload=b"x" * 1024 * 1024)

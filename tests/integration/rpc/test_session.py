@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from tests.waiting import until
 
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.dependencies import DependencyMode
@@ -26,7 +27,6 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 
 NewJobs = Callable[..., list[Job]]
 Connect = Callable[..., Any]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 def complete(job: pb.Assignment, **fields: Any) -> pb.Outcome:
@@ -168,7 +168,7 @@ async def test_a_cancel_is_pushed_and_acknowledged(
 
 @proves("queue-api.WorkerPlane.rule.6")
 async def test_progress_is_stored(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
     worker = connect()
     await worker.hello()
@@ -186,7 +186,7 @@ async def test_progress_is_stored(
 
 @proves("queue-api.WorkerPlane.rule.6")
 async def test_a_draining_worker_gets_no_more(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
     worker, other = connect(), connect()
     await worker.hello()
@@ -203,7 +203,7 @@ async def test_a_draining_worker_gets_no_more(
 
 
 async def test_a_cut_connection_keeps_jobs_the_worker_may_have(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, until: Until
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
     worker = connect()
     await worker.hello(3)
@@ -264,7 +264,7 @@ async def test_a_leaving_server_says_goodbye_and_gives_jobs_back(
 
 
 async def test_the_session_is_known_to_the_controller_while_it_lasts(
-    queue: QueueService, connect: Connect, until: Until
+    queue: QueueService, connect: Connect
 ) -> None:
     worker = connect()
     types = [pb.HandlerType(type="mail", concurrency=2, timeout=Duration(seconds=3))]
@@ -365,7 +365,6 @@ async def test_a_worker_that_is_faster_than_the_store_is_slowed_down_and_loses_n
     queue: QueueService,
     connect: Connect,
     new_jobs: NewJobs,
-    until: Until,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker, other = connect(), connect()
@@ -422,7 +421,7 @@ async def test_a_fault_of_the_server_while_it_answers_ends_the_session_and_is_lo
 
 
 async def test_an_answer_that_finds_its_worker_gone_is_no_fault(
-    queue: QueueService, connect: Connect, until: Until, monkeypatch: pytest.MonkeyPatch
+    queue: QueueService, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[WorkerCall] = []
     serve = WorkerPlaneServicer.serve

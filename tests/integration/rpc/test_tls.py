@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.chaos.proxy import Proxy
 from tests.integration.rpc.authority import Authority
 from tests.programs import started
+from tests.waiting import until
 
 from queue_operator.client.grpc import ClientTls, GrpcQueue, Repeats
 from queue_operator.domain.errors import InvalidArgument, Unavailable
@@ -23,7 +24,6 @@ from queue_operator.testing.clauses import proves
 
 StartPlane = Callable[..., Awaitable[Any]]
 NewJobs = Callable[..., list[Job]]
-Until = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 ONCE = Repeats(attempts=1)
 RUNNING = JobState.RUNNING
 
@@ -129,7 +129,6 @@ async def test_a_stream_is_ended_where_it_is_although_new_calls_go_to_another_re
     server_files: dict[str, Path],
     namespace: str,
     new_jobs: NewJobs,
-    until: Until,
 ) -> None:
     first, second = [await start_plane(**server_files) for _ in range(2)]
     at = first
@@ -231,7 +230,6 @@ async def test_a_worker_shows_its_certificate_and_takes_renewed_ones_when_it_con
     tmp_path: Path,
     namespace: str,
     new_jobs: NewJobs,
-    until: Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]],
 ) -> None:
     plane = await start_plane(**server_files, client_ca_file=authority.file)
     certificate, key = authority.issue("worker")

@@ -9,13 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from tests.conftest import migrated_database
 
 from queue_operator.auth.open import OpenAuthenticator
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
@@ -29,13 +27,8 @@ LEASE_TTL_S = 1.0
 
 @pytest.fixture(scope="module")
 def dsn(postgres_admin_dsn: str) -> Iterator[str]:
-    name = f"worker_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        address = make_conninfo(postgres_admin_dsn, dbname=name)
-        asyncio.run(migrate(address))
+    with migrated_database(postgres_admin_dsn, "worker") as address:
         yield address
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 class Operator:

@@ -6,19 +6,17 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.waiting import DEADLINE_S, take_jobs
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.domain.errors import InvalidArgument, StaleLease, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import Limits
-from queue_operator.queue.protocol import JobBatches
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.walking import walk
-
-DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -37,14 +35,6 @@ async def queue(shelf: MemoryShelf) -> AsyncIterator[QueueService]:
 
 async def submit(queue: QueueService, count: int = 1) -> list[str]:
     return await queue.enqueue_jobs([Job(id=uuid.uuid4().hex, type="mail") for _ in range(count)])
-
-
-async def take(stream: JobBatches, count: int) -> list[Job]:
-    jobs: list[Job] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(jobs) < count:
-            jobs += await anext(stream)
-    return jobs
 
 
 async def until_assigned(queue: QueueService, count: int) -> None:
@@ -81,7 +71,7 @@ async def test_nothing_is_asked_for_before_the_first_step(queue: QueueService) -
     idle, other = queue.stream_jobs("idle", [], 5), queue.stream_jobs("other", [], 5)
     assert queue.usage() == []
     async with other:
-        assert [job.id for job in await take(other, 1)] == [job_id]
+        assert [job.id for job in await take_jobs(other, 1)] == [job_id]
     await idle.aclose()
     with pytest.raises(StopAsyncIteration):
         await anext(idle)
@@ -107,7 +97,7 @@ async def test_a_cancelled_step_neither_ends_the_stream_nor_loses_a_batch(
             await asyncio.wait([step])
             if not step.cancelled():
                 seen += [job.id for job in step.result()]
-        seen += [job.id for job in await take(stream, 40 - len(seen))]
+        seen += [job.id for job in await take_jobs(stream, 40 - len(seen))]
         assert len(set(seen)) == 40
 
 
@@ -123,9 +113,9 @@ async def test_a_step_cancelled_anywhere_is_told_of_its_batch_or_leaves_it(
         async def call(_: str) -> list[str]:
             return [job.id for job in await anext(stream)]
 
-        calls = await walk(bring, call)
+        calls = [one async for one in walk(bring, call)]
         told = [job_id for one in calls for answer in one.answers for job_id in answer]
-        told += [job.id for job in await take(stream, len(calls) - len(told))]
+        told += [job.id for job in await take_jobs(stream, len(calls) - len(told))]
         assert sorted(told) == sorted(one.subject for one in calls)
 
 
@@ -134,15 +124,15 @@ async def test_a_step_that_runs_into_a_timeout_can_be_taken_again(queue: QueueSe
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(stream), 0)
         ids = await submit(queue)
-        assert [job.id for job in await take(stream, 1)] == ids
+        assert [job.id for job in await take_jobs(stream, 1)] == ids
 
 
 async def test_jobs_carry_what_is_known_of_earlier_attempts(queue: QueueService) -> None:
     [job_id] = await submit(queue)
     async with queue.stream_jobs("w", [], 1) as stream:
-        [first] = await take(stream, 1)
+        [first] = await take_jobs(stream, 1)
         await queue.fail_job(job_id, "not today", token=first.token)
-        [again] = await take(stream, 1)
+        [again] = await take_jobs(stream, 1)
         stored = await queue.get_job(job_id)
     assert (first.retry_count, first.last_retry_at) == (0, None)
     assert first.started_at == first.assigned_at
@@ -154,9 +144,9 @@ async def test_jobs_carry_what_is_known_of_earlier_attempts(queue: QueueService)
 async def test_the_token_fences_an_outcome(queue: QueueService) -> None:
     [job_id] = await submit(queue)
     async with queue.stream_jobs("w", [], 1) as stream:
-        [first] = await take(stream, 1)
+        [first] = await take_jobs(stream, 1)
         await queue.mark_worker_unresponsive("w")
-        [again] = await take(stream, 1)
+        [again] = await take_jobs(stream, 1)
         with pytest.raises(StaleLease):
             await queue.complete_job(job_id, b"old", token=first.token)
         await queue.complete_job(job_id, b"new", token=again.token)
@@ -178,7 +168,7 @@ async def test_a_stream_that_a_loop_left_gives_back_what_it_holds(queue: QueueSe
         while queue.usage():
             await queue.ping()
     async with queue.stream_jobs("v", [], 5) as stream:
-        assert len(await take(stream, 2)) == 2
+        assert len(await take_jobs(stream, 2)) == 2
 
 
 @proves("queue-api.StreamJobsTermination.then.4")
@@ -193,7 +183,7 @@ async def test_closing_does_not_wait_for_a_store_that_is_away(
     # What could not be stored then is stored when the store is back.
     shelf.reachable = True
     async with queue.stream_jobs("v", [], 1) as other:
-        assert [job.id for job in await take(other, 1)] == [job_id]
+        assert [job.id for job in await take_jobs(other, 1)] == [job_id]
 
 
 async def test_a_queue_that_is_closed_gives_no_streams(queue: QueueService) -> None:
@@ -216,6 +206,6 @@ async def test_an_error_ends_the_stream_that_it_is_about_and_no_other() -> None:
                 await asyncio.wait_for(anext(wrong), DEADLINE_S)
             assert "tags" in caught.value.field
         ids = await submit(queue)
-        assert [job.id for job in await take(healthy, 1)] == ids
+        assert [job.id for job in await take_jobs(healthy, 1)] == ids
         assert [usage.spec.assignee_id for usage in queue.usage()] == ["w"]
     await queue.close()

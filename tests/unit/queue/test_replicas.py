@@ -3,11 +3,12 @@
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.waiting import DEADLINE_S, take, until
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.backends.protocol import SessionOrder, SessionRoll, WorkerSession
@@ -20,7 +21,6 @@ from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 from queue_operator.testing.clauses import proves
 
-DEADLINE_S = 20.0
 FOREVER_S = 3600.0
 
 
@@ -106,23 +106,6 @@ def spec(session_id: str = "s", capacity: int = 3, **fields: Any) -> StreamSpec:
 async def submit(queue: QueueService, count: int, **fields: Any) -> list[str]:
     jobs = [Job(id=uuid.uuid4().hex, type="mail", **fields) for _ in range(count)]
     return await queue.enqueue_jobs(jobs)
-
-
-async def take(stream: Stream, count: int) -> list[Assignment]:
-    jobs: list[Assignment] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(jobs) < count:
-            push = await stream.next()
-            assert push is not None, "the stream has ended"
-            stream.delivered(push)
-            jobs += push.assignments
-    return jobs
-
-
-async def until(ask: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not await ask():
-            pass
 
 
 async def ended(stream: Stream) -> EndReason | None:

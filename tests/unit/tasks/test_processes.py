@@ -273,7 +273,7 @@ async def test_a_reservation_cancelled_anywhere_is_told_or_waits_again(
             assert name in reserved
             return reserved
 
-        calls = await walk(bring, call)
+        calls = [one async for one in walk(bring, call)]
         told = [name for one in calls for answer in one.answers for name in answer]
         left = ids(await backend.reserve(1000, NOON))
     assert sorted(told + left) == sorted(one.subject for one in calls)

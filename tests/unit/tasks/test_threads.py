@@ -1,46 +1,11 @@
 """One backend that several threads use, each with an event loop of its own."""
 
-import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-from typing import TypeVar
-
-import pytest
+from tests.threads import THREADS, in_threads
 from tests.unit.tasks.conftest import SQLiteStore
 from tests.unit.tasks.test_file import open_files
 
 from queue_operator.tasks import NotConnected, SQLiteBackend
 from queue_operator.testing.tasks.store import NOON, connected, enqueue
-
-_THREADS = 6
-_T = TypeVar("_T")
-
-
-@pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
-    """Threads take turns a thousand times as often as usual."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(5e-6)
-    yield
-    sys.setswitchinterval(usual)
-
-
-async def in_threads(work: Callable[[int], Awaitable[_T]]) -> list[_T]:
-    """What `work` gives in each thread; all begin at once."""
-    start = Barrier(_THREADS)
-
-    async def begin(number: int) -> _T:
-        start.wait(60)
-        return await work(number)
-
-    def on_a_loop(number: int) -> _T:
-        return asyncio.run(begin(number))
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        running = [pool.submit(on_a_loop, number) for number in range(_THREADS)]
-        return await asyncio.gather(*map(asyncio.wrap_future, running))
 
 
 async def test_threads_never_share_a_task(task_store: SQLiteStore) -> None:
@@ -71,7 +36,7 @@ async def test_connected_by_many_threads_there_is_one_connection(task_store: SQL
 
         await in_threads(connect)
         assert open_files(task_store.path) == 1
-        assert len(await backend.reserve(100, NOON)) == _THREADS
+        assert len(await backend.reserve(100, NOON)) == THREADS
         await backend.close()
 
 

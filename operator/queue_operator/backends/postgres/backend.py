@@ -263,14 +263,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         later = [job.delay_s for job in jobs if job.delay_s]
         now = [job for job in jobs if not job.delay_s] if later else jobs
         kinds = about((job.namespace, job.type, job.tags) for job in now)
-        anew = not any(job.created_at or job.depends_on for job in now)
-        self._announcer.announce_ready(kinds, anew=anew)
+        self._announcer.announce_ready(kinds)
         if later or any(job.scheduled_at for job in jobs):
             self._pulse.expect(min(later, default=0.0))
 
     def _ready(self, lanes: Collection[int], soonest_s: float | None) -> None:
         self._arrivals.hint()
-        self._announcer.announce_ready(self._lanes.kinds(lanes), anew=False)
+        self._announcer.announce_ready(self._lanes.kinds(lanes))
         if soonest_s is not None:
             self._pulse.expect(soonest_s)
 

@@ -37,6 +37,7 @@ from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
 _PARTS: Final = {
+    "leases": load(__package__, "claim_leases"),
     "left": load(__package__, "claim_left"),
     "jobs": load(__package__, "claim_jobs"),
 }

@@ -13,7 +13,7 @@ from queue_operator.domain.states import TERMINAL, JobState
 
 _CHILDREN: Final = load(__package__, "dependency_children")
 _EDGES: Final = load(__package__, "dependency_edges")
-_SETTLE: Final = load(__package__, "dependency_settle")
+_SETTLE: Final = load(__package__, "dependency_settle", arrived=load(__package__, "arrival_tell"))
 _LINK: Final = load(__package__, "dependency_link")
 
 

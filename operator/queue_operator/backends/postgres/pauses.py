@@ -47,7 +47,7 @@ class PauseStore:
             ended = bool(await cursor.fetchall())
         self._gate.open(namespace, type_)
         if ended:
-            self._announcer.announce_ready(None, anew=False)
+            self._announcer.announce_ready(None)
             self._announcer.announce(Topic.PAUSE)
         return ended
 

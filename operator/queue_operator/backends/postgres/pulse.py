@@ -152,7 +152,7 @@ class Pulse:
             return PULSE_S
         self._failing = False
         if beat.staged:
-            self._announcer.announce_ready(self._lanes.kinds(beat.staged), anew=False)
+            self._announcer.announce_ready(self._lanes.kinds(beat.staged))
         if is_full(beat.staged):
             return 0.0
         due_s = PULSE_S if beat.next_due_s is None else beat.next_due_s

@@ -23,7 +23,7 @@ from queue_operator.domain.transition import FENCED, Current, Move
 
 _LOCK: Final = load(__package__, "lock")
 _TO_FINAL: Final = load(__package__, "move_to_final")
-_TO_READY: Final = load(__package__, "move_to_ready")
+_TO_READY: Final = load(__package__, "move_to_ready", arrived=load(__package__, "arrival_tell"))
 _TO_CANCELLING: Final = load(__package__, "move_to_cancelling")
 _LATE_COMPLETE: Final = load(__package__, "move_late_complete")
 _STORED: Final = "SELECT job_no FROM job WHERE job_no = ANY (%s::bigint[])"

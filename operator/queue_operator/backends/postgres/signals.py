@@ -53,7 +53,6 @@ class Announcer:
         # Held while versions are raised or read, so that each reader knows which are ours.
         self.versions_lock = asyncio.Lock()
         self._waiting: News = {}
-        self._back = False
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._failures = 0
@@ -65,13 +64,9 @@ class Announcer:
         """
         self._add(dict.fromkeys(topics))
 
-    def announce_ready(self, kinds: Kinds, *, anew: bool) -> None:
-        """As `announce(Topic.READY)`, for jobs of these kinds; nothing where there are none.
-
-        `anew` says that none of them can have a place before those that were there already.
-        """
+    def announce_ready(self, kinds: Kinds) -> None:
+        """As `announce(Topic.READY)`, for jobs of these kinds; nothing where there are none."""
         if kinds is None or kinds:
-            self._back = self._back or not anew
             self._add({Topic.READY: kinds})
 
     def _add(self, news: News) -> None:
@@ -106,11 +101,10 @@ class Announcer:
     async def _send(self) -> None:
         async with self.versions_lock:
             news, self._waiting = self._waiting, {}
-            back, self._back = self._back, False
             try:
-                raised = await self._raise(news, back)
+                raised = await self._raise(news)
             except (Unavailable, psycopg.Error) as error:
-                self._waiting, self._back = merged(news, self._waiting), self._back or back
+                self._waiting = merged(news, self._waiting)
                 self._failures += 1
                 if self._failures == 1:
                     named = ", ".join(sorted(news))
@@ -119,10 +113,8 @@ class Announcer:
             self.seen.raise_own(raised)
             self._failures = 0
 
-    async def _raise(self, news: News, back: bool) -> Versions:
+    async def _raise(self, news: News) -> Versions:
         told = {"origin": self.seen.origin} | _encoded(news.get(Topic.READY))
-        if back:
-            told["back"] = True
         parameters = {"topics": sorted(news), "told": json.dumps(told)}
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_ANNOUNCE, parameters)).fetchall()

@@ -11,7 +11,7 @@ from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.record import answered
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.views import Phase, phase
-from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task
+from queue_operator.testing.breaking import in_a_cancelled_task, whole_or_not_at_all
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, job_in, submitted
 from queue_operator.testing.store import Contract, Store
@@ -42,7 +42,7 @@ async def test_enqueue_jobs_cancelled(backend: Contract) -> None:
     async def count(jobs: list[Job]) -> int:
         return len(await _ids(backend, jobs))
 
-    await cancelled_anywhere(bring, backend.enqueue_jobs, count)
+    await whole_or_not_at_all(bring, backend.enqueue_jobs, count)
 
 
 @proves("backend-api.EnqueueJobs.pre.2")

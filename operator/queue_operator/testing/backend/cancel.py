@@ -9,10 +9,10 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import CancelRequest, Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
-    cancelled_anywhere,
     in_a_cancelled_task,
     needs_the_store,
     shape,
+    whole_or_not_at_all,
 )
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, job_in, running, submitted
@@ -43,7 +43,7 @@ async def test_cancel_jobs_cancelled(backend: Contract) -> None:
     async def read(jobs: list[Job]) -> list[object]:
         return [await shape(backend, job) for job in jobs]
 
-    await cancelled_anywhere(
+    await whole_or_not_at_all(
         bring, lambda jobs: backend.cancel_jobs([], [job.id for job in jobs]), read
     )
 

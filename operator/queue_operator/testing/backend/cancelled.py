@@ -67,7 +67,7 @@ async def test_a_cancelled_dequeue_leaves_its_jobs_to_others(
     async def call(jobs: Jobs) -> list[str]:
         return [job.id for job in await backend.dequeue_jobs(jobs[0].id, jobs[0].tags, 3)]
 
-    calls = await walk(bring, call)
+    calls = [one async for one in walk(bring, call)]
     # After what is still under way.
     await backend.close()
     await _check_claims(store, calls)
@@ -83,7 +83,7 @@ async def test_a_cancelled_claim_leaves_its_jobs_to_others(store: Store, backend
         demands = [_demand(jobs, jobs[0].id, 2), by_tags]
         return [one.job_id for one in await backend.claim(demands, lease_ttl_s=TTL_S)]
 
-    calls = await walk(bring, call)
+    calls = [one async for one in walk(bring, call)]
     await backend.close()
     await _check_claims(store, calls)
 
@@ -106,7 +106,7 @@ async def test_closing_waits_until_what_nobody_hears_of_is_back(store: Store) ->
             return []
 
     closing: list[asyncio.Task[None]] = []
-    calls = await walk(bring, call)
+    calls = [one async for one in walk(bring, call)]
     await asyncio.gather(*closing)
     await _check_claims(
         store, [Walked(one.subject[1], one.when, one.place, one.answers) for one in calls]
@@ -125,7 +125,7 @@ async def test_a_cancelled_outcome_is_found_by_a_repeat(backend: Contract, event
         return await apply(backend, one[0], event, one[1])
 
     counts = set()
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         job, token = one.subject
         again = await apply(backend, job, event, token)
         assert again.error is None, one
@@ -146,7 +146,7 @@ async def test_a_cancelled_loss_is_found_by_a_repeat(backend: Contract) -> None:
     async def call(job: Job) -> Freed:
         return await backend.mark_worker_unresponsive(job.id)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         job = one.subject
         assert await backend.mark_worker_unresponsive(job.id) in ({}, {job.id: 1}), one
         await _check_lost(backend, job, one)
@@ -162,7 +162,7 @@ async def test_a_cancelled_sweep_is_found_by_a_repeat(store: Store, backend: Con
     async def call(job: Job) -> list[Lost]:
         return await backend.expire_leases(lease_ttl_s=1)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         await backend.expire_leases(lease_ttl_s=1)
         await _check_lost(backend, one.subject, one)
 
@@ -183,7 +183,7 @@ async def test_a_cancelled_submission_is_found_by_a_repeat(backend: Contract, ke
     async def call(jobs: Jobs) -> list[str]:
         return await backend.enqueue_jobs(jobs)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         jobs = one.subject
         answers = await backend.submit(jobs, atomic=False)
         assert {answer.job_id for answer in answers} == {job.id for job in jobs}, one
@@ -207,7 +207,7 @@ async def test_a_cancelled_cancel_is_found_by_a_repeat(backend: Contract) -> Non
     async def call(jobs: Jobs) -> object:
         return await backend.cancel_jobs(jobs[0].tags, [])
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         jobs = one.subject
         await backend.cancel_jobs(jobs[0].tags, [])
         states = [(await backend.get_job(job.id)).state for job in jobs]
@@ -223,7 +223,7 @@ async def test_a_cancelled_retry_may_be_repeated(backend: Contract) -> None:
     async def call(job: Job) -> object:
         return await apply(backend, job, Event.RETRY_NOW)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         # What waits for its next attempt may be told to go on too, so this is no error.
         assert (await apply(backend, one.subject, Event.RETRY_NOW)).error is None, one
         assert (await backend.get_job(one.subject.id)).state is JobState.FAILED_RETRY, one
@@ -237,7 +237,7 @@ async def test_a_cancelled_deletion_is_found_by_a_repeat(backend: Contract) -> N
     async def call(job: Job) -> int:
         return await backend.delete_jobs([], [job.id])
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         assert await backend.delete_jobs([], [one.subject.id]) in (0, 1), one
         with pytest.raises(JobNotFound):
             await backend.get_job(one.subject.id)

@@ -241,7 +241,7 @@ async def test_a_cancelled_checkpoint_is_stored_by_a_repeat(backend: Contract) -
     async def call(one: tuple[Job, str]) -> bool:
         return await _kept(backend, *one, b"half")
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         job, token = one.subject
         assert await _kept(backend, job, token, b"half"), one
         await apply(backend, job, Event.LOSE, token)

@@ -7,7 +7,11 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import Event, JobState
-from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
+from queue_operator.testing.breaking import (
+    in_a_cancelled_task,
+    needs_the_store,
+    whole_or_not_at_all,
+)
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import apply, job_in, running, submitted
 from queue_operator.testing.store import Contract, Store
@@ -39,7 +43,7 @@ async def test_delete_jobs_cancelled(backend: Contract) -> None:
     async def count(jobs: list[Job]) -> int:
         return len(await _left(backend, jobs))
 
-    await cancelled_anywhere(
+    await whole_or_not_at_all(
         bring, lambda jobs: backend.delete_jobs([], [job.id for job in jobs]), count
     )
 

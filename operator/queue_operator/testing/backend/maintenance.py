@@ -8,10 +8,10 @@ from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
-    cancelled_anywhere,
     in_a_cancelled_task,
     needs_the_store,
     shape,
+    whole_or_not_at_all,
 )
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import job_in, running, submitted
@@ -44,7 +44,7 @@ async def test_cleanup_expired_jobs_cancelled(backend: Contract, store: Store) -
     async def left(jobs: list[Job]) -> int:
         return sum([await _exists(backend, job) for job in jobs])
 
-    await cancelled_anywhere(bring, lambda _: backend.cleanup_expired_jobs(1.0), left)
+    await whole_or_not_at_all(bring, lambda _: backend.cleanup_expired_jobs(1.0), left)
 
 
 @proves("backend-api.CleanupExpiredJobs.pre.2", "backend-api.CleanupExpiredJobs.error.1")
@@ -146,7 +146,7 @@ async def test_reset_running_jobs_cancelled(backend: Contract) -> None:
     async def read(jobs: list[Job]) -> list[object]:
         return [await shape(backend, job) for job in jobs]
 
-    await cancelled_anywhere(bring, lambda _: backend.reset_running_jobs(), read)
+    await whole_or_not_at_all(bring, lambda _: backend.reset_running_jobs(), read)
 
 
 @proves(

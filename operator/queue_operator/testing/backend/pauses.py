@@ -241,7 +241,7 @@ async def test_a_cancelled_pause_is_found_by_a_repeat(backend: Contract) -> None
     async def call(namespace: str) -> Pause:
         return await _pause(backend, namespace)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         again = await _pause(backend, one.subject)
         assert await _pausing(backend).pauses(one.subject) == [again], one
         assert one.cancelled or one.answers == (again,), one

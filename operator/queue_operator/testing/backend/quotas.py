@@ -180,7 +180,7 @@ async def test_a_cancelled_take_took_its_tokens_once_or_not_at_all(backend: Cont
     async def call(bucket: str) -> float:
         return await _usages(backend).take_tokens(bucket, 4.0, rate_per_s=_SLOW, burst=10.0)
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         waits = [await call(one.subject) > 0 for _ in range(3)]
         assert waits in ([False, True, True], [False, False, True]), one
         assert one.cancelled or waits[1], one

@@ -7,7 +7,11 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job, JobStats
 from queue_operator.domain.states import JobState
-from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, needs_the_store
+from queue_operator.testing.breaking import (
+    in_a_cancelled_task,
+    needs_the_store,
+    whole_or_not_at_all,
+)
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
@@ -22,7 +26,7 @@ async def test_get_job_cancelled(backend: Contract) -> None:
     async def bring() -> Job:
         return job
 
-    await cancelled_anywhere(
+    await whole_or_not_at_all(
         bring, lambda job: backend.get_job(job.id), lambda job: backend.get_job(job.id)
     )
 
@@ -120,7 +124,7 @@ async def test_get_job_stats_cancelled(backend: Contract) -> None:
     async def nothing() -> None:
         return None
 
-    await cancelled_anywhere(
+    await whole_or_not_at_all(
         nothing, lambda _: backend.get_job_stats([]), lambda _: backend.get_job_stats([])
     )
 

@@ -186,7 +186,7 @@ async def test_a_cancelled_opening_is_found_by_a_repeat(backend: Contract) -> No
     async def call(session: WorkerSession) -> SessionNews:
         return await _sessions(backend).open_session(session)
 
-    walked = await walk(bring, call)
+    walked = [one async for one in walk(bring, call)]
     for one in walked:
         opened = await _sessions(backend).open_session(one.subject)
         assert opened == SessionNews(session_id=one.subject.session_id, connection="c-1"), one

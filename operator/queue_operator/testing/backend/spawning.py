@@ -307,7 +307,7 @@ async def test_a_cancelled_spawn_is_found_by_a_repeat(backend: Contract) -> None
     async def call(parent: tuple[Job, str]) -> list[Submitted]:
         return await spawn(backend, request(*parent, type=parent[0].id))
 
-    for one in await walk(bring, call):
+    async for one in walk(bring, call):
         parent, token = one.subject
         [answer] = await spawn(backend, request(parent, token, type=parent.id))
         assert answer.error is None, one

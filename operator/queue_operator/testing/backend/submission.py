@@ -14,10 +14,10 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import (
-    cancelled_anywhere,
     in_a_cancelled_task,
     needs_the_store,
     shape,
+    whole_or_not_at_all,
 )
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, submitted
@@ -75,7 +75,7 @@ async def test_enqueue_job_cancelled(backend: Contract) -> None:
     async def bring() -> Job:
         return a_job()
 
-    await cancelled_anywhere(bring, backend.enqueue_job, lambda job: _stored(backend, [job]))
+    await whole_or_not_at_all(bring, backend.enqueue_job, lambda job: _stored(backend, [job]))
 
 
 @proves("backend-api.EnqueueJob.pre.2")

@@ -7,7 +7,7 @@ import pytest
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
-from queue_operator.testing.breaking import cancelled_anywhere, in_a_cancelled_task, shape
+from queue_operator.testing.breaking import in_a_cancelled_task, shape, whole_or_not_at_all
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import claim, job_in, running, submitted
 from queue_operator.testing.store import Contract
@@ -29,7 +29,7 @@ async def test_mark_worker_unresponsive_cancelled(backend: Contract) -> None:
     async def read(jobs: list[Job]) -> list[object]:
         return [await shape(backend, job) for job in jobs]
 
-    await cancelled_anywhere(bring, lambda _: backend.mark_worker_unresponsive("worker-1"), read)
+    await whole_or_not_at_all(bring, lambda _: backend.mark_worker_unresponsive("worker-1"), read)
 
 
 @proves("backend-api.MarkWorkerUnresponsive.pre.2")

@@ -19,20 +19,11 @@ WITH written AS (
     FROM unnest(%(heirs)s::bigint[], %(givers)s::bigint[]) AS g(heir, giver_no)
     CROSS JOIN LATERAL (SELECT * FROM final WHERE final.job_no = g.giver_no LIMIT 1) giver
     ON CONFLICT (job_no) DO NOTHING
-), let_go AS (
+), waiting AS (
     UPDATE ready
     SET blocked = false, due = eligible_at <= clock_timestamp(),
         eligible_at = greatest(eligible_at, now())
     WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
     RETURNING job_no, lane_id, order_time, due, eligible_at
-), arrived AS (
-    INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos, due_at)
-    SELECT coalesce(array_agg(lane_id) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
-           min(eligible_at) FILTER (WHERE NOT due)
-    FROM let_go HAVING count(*) > 0
-)
-SELECT DISTINCT lane_id FROM let_go
+), {{arrived}}
+SELECT DISTINCT lane_id FROM waiting

@@ -110,17 +110,7 @@ WITH given AS MATERIALIZED (
                 WHEN NOT drops THEN result_content_type END, false
     FROM gone
     RETURNING job_no, lane_id, order_time, due, eligible_at
-), arrived AS (
-    -- Each by itself: a claim walks all that is dead between the ends of a range.
-    INSERT INTO arrival (lane_ids, firsts, first_nos, lasts, last_nos, due_at)
-    SELECT coalesce(array_agg(lane_id) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(order_time) FILTER (WHERE due), '{}'),
-           coalesce(array_agg(job_no) FILTER (WHERE due), '{}'),
-           min(eligible_at) FILTER (WHERE NOT due)
-    FROM waiting HAVING count(*) > 0
-), checked AS (
+), {{arrived}}, checked AS (
     -- Without an attempt left it is given up when its time for a late outcome is over.
     INSERT INTO lease_check (kind, look_at, leases)
     SELECT 'EXHAUST', now() + make_interval(secs => delay_s),

@@ -1,6 +1,6 @@
 -- Raises the version of some topics, tells those who listen, and gives the new versions.
--- Parameters: topics text[]; told, JSON
---   text that goes with the notification: who raised them, and for which kinds of jobs.
+-- Parameters: topics text[]; told (JSON as text: what the notification says beside the versions,
+--   who raised them and for which kinds of jobs).
 -- Index: none, versions are sequences: rows updated for ever would be walked through by all who read
 -- them while dead ones cannot be removed. Locks: at commit the server's one notification lock;
 -- therefore never part of a transaction that does anything else.

@@ -1,0 +1,40 @@
+"""What tests wait for: that it never comes fails them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from queue_operator.domain.job import Assignment, Job
+from queue_operator.queue.protocol import JobBatches, Stream
+
+DEADLINE_S: Final = 20.0
+
+
+async def until(ask: Callable[[], Awaitable[bool]]) -> None:
+    """Asks again and again until the answer is true. It has to wait for something: a store, or
+    the network.
+    """
+    async with asyncio.timeout(DEADLINE_S):
+        while not await ask():
+            pass
+
+
+async def take(stream: Stream, count: int) -> list[Assignment]:
+    """The next assignments, delivered."""
+    taken: list[Assignment] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while len(taken) < count:
+            push = await stream.next()
+            assert push is not None, "the stream has ended"
+            stream.delivered(push)
+            taken += push.assignments
+    return taken
+
+
+async def take_jobs(stream: JobBatches, count: int) -> list[Job]:
+    """The next jobs, however they are cut into batches."""
+    taken: list[Job] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while len(taken) < count:
+            taken += await anext(stream)
+    return taken
