@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, LiteralString
@@ -14,7 +15,8 @@ import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, claiming, staging
+from queue_operator.backends.postgres import PostgresBackend, arrivals, claiming, staging
+from queue_operator.backends.postgres.fronts import Range
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -190,6 +192,25 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
     assert await claim(backend) == ["b"]
 
 
+async def test_what_an_old_snapshot_kept_is_forgotten_a_part_at_a_time(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_BATCH", 2)
+    monkeypatch.setattr(arrivals, "_MOST_BATCHES", 2)
+    known = backend._arrivals
+    for n in range(7):
+        await backend.enqueue_job(Job(id=f"{n}", type="t"))
+    async with asyncio.timeout(20):
+        while (last := known._read) is None or last.horizon.open_xids:
+            await known.catch_up(thorough=True)
+    known._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    left = []
+    for _ in range(3):
+        await known.prune()
+        left.append(await told(dsn))
+    assert left == [3, 0, 0]
+
+
 async def told(dsn: str) -> int:
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         cursor = await connection.execute("SELECT count(*) FROM queue_operator.arrival")
@@ -321,10 +342,51 @@ async def test_what_one_statement_has_not_the_time_for_is_looked_through_in_piec
 
     monkeypatch.setattr(claiming, "_CLAIM", slow(claiming._CLAIM, in_claim))
     monkeypatch.setattr(claiming, "_GLANCE", slow(claiming._GLANCE, in_glance))
+    monkeypatch.setattr(claiming, "LONG_S", 0.2)
     monkeypatch.setattr(claiming, "_PIECE_S", 0.2)
     fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.5)
     assert sorted(await claim(fresh)) == ["j0", "j1", "j2"]
     await fresh.close()
+
+
+async def test_a_beat_that_fails_has_nobody_begin_anew(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under an old snapshot that would be a walk by all that is dead."""
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert await claim(backend) == ["a"]
+
+    async def breaks(*_: object) -> None:
+        raise Unavailable("no connection is free")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend._pulse, "_read", breaks)
+        await backend._pulse._turn()
+    assert backend._arrivals.has_begun
+
+
+async def test_what_arrives_while_the_first_job_is_looked_for_is_not_passed_by(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(3)])
+    assert await claim(backend, limit=1) == ["0"]
+    [front] = backend._arrivals.fronts.members(("default", frozenset(), frozenset())).values()
+    head = front.head
+    assert head is not None
+    front.open_whole()
+    claims = backend._claims
+    look = claims._first_jobs
+    earlier = head[0] - timedelta(hours=1), 1
+
+    async def look_late(*asked: Any) -> dict[int, Any]:
+        found = await look(*asked)
+        backend._arrivals.fronts.note(front.lane.id, Range(earlier, earlier))
+        return found
+
+    monkeypatch.setattr(claims, "_first_jobs", look_late)
+    await claims._explore([front])
+    assert front.covers(earlier)
+    assert not front.is_unknown
 
 
 async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_for(

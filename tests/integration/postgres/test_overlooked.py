@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from tests.integration.postgres.test_arrivals import claim
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 
 # A page holds some thirty.
@@ -18,10 +18,8 @@ TO_AND_FRO = 30
 
 
 @pytest.fixture
-async def dsn(new_database: Callable[[], str]) -> str:
-    address = new_database()
-    await migrate(address)
-    return address
+def dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
 @pytest.fixture

@@ -36,6 +36,9 @@ PARTS: Final = {
 _KEPT: Final = timedelta(minutes=10)
 _READ_WITHIN: Final = timedelta(minutes=5)
 _MOST_ROWS: Final = 50_000
+_BATCH: Final = 10_000
+_MOST_BATCHES: Final = 20
+"""What is forgotten at a time, and how often in a row: an old snapshot keeps much until it ends."""
 FRESH_S: Final = 0.02
 """So old may what is known of other processes' jobs be when a claim begins."""
 
@@ -68,6 +71,7 @@ class Arrivals:
         # Whoever reads applies what he read before another one begins: snapshots go forward.
         self.lock = asyncio.Lock()
         self._past: list[_Read] = []
+        self._prune_to = 0
         self._pruned_to = 0
 
     def hint(self) -> None:
@@ -174,6 +178,7 @@ class Arrivals:
         at, snapshot, origin, paused, *_ = rows[0]
         self.fronts.clear()
         self._past.clear()
+        self._prune_to = self._pruned_to = 0
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
         for row in rows:
@@ -198,14 +203,23 @@ class Arrivals:
         if last is None:
             return
         old = [one for one in self._past if last.at - one.at > _KEPT]
-        if not old:
-            return
-        self._past = self._past[len(old) :][-max_past:]
-        end_xid = old[-1].horizon.lowest
+        if old:
+            self._past = self._past[len(old) :][-max_past:]
+            self._prune_to = max(self._prune_to, old[-1].horizon.lowest)
+        for _ in range(_MOST_BATCHES):
+            if self._pruned_to >= self._prune_to:
+                break
+            await self._prune_some()
+
+    async def _prune_some(self) -> None:
+        wanted = {
+            "from_xid": str(self._pruned_to),
+            "end_xid": str(self._prune_to),
+            "max_rows": _BATCH,
+        }
         async with borrowed(self._pool, LONG_S) as connection:
-            wanted = {"from_xid": str(self._pruned_to), "end_xid": str(end_xid)}
-            await connection.execute(_PRUNE, wanted)
-        self._pruned_to = end_xid
+            [(gone, last_xid)] = await (await connection.execute(_PRUNE, wanted)).fetchall()
+        self._pruned_to = self._prune_to if gone < _BATCH else int(last_xid)
 
 
 _NOTHING: Final = Horizon(0)

@@ -1,5 +1,6 @@
 """Claims: one statement for all streams whose jobs lie in different lanes."""
 
+import asyncio
 import json
 import logging
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.completing import Claimed
-from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.fronts import (
     END,
@@ -71,6 +72,7 @@ class Claims:
         self._claimed = claimed
         self._returns = returns
         self._entropy = entropy
+        self._exploring = asyncio.Lock()
 
     async def claim(
         self,
@@ -160,26 +162,38 @@ class Claims:
                 await self._explore(unknown)
 
     async def _explore(self, fronts: Sequence[Front]) -> None:
-        """Looks for the first job of lanes of which nothing is known, where dead entries lie before
-        it that one statement has not the time for: piece by piece.
+        """Looks for the first job of lanes of which nothing is known, where more dead entries lie
+        before it than a claim has the time for.
         """
-        for front in dict.fromkeys(fronts):
-            steps = Steps(START[0], END[0], datetime.now(UTC))
+        async with self._exploring:
+            for front in dict.fromkeys(fronts):
+                # Another claim may have waited for the same.
+                if front.is_unknown:
+                    await self._find_first(front)
+
+    async def _find_first(self, front: Front) -> None:
+        """At once, with much time; or else piece by piece."""
+        # What arrives from here on may not be seen.
+        tick, answers = front.ask(), list[tuple[Range, Answer]]()
+        try:
+            steps, patience_s = Steps(START[0], END[0], datetime.now(UTC)), LONG_S
             place: Place | None = None
             while place is None and (piece := steps.next()):
                 begins_at, ends_at = piece
                 # Both ends belong to a range; the next piece begins with the last of this one.
                 piece_range = Range((begins_at, 0), (ends_at, 0))
                 try:
-                    first = await self._first_jobs([(front.lane.id, piece_range)], _PIECE_S)
+                    first = await self._first_jobs([(front.lane.id, piece_range)], patience_s)
                 except TookTooLong:
                     steps.failed()
                 else:
                     steps.done()
                     place = first.get(0)
-            asked, tick = Range(START, END), front.ask()
-            limits = _limits(self._arrivals.now).get(front.lane.key.priority, END)
-            front.leave(tick, [(asked, Answer(place))], limits)
+                patience_s = _PIECE_S
+            answers.append((Range(START, END), Answer(place)))
+        finally:
+            limit = _limits(self._arrivals.now).get(front.lane.key.priority, END)
+            front.leave(tick, answers, limit)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None

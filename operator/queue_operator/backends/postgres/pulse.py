@@ -148,7 +148,6 @@ class Pulse:
             if isinstance(error, TookTooLong):
                 # A smaller piece of what is dead can be looked through at once.
                 return 0.0
-            self._arrivals.lose()
             return PULSE_S
         self._failing = False
         if beat.staged:
