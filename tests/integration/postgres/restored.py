@@ -8,7 +8,7 @@ from psycopg import sql
 from queue_operator.backends.postgres.grants import TABLES
 
 _SNAPSHOTS: Final = ("roll_up_progress", "count_progress")
-_NAME_TRANSACTIONS: Final = ("job_event", "count_delta", *_SNAPSHOTS)
+_NAME_TRANSACTIONS: Final = ("job_event", "count_delta", "arrival", "lease_check", *_SNAPSHOTS)
 _IDENTITIES: Final = (
     *(("job_event", "seq"), ("namespace", "id"), ("job_type", "id"), ("lane", "id")),
     *(("mirror_outbox", "sequence"), ("worker_session", "opening")),

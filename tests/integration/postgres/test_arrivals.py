@@ -4,8 +4,8 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +41,14 @@ FROM appeared HAVING count(*) > 0
 @pytest.fixture
 def dsn(own_dsn: str) -> str:
     return own_dsn
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
+    """Of another process."""
+    other = await PostgresBackend.open(dsn)
+    yield other
+    await other.close()
 
 
 async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
@@ -190,6 +198,94 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
     await arrivals.prune()
     assert await told(dsn) == 1
     assert await claim(backend) == ["b"]
+
+
+async def test_a_lane_that_a_claim_forgets_while_another_is_looked_up_is_noted(
+    dsn: str, backend: PostgresBackend, other: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await other.enqueue_job(Job(id="first", type="a"))
+    assert await backend.eligible_for([Demand(assignee_id="w", limit=1)]) == [True]
+    fetched, looking, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    fetch, find = backend._returns.fetch, backend._lanes.find
+
+    async def hold_back(claim: Any) -> Any:
+        rows = await fetch(claim)
+        fetched.set()
+        await looking.wait()
+        return rows
+
+    async def wait(ids: Any) -> Any:
+        looking.set()
+        await left.wait()
+        return await find(ids)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend._returns, "fetch", hold_back)
+        patched.setattr(backend._lanes, "find", wait)
+        claiming = asyncio.create_task(claim(backend))
+        await fetched.wait()
+        await other.enqueue_job(Job(id="of the same lane", type="a"))
+        await other.enqueue_job(Job(id="of another", type="b"))
+        reading = asyncio.create_task(backend._arrivals.catch_up(thorough=True))
+        assert await claiming == ["first"]
+        left.set()
+        await reading
+    assert sorted(await claim(backend)) == ["of another", "of the same lane"]
+
+
+async def test_who_has_more_to_read_than_is_read_begins_anew(
+    dsn: str, backend: PostgresBackend, other: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_MOST_ROWS", 10)
+    for more in range(-1, 2):
+        assert await claim(backend) == []
+        for n in range(10 + more):
+            await other.enqueue_job(Job(id=f"{more}-{n}", type=f"t{n}"))
+        await backend._arrivals.catch_up(thorough=True)
+        assert len(await claim(backend)) == 10 + more
+
+
+async def test_a_restored_copy_does_not_read_what_the_original_told(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    ahead = "UPDATE queue_operator.arrival SET xid = (xid::text::bigint + 1000000)::text::xid8"
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute(ahead)
+    since = backend._arrivals.since() | {"first_xid": "0"}
+    async with await psycopg.AsyncConnection.connect(
+        dsn, options="-c search_path=queue_operator"
+    ) as connection:
+        rows = await (await connection.execute(arrivals._READ, since)).fetchall()
+    assert [row[4] for row in rows] == [None]
+    copy = await PostgresBackend.open(dsn)
+    assert await told(dsn) == 0
+    assert await claim(copy) == ["a"]
+    await copy.close()
+
+
+async def test_a_staging_that_was_undone_is_done_again(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a pooler a call is committed when its connection goes back."""
+    backend = await PostgresBackend.open(dsn, pooler=True)
+    await backend.enqueue_job(Job(id="a", type="t", delay_s=0.001))
+    whole = psycopg.AsyncConnection.transaction
+
+    @asynccontextmanager
+    async def breaks(self: Any, *given: Any, **named: Any) -> AsyncIterator[Any]:
+        async with whole(self, *given, **named) as transaction:
+            yield transaction
+            raise psycopg.OperationalError("the line is cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.AsyncConnection, "transaction", breaks)
+        with pytest.raises(Unavailable):
+            await backend._staging.stage()
+    # What failed is looked through in pieces.
+    staged = [lane for _ in range(30) for lane in await backend._staging.stage()]
+    assert len(staged) == 1
+    await backend.close()
 
 
 async def test_what_an_old_snapshot_kept_is_forgotten_a_part_at_a_time(

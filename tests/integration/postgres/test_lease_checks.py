@@ -153,6 +153,25 @@ async def test_a_clock_that_was_put_back_hides_no_lease(
     assert len(await swept(backend)) == 3
 
 
+async def test_a_clock_that_was_ahead_keeps_no_lease_running(
+    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+) -> None:
+    assert await swept(backend) == set()
+    ahead = (
+        "UPDATE sweep SET swept_at = now() + interval '1 h', resumed_at = now() + interval '1 h'"
+    )
+    await other.execute(ahead)
+    await other.commit()
+    await taken(backend, EXPIRED_S)
+    # From the first sweep on, one TTL later.
+    assert await backend.expire_leases(lease_ttl_s=0.2) == []
+    lost: set[str] = set()
+    async with asyncio.timeout(20):
+        while len(lost) < JOBS:
+            lost |= {one.job_id for one in await backend.expire_leases(lease_ttl_s=0.2)}
+            await asyncio.sleep(0.05)
+
+
 async def test_a_restored_copy_looks_at_everything(
     backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:

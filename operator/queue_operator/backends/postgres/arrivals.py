@@ -19,7 +19,7 @@ from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
-from queue_operator.backends.postgres.lanes import Lanes, lane_of
+from queue_operator.backends.postgres.lanes import Lane, Lanes, lane_of
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.sql import load
 
@@ -28,6 +28,7 @@ _FRESH: Final = load(__package__, "arrival_fresh")
 _READ: Final = load(__package__, "arrival_read", fresh=_FRESH, origin=_ORIGIN)
 _BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL)
 _PRUNE: Final = load(__package__, "arrival_prune")
+_ADOPT: Final = load(__package__, "arrival_adopt")
 PARTS: Final = {
     "fresh": _FRESH,
     "origin": _ORIGIN,
@@ -43,6 +44,12 @@ FRESH_S: Final = 0.02
 """So old may what is known of other processes' jobs be when a claim begins."""
 
 logger = logging.getLogger(__name__)
+
+
+async def adopt(pool: Pool) -> None:
+    """In a restored copy of a database, forgets what the original told."""
+    async with borrowed(pool, LONG_S) as connection:
+        await connection.execute(_ADOPT)
 
 
 class _Read(NamedTuple):
@@ -145,7 +152,7 @@ class Arrivals:
         at, snapshot, origin, paused, *_ = rows[0]
         now, last = _Read(Horizon.parse(snapshot), at, origin), self._read
         self._learn_pauses(paused, asked_at)
-        if last is None or not _follows(now, last) or len(rows) > _MOST_ROWS:
+        if last is None or not _follows(now, last) or len(rows) >= _MOST_ROWS:
             self.lose()
             return False
         await self._note([row[4:10] for row in rows])
@@ -159,8 +166,11 @@ class Arrivals:
 
     async def _note(self, told: Sequence[Sequence[Any]]) -> None:
         ids = {row[0] for row in told if row[0] is not None}
-        unknown = {lane_id for lane_id in ids if not self.fronts.knows(lane_id)}
-        lanes = await self._lanes.find(unknown) if unknown else {}
+        lanes, asked = dict[int, Lane](), set[int]()
+        # While lanes are looked up a claim may forget another one.
+        while unknown := {one for one in ids - asked if not self.fronts.knows(one)}:
+            lanes |= await self._lanes.find(unknown)
+            asked |= unknown
         for lane_id, first, first_no, last, last_no, due_at in told:
             if due_at is not None:
                 self._staging.expect(due_at)

@@ -16,6 +16,7 @@ from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
+from queue_operator.backends.postgres import arrivals
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.assigned import leased, owners_of
 from queue_operator.backends.postgres.cancel_inbox import CancelInboxStore
@@ -220,6 +221,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
                 await check_schema(connection)
             await RollUps(pool).adopt()
             await Counts(pool).adopt()
+            await arrivals.adopt(pool)
         except BaseException:
             await pool.close()
             raise

@@ -194,6 +194,7 @@ class Claims:
         finally:
             limit = _limits(self._arrivals.now).get(front.lane.key.priority, END)
             front.leave(tick, answers, limit)
+            self._arrivals.fronts.moved(front)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None

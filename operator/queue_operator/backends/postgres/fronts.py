@@ -25,6 +25,8 @@ END: Final[Place] = (datetime(9999, 12, 31, tzinfo=UTC), 2**63 - 1)
 _MOST_RANGES: Final = 64
 """A front with more ranges than this makes one of each two neighbours."""
 _MOST_FILTERS: Final = 1000
+_MOST_STALE: Final = 1000
+"""Heads that have moved, and are remembered where they were."""
 FEW: Final = 200
 """So many lanes are asked in one statement in any case."""
 MANY: Final = 5000
@@ -199,6 +201,10 @@ class _Filter:
     def __init__(self, wanted: Wanted, fronts: Iterable[Front]) -> None:
         self.wanted = wanted
         self.members = {front.lane.id: front for front in fronts}
+        self._heap: list[tuple[Place, int]] = []
+        self._sort()
+
+    def _sort(self) -> None:
         self._heap = [(head, n) for n, front in self.members.items() if (head := front.head)]
         heapq.heapify(self._heap)
 
@@ -210,6 +216,9 @@ class _Filter:
         """Its head may lie before where it was. Where it lies behind, that is found in time."""
         if head := front.head:
             heapq.heappush(self._heap, (head, front.lane.id))
+        # Who asks few lanes never takes any out.
+        if len(self._heap) > 2 * len(self.members) + _MOST_STALE:
+            self._sort()
 
     def first(self, most: int) -> tuple[list[Front], Place | None]:
         """The fronts with the first heads, and the head of the next one."""
@@ -221,7 +230,7 @@ class _Filter:
             if front is None or lane_id in found or not (head := front.head):
                 continue
             if head != place:
-                # An entry before this one is there already, if it is to be there.
+                # Whoever made it an earlier one has put that in.
                 if head > place:
                     heapq.heappush(self._heap, (head, lane_id))
                 continue
@@ -315,6 +324,11 @@ class Fronts:
         for tag in ("", *key.tags):
             if found := self._by_tag.get((key.namespace, tag)):
                 yield from found.values()
+
+    def moved(self, front: Front) -> None:
+        """A claim left its head earlier than it was, or where there was none."""
+        if self._by_lane.get(front.lane.id) is front:
+            self._tell(front, False)
 
     def drop(self, front: Front) -> None:
         """Forgets it if nothing waits there."""

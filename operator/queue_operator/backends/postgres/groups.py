@@ -139,6 +139,8 @@ class Group:
             limit = limits.get(front.lane.key.priority, END)
             front.leave(members[0][1].tick, told, limit)
             moved = moved or front.head != before
+            if (head := front.head) and (before is None or head < before):
+                self._fronts.moved(front)
             self._fronts.drop(front)
         self.asked = []
         return moved

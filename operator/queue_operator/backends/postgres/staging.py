@@ -72,7 +72,9 @@ class Staging:
         try:
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(_STAGE, look.parameters)
-                [(lanes, since)] = await cursor.fetchall()
+                rows = await cursor.fetchall()
+            # Behind a pooler it is not committed before.
+            [(lanes, since)] = rows
         finally:
             self.leave(look, since)
         return list(lanes)

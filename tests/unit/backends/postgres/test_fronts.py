@@ -20,7 +20,9 @@ from queue_operator.backends.postgres.fronts import (
     first_of,
 )
 from queue_operator.backends.postgres.gate import Gate
+from queue_operator.backends.postgres.groups import Group
 from queue_operator.backends.postgres.lanes import Lane, LaneKey
+from queue_operator.domain.job import Demand
 from queue_operator.domain.ordering import Priority
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -201,6 +203,34 @@ def test_of_many_lanes_those_are_asked_whose_jobs_may_be_the_oldest() -> None:
     assert [front.lane.id for front in found] == [7, 498, 497]
     assert known.first(anything, 1000) == ([*found, *known.first(anything, 1000)[0][3:]], None)
     assert first_of([*known.members(anything).values()], 3) == (found, bound)
+
+
+def test_a_head_that_comes_back_is_found_by_who_asks_for_the_first() -> None:
+    """A claim that began before the job came ends after others found the lane empty."""
+    wanted = ("n", frozenset[str](), frozenset[str]())
+    known = fronts()
+    group = Group([Demand(assignee_id="w", limit=1, namespace="n")], known)
+    known.note(1, span(10, 10), lane())
+    group = Group([Demand(assignee_id="w", limit=1, namespace="n")], known)
+    assert group.ask()
+    front = only(known)
+    known.note(1, span(20, 20))
+    _answer(front, [Answer(None), Answer(None)])
+    assert known.first(wanted, 5)[0] == []
+    group.leave({}, {}, known=True)
+    assert [one.lane.id for one in known.first(wanted, 5)[0]] == [1]
+
+
+def test_heads_that_have_moved_are_not_remembered_for_ever() -> None:
+    known = fronts()
+    demand = Demand(assignee_id="w", limit=1, namespace="n")
+    for n in range(5000):
+        known.note(1, span(n, n), lane())
+        group = Group([demand], known)
+        assert group.ask()
+        group.leave({}, {}, known=True)
+    [found] = known._filters.values()
+    assert len(found._heap) <= 1001
 
 
 def test_a_demand_is_for_lanes_of_its_types_that_carry_its_tags_and_are_let() -> None:

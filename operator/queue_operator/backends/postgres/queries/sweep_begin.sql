@@ -6,7 +6,7 @@
 -- Parameters: ttl_s, cancel_timeout_s. Index: sweep_pkey, its end. Locks: none; the caller holds
 --   the sweepers' lock, under which alone a row is appended.
 -- Traps: a snapshot of another database, of which this is a restored copy, says nothing, so all
---   is looked at. After a long time too much came since the snapshot, so what may have been
+--   is looked at. What a clock noted that was ahead is now. After a long time too much came since the snapshot, so what may have been
 --   committed late is looked for from ten minutes before each mark on.
 SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, true) AS may_expire,
        kinds, marks,
@@ -20,7 +20,8 @@ SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, tru
        greatest(now() - make_interval(secs => %(cancel_timeout_s)s), '0001-01-02') AS cancel_before
 FROM (
     SELECT number, kinds, marks, seen, ttl,
-           CASE WHEN now() - swept_at > ttl THEN now() ELSE resumed_at END AS resumed_at,
+           CASE WHEN now() - swept_at > ttl OR resumed_at > now() THEN now()
+                ELSE resumed_at END AS resumed_at,
            coalesce(pg_snapshot_xmax(seen) > pg_snapshot_xmax(pg_current_snapshot()), true)
                AS is_foreign,
            now() - seen_at > interval '1 minute' AS is_old

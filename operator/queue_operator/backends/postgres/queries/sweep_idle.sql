@@ -21,6 +21,7 @@ WITH last AS MATERIALIZED (
     FROM (
         SELECT kind, look_at FROM lease_check
         WHERE xid >= pg_snapshot_xmax((SELECT seen::pg_snapshot FROM last))
+          AND xid < pg_snapshot_xmax(pg_current_snapshot())
         UNION ALL
         SELECT kind, look_at FROM lease_check
         WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(seen::pg_snapshot) FROM last))

@@ -6,6 +6,7 @@ SELECT unnest(leases)
 FROM (
     SELECT kind, leases FROM lease_check
     WHERE xid >= pg_snapshot_xmax(%(seen)s::pg_snapshot)
+      AND xid < pg_snapshot_xmax(pg_current_snapshot())
     UNION ALL
     SELECT kind, leases FROM lease_check
     WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(%(seen)s::pg_snapshot)))

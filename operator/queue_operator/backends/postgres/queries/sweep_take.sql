@@ -13,7 +13,8 @@
 --   a set that IS TRUE is hashed. A row committed after the mark had passed by it is one that the
 --   last snapshot did not see. A row beyond the limit may name a lease again, and does no harm:
 --   if it is due, the lease has run out all the same, and if it is not, it is read here.
---   OFFSET 0 keeps a condition on the state from choosing an index that would be walked whole.
+--   OFFSET 0 keeps a condition on the state from choosing an index that would be walked whole. In a
+--   restored copy rows may name transactions that are to come: they are found by their time.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(kinds)s::text[], %(marks)s::timestamptz[], %(untils)s::timestamptz[])
         WITH ORDINALITY AS a(kind, mark, until, place)
@@ -33,7 +34,9 @@ WITH asked AS MATERIALIZED (
     ) r
 ), fresh AS MATERIALIZED (
     SELECT ctid AS spot, look_at, array_position(%(kinds)s::text[], kind) AS place
-    FROM lease_check WHERE xid >= pg_snapshot_xmax(%(seen)s::pg_snapshot)
+    FROM lease_check
+    WHERE xid >= pg_snapshot_xmax(%(seen)s::pg_snapshot)
+      AND xid < pg_snapshot_xmax(pg_current_snapshot())
     UNION ALL
     SELECT ctid, look_at, array_position(%(kinds)s::text[], kind)
     FROM lease_check WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(%(seen)s::pg_snapshot)))
