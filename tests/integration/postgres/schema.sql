@@ -235,7 +235,6 @@ CREATE TABLE lane_count (
     total bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 ALTER TABLE lane_count ADD CONSTRAINT lane_count_pkey PRIMARY KEY (lane_id, version);
-CREATE INDEX lane_count_empty ON queue_operator.lane_count USING btree (version, lane_id) WHERE (total = 0);
 
 CREATE TABLE lane_waiting (
     namespace_id integer NOT NULL,

@@ -18,8 +18,9 @@ from queue_operator.backends.postgres.counts import TAIL, OfLane, forget
 from queue_operator.backends.postgres.lanes import FORGOTTEN_S, UNUSED_S
 from queue_operator.backends.sql import load
 
-_RETIRE: Final = load(__package__, "lane_retire", tail=TAIL)
-_REMOVE: Final = load(__package__, "lane_remove", tail=TAIL)
+_EMPTY: Final = load(__package__, "lane_empty")
+_RETIRE: Final = load(__package__, "lane_retire", tail=TAIL, empty=_EMPTY)
+_REMOVE: Final = load(__package__, "lane_remove", tail=TAIL, empty=_EMPTY)
 _NAMES: Final = load(__package__, "name_remove")
 _BATCH: Final = 5000
 _MOST_BATCHES: Final = 20
