@@ -221,7 +221,6 @@ CREATE TABLE lane (
 );
 ALTER TABLE lane ADD CONSTRAINT lane_pkey PRIMARY KEY (id);
 ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_type_id_priority_tags_key UNIQUE (namespace_id, type_id, priority, tags);
-CREATE INDEX lane_by_type ON queue_operator.lane USING btree (((type_id + 0)));
 CREATE INDEX lane_by_use ON queue_operator.lane USING btree (used_at, ((id + 0)));
 CREATE INDEX lane_retired ON queue_operator.lane USING btree (id) WHERE (retired IS NOT NULL);
 
@@ -542,7 +541,3 @@ CREATE TABLE worker_session (
     heartbeat_at timestamp with time zone NOT NULL DEFAULT now()
 ) WITH (fillfactor=50);
 ALTER TABLE worker_session ADD CONSTRAINT worker_session_pkey PRIMARY KEY (session_id);
-
-ALTER TABLE lane ADD CONSTRAINT lane_namespace_id_fkey FOREIGN KEY (namespace_id) REFERENCES namespace(id);
-
-ALTER TABLE lane ADD CONSTRAINT lane_type_id_fkey FOREIGN KEY (type_id) REFERENCES job_type(id);
