@@ -212,9 +212,7 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     check_text("idempotency_key", job.idempotency_key, limits.id_characters, required=False)
     _check_dependencies(job, limits)
     check_bytes("payload", job.payload, limits.payload_bytes)
-    if not isinstance(job.tags, frozenset):
-        raise InvalidArgument("tags", "must be a frozenset of strings")
-    check_tags("tags", job.tags, limits)
+    _check_labels(job, limits)
     check_choice("priority", job.priority, Priority)
     _check_timing(job)
     if job.max_attempts is not None:
@@ -226,6 +224,17 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     if job.callback_url != "":
         check_callback_url("callback_url", job.callback_url)
     _check_untouched(job)
+
+
+def _check_labels(job: Job, limits: Limits) -> None:
+    if not isinstance(job.tags, frozenset):
+        raise InvalidArgument("tags", "must be a frozenset of strings")
+    # Most are short and plain even together, and this is asked for every job.
+    if set(map(type, job.tags)) == {str} and "" not in job.tags and len(job.tags) <= limits.tags:
+        together = "".join(job.tags)
+        if len(together) <= limits.tag_characters and together.isprintable():
+            return
+    check_tags("tags", job.tags, limits)
 
 
 def _check_dependencies(job: Job, limits: Limits) -> None:
@@ -381,9 +390,9 @@ def _check_untouched(job: Job) -> None:
     raise InvalidArgument(name, f"is the queue's to set; a new job has {_WRITTEN[name]!r}")
 
 
-# The jobs of a batch are often alike but for these two.
+# The jobs of a batch are often alike but for these.
 _read_common = attrgetter(
-    *(f.name for f in fields(Job) if f.name not in {"id", "payload", *_WRITTEN})
+    *(f.name for f in fields(Job) if f.name not in {"id", "payload", "tags", *_WRITTEN})
 )
 
 
@@ -392,17 +401,20 @@ def check_in_turn(limits: Limits) -> Callable[[Job], None]:
     is not looked at twice.
     """
     last: tuple[Any, ...] = ()
+    last_tags: object = None
 
     def check(job: Job) -> None:
-        nonlocal last
+        nonlocal last, last_tags
         common = _read_common(job) if isinstance(job, Job) else ()
         if common and last and all(map(is_, common, last)) and not job.depends_on:
             check_text("id", job.id, limits.id_characters)
             check_bytes("payload", job.payload, limits.payload_bytes)
+            if job.tags is not last_tags:
+                _check_labels(job, limits)
             _check_untouched(job)
-            return
-        check_job(job, limits)
-        last = common
+        else:
+            check_job(job, limits)
+        last, last_tags = common, job.tags
 
     return check
 

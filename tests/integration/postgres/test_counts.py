@@ -14,16 +14,7 @@ from tests.integration.postgres.restored import restore
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool, open_pool, transaction
-from queue_operator.backends.postgres.counts import (
-    BEFORE_ALL,
-    Counts,
-    Emptied,
-    OfLane,
-    emptied_lanes,
-    forget,
-    lanes_waiting,
-    without_jobs,
-)
+from queue_operator.backends.postgres.counts import Counts, OfLane, forget, lanes_waiting
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.domain.job import Demand, Job
@@ -244,7 +235,7 @@ async def test_waiting_lanes_are_known_at_once_and_until_nothing_waits(
     assert await ask("SELECT lane_id FROM lane_waiting") == [(both[1],)]
 
 
-async def test_a_lane_without_jobs_is_found_and_its_counts_go(
+async def test_the_counts_of_a_lane_without_jobs_go(
     backend: PostgresBackend, counts: Counts, pool: Pool, ask: Ask
 ) -> None:
     used, kept = jobs(1, "eu", namespace="once"), jobs(1, "us")
@@ -252,38 +243,21 @@ async def test_a_lane_without_jobs_is_found_and_its_counts_go(
     lanes = await ask("SELECT id, namespace_id, type_id, priority FROM lane ORDER BY tags")
     eu, us = (OfLane(*lane) for lane in lanes)
 
-    async def empty(after: Emptied = BEFORE_ALL) -> list[Emptied]:
+    async def forgotten() -> int:
         await counts.fold()
         async with transaction(pool) as connection:
-            return await emptied_lanes(connection, after, 10)
+            return await forget(connection, [eu, us])
 
-    async def unused() -> list[int]:
-        async with transaction(pool) as connection:
-            return await without_jobs(connection, [eu.lane_id, us.lane_id, 2**31 - 1])
-
-    assert (await empty(), await unused()) == ([], [2**31 - 1])
+    assert await forgotten() == 0
     await backend.cancel_jobs([], [used[0].id], namespace="once")
+    assert await forgotten() == 0
     assert await backend.delete_jobs([], [used[0].id], namespace="once") == 1
-    assert await unused() == [2**31 - 1], "not before all is counted"
-    [found] = await empty()
-    assert found.lane_id == eu.lane_id
-    assert (await empty(found), await unused()) == ([], [eu.lane_id, 2**31 - 1])
-    again = jobs(1, "eu", namespace="once")
-    await backend.enqueue_jobs(again)
-    async with transaction(pool) as connection:
-        assert await emptied_lanes(connection, BEFORE_ALL, 10) == [], "it is used, if not counted"
-    assert await unused() == [2**31 - 1]
-    await backend.cancel_jobs([], [again[0].id], namespace="once")
-    await backend.delete_jobs([], [again[0].id], namespace="once")
-    [later] = await empty(found)
-    assert later.version > found.version
-    async with transaction(pool) as connection:
-        assert await forget(connection, [eu, us]) == 3
+    assert await forgotten() == 3
     assert await ask("SELECT lane_id FROM lane_count") == [(us.lane_id,)]
     assert await ask("SELECT namespace_id FROM kind_count") == [(us.namespace_id,)]
     assert await ask("SELECT namespace_id FROM namespace_count") == [(us.namespace_id,)]
     await backend.enqueue_jobs(jobs(2, "eu", namespace="once"))
-    assert await empty() == []
+    assert await forgotten() == 0
     assert (await backend.get_job_stats([], namespace="once")).total_jobs == 2
     assert await ask(RECOUNT) == []
 

@@ -71,6 +71,20 @@ async def test_lanes_of_a_batch_are_interned_by_one_statement(dsn: str) -> None:
         assert len(texts) <= 8, "\n".join(texts)
 
 
+async def test_tags_of_any_kind_name_a_lane(dsn: str, backend: PostgresBackend) -> None:
+    tags = [
+        frozenset(one) for one in ({'"'}, {"\\"}, {"a,b", "{}"}, {"NULL", " "}, {"\n", "é"}, ())
+    ]
+    jobs = [Job(id=uuid.uuid4().hex, type="t", tags=one) for one in tags]
+    await backend.enqueue_jobs(jobs)
+    other = await PostgresBackend.open(dsn)
+    for job in jobs:
+        assert (await other.get_job(job.id)).tags == job.tags
+    await other.enqueue_jobs([Job(id=uuid.uuid4().hex, type="t", tags=one) for one in tags])
+    assert (await left(dsn))["lane"] == len(tags)
+    await other.close()
+
+
 async def test_a_claim_asks_no_lane_that_was_emptied(dsn: str) -> None:
     async with watched(dsn, plans="auto") as (backend, seen):
         await _come_and_go(backend, MANY)
@@ -117,6 +131,22 @@ async def test_a_claim_from_many_waiting_lanes_reads_what_it_takes(dsn: str) -> 
             pages.append(seen.pages)
         # Two or three for each of the two hundred lanes that are asked.
         assert max(pages) <= 1500, str(seen)
+
+
+async def test_what_many_lanes_stand_for_is_read_in_one_go(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_jobs(own_tags(MANY))
+    await backend._counts.fold_all()
+    async with watched(dsn, plans="auto") as (other, seen):
+        await other._arrivals.catch_up()
+        # Not one for each lane's names: the most are those of the list of these lanes.
+        assert seen.pages <= MANY + 500, str(seen)
+        await backend.enqueue_jobs(own_tags(MANY, priority=Priority.HIGH))
+        seen.clear()
+        await other._arrivals.catch_up(thorough=True)
+        assert seen.pages <= 500, str(seen)
+        assert len(await claim(other, 500)) == 500
 
 
 async def test_names_go_when_their_last_job_is_gone(dsn: str, backend: PostgresBackend) -> None:
@@ -184,8 +214,8 @@ async def test_who_remembers_a_lane_that_is_gone_makes_it_anew(
     # As long ago as a lane has to be unused before it goes.
     past = datetime(2020, 1, 1, tzinfo=UTC)
     known = backend._lanes._known
-    for key in known:
-        known[key] = known[key]._replace(sure_until=past)
+    for key, (lane_id, look) in known.items():
+        known[key] = lane_id, look._replace(sure_until=past)
     if count == 1:
         await backend.enqueue_job(jobs[0])
     else:

@@ -67,7 +67,7 @@ def test_the_committed_schema_is_complete(new_database: NewDatabase) -> None:
         "ALTER TABLE ready DROP CONSTRAINT ready_state_check",
         "DROP INDEX ready_claim",
         "DROP INDEX ready_claim; CREATE INDEX ready_claim ON ready (lane_id) WHERE due",
-        "ALTER TABLE lane DROP CONSTRAINT lane_type_id_fkey",
+        "ALTER TABLE lane DROP CONSTRAINT lane_pkey",
         "ALTER SEQUENCE job_no_block CACHE 7",
         "CREATE TABLE extra (id integer)",
         "DROP TABLE final",

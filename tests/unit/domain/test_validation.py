@@ -222,3 +222,13 @@ def test_what_the_queue_writes_is_looked_at_in_each_job_of_a_batch() -> None:
     check(GOOD)
     with pytest.raises(InvalidArgument, match="attempt"):
         check(replace(GOOD, id="b", attempt=1))
+
+
+def test_tags_are_looked_at_in_each_job_of_a_batch_that_has_others() -> None:
+    check = check_in_turn(DEFAULT_LIMITS)
+    check(GOOD)
+    check(replace(GOOD, id="b", tags=frozenset({"one"})))
+    wrongs: list[Any] = [frozenset({""}), ["one"], frozenset({1}), frozenset({"x" * 1000, "y"})]
+    for wrong in wrongs:
+        with pytest.raises(InvalidArgument, match="tags"):
+            check(replace(GOOD, id="c", tags=wrong))

@@ -37,6 +37,10 @@ class Times(tuple[datetime, ...]):
     """An array of timestamptz, aware, without NULL."""
 
 
+class Microseconds(tuple[int, ...]):
+    """An array of timestamptz, each as so many microseconds since `EPOCH`, without NULL."""
+
+
 class Texts(tuple[str | None, ...]):
     """An array of text."""
 
@@ -52,6 +56,13 @@ def _array(oid: int, count: int, has_null: bool, body: bytes) -> bytes:
     return struct.pack(">iiIii", 1, has_null, oid, count, 1) + body
 
 
+def _of_8_bytes(oid: int, values: Sequence[int]) -> bytes:
+    count = len(values)
+    flat = [_INT8_LENGTH] * (2 * count)
+    flat[1::2] = values
+    return _array(oid, count, False, struct.pack(">" + "iq" * count, *flat))
+
+
 class _BinaryDumper(Dumper):
     format = Format.BINARY
 
@@ -60,21 +71,21 @@ class _Int8sDumper(_BinaryDumper):
     oid = 1016
 
     def dump(self, obj: Int8s) -> Buffer:
-        count = len(obj)
-        flat = [_INT8_LENGTH] * (2 * count)
-        flat[1::2] = obj
-        return _array(_INT8_OID, count, False, struct.pack(">" + "iq" * count, *flat))
+        return _of_8_bytes(_INT8_OID, obj)
 
 
 class _TimesDumper(_BinaryDumper):
     oid = 1185
 
     def dump(self, obj: Times) -> Buffer:
-        count = len(obj)
-        flat = [_INT8_LENGTH] * (2 * count)
-        flat[1::2] = [(at - EPOCH) // MICROSECOND for at in obj]
-        body = struct.pack(">" + "iq" * count, *flat)
-        return _array(_TIMESTAMPTZ_OID, count, False, body)
+        return _of_8_bytes(_TIMESTAMPTZ_OID, [(at - EPOCH) // MICROSECOND for at in obj])
+
+
+class _MicrosecondsDumper(_BinaryDumper):
+    oid = 1185
+
+    def dump(self, obj: Microseconds) -> Buffer:
+        return _of_8_bytes(_TIMESTAMPTZ_OID, obj)
 
 
 class _UuidsDumper(_BinaryDumper):
@@ -105,10 +116,18 @@ def _join(items: Sequence[bytes | None]) -> bytes:
 
 
 DUMPERS: Final[
-    Mapping[type, type[_Int8sDumper] | type[_UuidsDumper] | type[_TextsDumper] | type[_TimesDumper]]
+    Mapping[
+        type,
+        type[_Int8sDumper]
+        | type[_UuidsDumper]
+        | type[_TextsDumper]
+        | type[_TimesDumper]
+        | type[_MicrosecondsDumper],
+    ]
 ] = {
     Int8s: _Int8sDumper,
     Uuids: _UuidsDumper,
     Texts: _TextsDumper,
     Times: _TimesDumper,
+    Microseconds: _MicrosecondsDumper,
 }

@@ -19,14 +19,14 @@ from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
-from queue_operator.backends.postgres.lanes import Lane, Lanes, lane_of
+from queue_operator.backends.postgres.lanes import TOLD, Lane, Lanes, lanes_of
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.sql import load
 
 _ORIGIN: Final = load(__package__, "arrival_origin")
 _FRESH: Final = load(__package__, "arrival_fresh")
 _READ: Final = load(__package__, "arrival_read", fresh=_FRESH, origin=_ORIGIN)
-_BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL)
+_BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL, told=TOLD)
 _PRUNE: Final = load(__package__, "arrival_prune")
 _ADOPT: Final = load(__package__, "arrival_adopt")
 PARTS: Final = {
@@ -191,11 +191,10 @@ class Arrivals:
         self._prune_to = self._pruned_to = 0
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
-        for row in rows:
-            if row[4] is not None:
-                lane = lane_of(*row[4:])
-                self._lanes.remember(lane)
-                self.fronts.open_whole(lane)
+        lanes = lanes_of([row[4:] for row in rows])
+        self._lanes.remember(lanes)
+        for lane in lanes:
+            self.fronts.open_whole(lane)
         self._note_read(_Read(Horizon.parse(snapshot), at, origin))
 
     def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:

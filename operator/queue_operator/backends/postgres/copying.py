@@ -16,7 +16,14 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.arrays import EPOCH, MICROSECOND, NULL, Int8s, Texts, Times
+from queue_operator.backends.postgres.arrays import (
+    EPOCH,
+    MICROSECOND,
+    NULL,
+    Int8s,
+    Microseconds,
+    Texts,
+)
 from queue_operator.backends.postgres.batch import (
     LanesInDoubt,
     Numbers,
@@ -30,7 +37,6 @@ from queue_operator.backends.postgres.connection import (
     patience_for,
     transaction,
 )
-from queue_operator.backends.postgres.fronts import Place
 from queue_operator.backends.postgres.lanes import Interned, Lanes
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
@@ -161,7 +167,7 @@ def _arrived(
     """
     now = clock.now
     new, spans = dict[int, Job](), dict[int, tuple[int, int]]()
-    aged, due_at = list[tuple[int, Place]](), None
+    aged, due_at = list[tuple[int, int, int]](), None
     for number, lane, job in zip(numbers, lanes, jobs, strict=True):
         if (job.delay_s or job.scheduled_at) and (at := eligible(job, now)) > now:
             due_at = min(due_at or at, at)
@@ -170,14 +176,14 @@ def _arrived(
             first, last = spans.get(lane, (number, number))
             spans[lane] = min(first, number), max(last, number)
         else:
-            aged.append((lane, (order_time(job.created_at, None, job.priority), number)))
-    times = [order_time(now, None, job.priority) for job in new.values()]
-    aged_at, aged_no = [at for _, (at, _) in aged], [number for _, (_, number) in aged]
+            aged.append((lane, _us(order_time(job.created_at, None, job.priority)), number))
+    times_us = [clock.order_us(job.priority) for job in new.values()]
+    aged_us, aged_no = [at_us for _, at_us, _ in aged], [number for _, _, number in aged]
     return {
-        "arrived": Int8s([*new, *(lane for lane, _ in aged)]),
-        "firsts": Times([*times, *aged_at]),
+        "arrived": Int8s([*new, *(lane for lane, _, _ in aged)]),
+        "firsts": Microseconds([*times_us, *aged_us]),
         "first_nos": Int8s([*(first for first, _ in spans.values()), *aged_no]),
-        "lasts": Times([*times, *aged_at]),
+        "lasts": Microseconds([*times_us, *aged_us]),
         "last_nos": Int8s([*(last for _, last in spans.values()), *aged_no]),
         "due_at": due_at,
     }
@@ -242,6 +248,6 @@ def _told(jobs: Sequence[Job], numbers: Sequence[int], lanes: Sequence[int]) -> 
         **submission_event(jobs, lanes),
         "numbers": Int8s(numbers),
         "ids": Texts(job.id for job in jobs),
-        "lanes": list(counts),
-        "lane_jobs": list(counts.values()),
+        "lanes": Int8s(counts),
+        "lane_jobs": Int8s(counts.values()),
     }

@@ -1,7 +1,7 @@
 """Counts of jobs, kept by adding up changes."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -17,21 +17,12 @@ TAIL: Final = load(__package__, "count_tail")
 FOLD: Final = load(__package__, "count_fold", summed_up=load(__package__, "count_summed_up"))
 _IS_OURS: Final = load(__package__, "count_is_ours")
 _WAITING: Final = load(__package__, "lanes_waiting", tail=TAIL)
-_EMPTY: Final = load(__package__, "lanes_empty", tail=TAIL)
-_WITHOUT_JOBS: Final = load(__package__, "lanes_without_jobs", tail=TAIL)
 _FORGET: Final = load(__package__, "count_forget")
 _STEP: Final = 5000
 """Changes that are folded at a time."""
 _STEPS: Final = 40
 """So many steps follow one another at most: nobody may stand still behind a flood."""
 _EVERY_S: Final = 1.0
-
-
-class Emptied(NamedTuple):
-    """A lane whose last job went, in the order in which that was counted."""
-
-    version: int
-    lane_id: int
 
 
 class OfLane(NamedTuple):
@@ -43,31 +34,12 @@ class OfLane(NamedTuple):
     priority: str
 
 
-BEFORE_ALL: Final = Emptied(-1, 0)
-
-
 async def lanes_waiting(connection: AsyncConnection[TupleRow]) -> tuple[str, list[int]]:
     """A snapshot, and the lanes in which jobs wait as it sees them, for whatever: all of these,
     and maybe some more.
     """
     [(snapshot, lanes)] = await (await connection.execute(_WAITING)).fetchall()
     return snapshot, lanes
-
-
-async def emptied_lanes(
-    connection: AsyncConnection[TupleRow], after: Emptied, limit: int
-) -> list[Emptied]:
-    """Lanes whose last job went after `after`, the first ones first. They stay in this list until
-    their counts are forgotten or they are used again.
-    """
-    place = {"version": after.version, "lane_id": after.lane_id, "max_rows": limit}
-    return [Emptied(*row) for row in await (await connection.execute(_EMPTY, place)).fetchall()]
-
-
-async def without_jobs(connection: AsyncConnection[TupleRow], lanes: Collection[int]) -> list[int]:
-    """Those of the lanes that have no job in any state, also if they never had one."""
-    cursor = await connection.execute(_WITHOUT_JOBS, {"lanes": list(lanes)})
-    return [lane_id for (lane_id,) in await cursor.fetchall()]
 
 
 async def forget(connection: AsyncConnection[TupleRow], lanes: Sequence[OfLane]) -> int:

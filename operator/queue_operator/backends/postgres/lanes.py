@@ -7,14 +7,15 @@ removed (`tidying`); so what is remembered is sure for a while only, and noted a
 
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 
 import psycopg
 
-from queue_operator.backends.news import Kind, Kinds, about
+from queue_operator.backends.news import Kinds, about
+from queue_operator.backends.postgres.arrays import Int8s, Texts
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
@@ -22,9 +23,11 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 
-_INTERN: Final = load(__package__, "lane_intern")
-_NAMES: Final = load(__package__, "lane_names")
-_FIND: Final = load(__package__, "lane_find")
+INTERN: Final = load(__package__, "lane_intern", if_made="")
+_INTERN_BESIDE: Final = load(__package__, "lane_intern", if_made="ON CONFLICT DO NOTHING")
+NAMES: Final = load(__package__, "lane_names")
+TOLD: Final = load(__package__, "lane_told")
+_FIND: Final = load(__package__, "lane_find", told=TOLD)
 _NAMESPACE: Final = load(__package__, "namespace_find")
 _MOST_REMEMBERED: Final = 50_000
 _SURE_S: Final = 600.0
@@ -43,6 +46,7 @@ later than 20 minutes after a note, by the clock of whoever submits or by that o
 """
 
 
+_PRIORITIES: Final = {priority.value: priority for priority in Priority}
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -69,12 +73,15 @@ class Interned(NamedTuple):
     sure_until: datetime
 
 
-class _Known(NamedTuple):
-    id: int
-    checked_s: float
+class _Look(NamedTuple):
+    """When lanes were looked up, and until when they are sure."""
+
+    at_s: float
     sure_until: datetime
 
 
+_Known = tuple[int, _Look]
+"""The number of a lane."""
 _Key = tuple[str, str, str, frozenset[str]]
 
 
@@ -85,7 +92,7 @@ class Lanes:
         self._pool = pool
         # A named tuple is equal to a plain one, which is made in half the time.
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
-        self._kinds: OrderedDict[int, Kind] = OrderedDict()
+        self._keys: OrderedDict[int, _Key] = OrderedDict()
         self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.gate = Gate()
 
@@ -97,14 +104,15 @@ class Lanes:
         missing: list[_Key] = []
         for key in dict.fromkeys(keys):
             one = known.get(key)
-            if one is None or one.checked_s < since_s:
+            if one is None or one[1].at_s < since_s:
                 missing.append(key)
             else:
                 found[key] = one
         if missing:
             found |= await self._intern(missing)
-        ids = [found[key].id for key in keys]
-        return Interned(ids, min((one.sure_until for one in found.values()), default=_EVER))
+        looks = {look for _, look in found.values()}
+        sure_until = min((look.sure_until for look in looks), default=_EVER)
+        return Interned([found[key][0] for key in keys], sure_until)
 
     def doubt(self, jobs: Iterable[Job]) -> None:
         """Their lanes are to be looked up anew."""
@@ -122,62 +130,68 @@ class Lanes:
                 self._namespaces.pop(name, None)
                 return None
             known = row[0], now_s
-            _remember(self._namespaces, name, known)
+            _remember(self._namespaces, {name: known})
         return known[0]
 
     async def find(self, ids: Collection[int]) -> dict[int, Lane]:
         """What lanes stand for, those that are gone left out."""
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_FIND, {"lanes": list(ids)})
-            found = [lane_of(*row) for row in await cursor.fetchall()]
-        for lane in found:
-            self.remember(lane)
+            found = lanes_of(await cursor.fetchall())
+        self.remember(found)
         return {lane.id: lane for lane in found}
 
-    def remember(self, lane: Lane) -> None:
-        """So that `kinds` knows it."""
-        key = lane.key
-        _remember(self._kinds, lane.id, Kind(key.namespace, key.type, key.tags))
+    def remember(self, lanes: Iterable[Lane]) -> None:
+        """So that `kinds` knows them."""
+        _remember(self._keys, {lane.id: lane.key for lane in lanes})
 
     def kinds(self, ids: Iterable[int]) -> Kinds:
         """What jobs of these lanes are selected by; None where that is not known of all."""
-        kinds = [self._kinds.get(lane_id) for lane_id in set(ids)]
-        known = [kind for kind in kinds if kind is not None]
-        return None if len(known) < len(kinds) else about(known)
+        keys = [self._keys.get(lane_id) for lane_id in set(ids)]
+        known = [(key[0], key[1], key[3]) for key in keys if key is not None]
+        return None if len(known) < len(keys) else about(known)
 
     async def _intern(self, keys: Sequence[_Key]) -> dict[_Key, _Known]:
         found: dict[_Key, _Known] = {}
-        left = list(keys)
+        left, statement = list(keys), INTERN
         for _ in range(_TRIES):
-            checked_s = time.monotonic()
-            for now, place, lane_id in await self._look_up(left):
-                key = left[place - 1]
-                found[key] = _Known(lane_id, checked_s, now + _SUBMITTED_WITHIN)
-                _remember(self._known, key, found[key])
-                _remember(self._kinds, lane_id, Kind(key[0], key[1], key[3]))
-            left = [key for key in left if key not in found]
+            at_s = time.monotonic()
+            if rows := await self._look_up(statement, left):
+                look = _Look(at_s, rows[0][0] + _SUBMITTED_WITHIN)
+                of = {left[place - 1]: (lane_id, look) for _, place, lane_id in rows}
+                _remember(self._known, of)
+                _remember(self._keys, {of[key][0]: key for key in of})
+                found |= of
+                left = [key for key in left if key not in of]
             if not left:
                 return found
             # A racing process may have made the same after our snapshot was taken, or a name
             # may have been removed: the next round sees it.
+            statement = _INTERN_BESIDE
             await self._name(left)
         raise Unavailable(f"the names of {len(left)} kinds of jobs are in use; call again")
 
     @again_when_undone
-    async def _look_up(self, keys: Sequence[_Key]) -> list[tuple[datetime, int, int]]:
+    async def _look_up(
+        self, statement: LiteralString, keys: Sequence[_Key]
+    ) -> list[tuple[datetime, int, int]]:
+        spaces, space_of = _places(key[0] for key in keys)
+        kinds, kind_of = _places(key[1] for key in keys)
         parameters: dict[str, Any] = {
-            "namespaces": [key[0] for key in keys],
-            "types": [key[1] for key in keys],
-            "priorities": [str(key[2]) for key in keys],
-            "tags": [_array(sorted(key[3])) for key in keys],
+            "spaces": spaces,
+            "kinds": kinds,
+            "space_of": space_of,
+            "kind_of": kind_of,
+            "priorities": Texts(key[2] for key in keys),
+            "tags": Texts(text_array(sorted(key[3])) for key in keys),
             "used_s": _NOTED_S,
         }
         try:
             async with borrowed(self._pool) as connection:
-                cursor = await connection.execute(_INTERN, parameters)
+                cursor = await connection.execute(statement, parameters, binary=True)
                 return await cursor.fetchall()
-        except psycopg.errors.ForeignKeyViolation:
-            return []  # a name was removed at that moment
+        except psycopg.errors.UniqueViolation:
+            return []  # somebody else has just made one of them
 
     @again_when_undone
     async def _name(self, keys: Sequence[_Key]) -> None:
@@ -186,21 +200,44 @@ class Lanes:
             "types": sorted({key[1] for key in keys}),
         }
         async with borrowed(self._pool) as connection:
-            await connection.execute(_NAMES, parameters)
+            await connection.execute(NAMES, parameters)
 
 
-def lane_of(lane_id: int, namespace: str, type_: str, priority: str, tags: Collection[str]) -> Lane:
-    return Lane(lane_id, LaneKey(namespace, type_, priority, frozenset(tags)), Priority(priority))
+def lanes_of(rows: Sequence[Sequence[Any]]) -> list[Lane]:
+    """Lanes from rows as `lane_find.sql` gives them."""
+    if not rows or rows[0][2] is None:
+        return []
+    spaces, kinds = ({int(number): name for number, name in names} for names in rows[0][:2])
+    return [
+        Lane(
+            lane_id,
+            LaneKey(spaces[space], kinds[kind], priority, frozenset(tags)),
+            _PRIORITIES[priority],
+        )
+        for _, _, lane_id, space, kind, priority, tags in rows
+    ]
 
 
-def _remember(kept: "OrderedDict[Any, Any]", key: object, value: object) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > _MOST_REMEMBERED:
+def _remember(kept: "OrderedDict[Any, Any]", new: Mapping[Any, Any]) -> None:
+    for key in new.keys() & kept.keys():
+        kept.move_to_end(key)
+    kept.update(new)
+    for _ in range(len(kept) - _MOST_REMEMBERED):
         kept.popitem(last=False)
 
 
-def _array(texts: Iterable[str]) -> str:
+def _places(names: Iterable[str]) -> tuple[Texts, Int8s]:
+    """The names, each once, and of each given one its place there, from 1."""
+    places: dict[str, int] = {}
+    of = Int8s([places.setdefault(name, len(places) + 1) for name in names])
+    return Texts(places), of
+
+
+def text_array(texts: Sequence[str]) -> str:
     """As PostgreSQL writes an array of texts."""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
-    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
+    if not texts:
+        return "{}"
+    between = '","'
+    if "\\" in (plain := "".join(texts)) or '"' in plain:
+        texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    return f'{{"{between.join(texts)}"}}'

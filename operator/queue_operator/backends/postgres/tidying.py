@@ -5,8 +5,6 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
-import psycopg
-
 from queue_operator.backends.postgres.connection import (
     LONG_S,
     Pool,
@@ -18,9 +16,12 @@ from queue_operator.backends.postgres.counts import TAIL, OfLane, forget
 from queue_operator.backends.postgres.lanes import FORGOTTEN_S, UNUSED_S
 from queue_operator.backends.sql import load
 
-_RETIRE: Final = load(__package__, "lane_retire", tail=TAIL)
-_REMOVE: Final = load(__package__, "lane_remove", tail=TAIL)
-_NAMES: Final = load(__package__, "name_remove")
+_EMPTY: Final = load(__package__, "lane_empty")
+_RETIRE: Final = load(__package__, "lane_retire", tail=TAIL, empty=_EMPTY)
+_REMOVE: Final = load(__package__, "lane_remove", tail=TAIL, empty=_EMPTY)
+_USED: Final = load(__package__, "name_used")
+LOCK_NAMES: Final = load(__package__, "name_lock", used=_USED)
+REMOVE_NAMES: Final = load(__package__, "name_remove", used=_USED)
 _BATCH: Final = 5000
 _MOST_BATCHES: Final = 20
 _NAMES_EVERY_S: Final = 600.0
@@ -77,11 +78,14 @@ class Tidying:
                 await forget(connection, gone)
         return len(gone)
 
+    @again_when_undone
     async def _remove_names(self, hidden_s: float) -> int:
-        wanted = {"hidden_s": hidden_s, "max_rows": _BATCH}
-        try:
-            async with borrowed(self._pool, LONG_S) as connection:
-                [(gone,)] = await (await connection.execute(_NAMES, wanted)).fetchall()
-        except psycopg.errors.ForeignKeyViolation:
-            return 0  # one of them has just been used; the others wait for the next time
+        """A second statement looks for lanes once more: it sees what was made before the lock."""
+        async with transaction(self._pool, LONG_S) as connection:
+            wanted = {"hidden_s": hidden_s, "max_rows": _BATCH}
+            [(types, spaces)] = await (await connection.execute(LOCK_NAMES, wanted)).fetchall()
+            if not types and not spaces:
+                return 0
+            locked = {"types": types, "spaces": spaces, "hidden_s": hidden_s}
+            [(gone,)] = await (await connection.execute(REMOVE_NAMES, locked)).fetchall()
         return int(gone)

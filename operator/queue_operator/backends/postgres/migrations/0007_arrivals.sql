@@ -28,3 +28,6 @@ ALTER SEQUENCE lane_id_seq CYCLE;
 ALTER TABLE lane ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
 ALTER TABLE lane ADD COLUMN retired xid8;
 ALTER TABLE namespace ADD COLUMN retired_at timestamptz;
+-- Whoever makes lanes locks their names, once and not for each of them, and whoever removes names
+-- looks again for lanes under a lock.
+ALTER TABLE lane DROP CONSTRAINT lane_namespace_id_fkey, DROP CONSTRAINT lane_type_id_fkey;

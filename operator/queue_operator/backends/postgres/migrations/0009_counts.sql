@@ -33,7 +33,6 @@ CREATE TABLE lane_count (
     total        bigint   NOT NULL,
     PRIMARY KEY (lane_id, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
-CREATE INDEX lane_count_empty ON lane_count (version, lane_id) WHERE total = 0;
 
 -- The same by what statistics tell apart, and by namespace.
 CREATE TABLE kind_count (

@@ -4,10 +4,8 @@
 CREATE INDEX CONCURRENTLY ready_later ON queue_operator.ready (lane_id, eligible_at) INCLUDE (state)
     WHERE NOT coalesce(due, true) AND NOT blocked;
 
--- For lanes that nobody uses any more, and for the types that only those have. The sums keep look-ups of
--- lanes by their number, or by namespace and type, from these.
+-- For lanes that nobody uses any more. The sum keeps look-ups of lanes by their number from this one.
 CREATE INDEX CONCURRENTLY lane_by_use ON queue_operator.lane (used_at, (id + 0));
-CREATE INDEX CONCURRENTLY lane_by_type ON queue_operator.lane ((type_id + 0));
 CREATE INDEX CONCURRENTLY lane_retired ON queue_operator.lane (id) WHERE retired IS NOT NULL;
 
 -- What ended is cleaned up by namespace.

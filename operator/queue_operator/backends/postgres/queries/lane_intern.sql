@@ -1,22 +1,35 @@
 -- The numbers of some lanes, made where they are missing; a lane is left out whose namespace or type
--- is missing or is being removed, or that somebody else is just making.
--- Parameters, aligned by position, no lane twice: namespaces, types, priorities (text[]), tags
---   (text[]: of each lane a sorted array as text). used_s: what was noted as used before that many
---   seconds is noted again. Gives the time, and the place from 1 and number of each.
+-- is missing or is being removed. In its other form, with {{if_made}}, one is also left out that somebody
+-- else is just making, or whose number is in use; without it the statement fails then, and costs a
+-- third less.
+-- Parameters: spaces and kinds (text[]), the names of namespaces and types; and, aligned by
+--   position, no lane twice: space_of and kind_of (int[]), the places of its two names in those from 1,
+--   priorities (text[]), tags (text[]: of each lane a sorted array as text). used_s: what was noted as used
+--   before that many seconds is noted again. Gives the time, and the place from 1 and number of each.
 -- Runs in a transaction of its own, before the submission: a lane that nobody uses does no harm.
--- Index: namespace_name_key, job_type_name_key, lane_namespace_id_type_id_priority_tags_key, lane_pkey.
--- Locks: the lanes made, in the order of their key, so that two of these never wait in a circle, and
---   those noted as used.
--- Traps: a lane that is used stays for longer than any submission takes; see `lane_remove.sql`. The
---   sets that IS TRUE keeps from becoming joins would be planned as loops over both.
-WITH given AS MATERIALIZED (
-    SELECT g.n, space.id AS namespace_id, kind.id AS type_id, g.priority, g.tags::text[] AS tags
-    FROM unnest(%(namespaces)s::text[], %(types)s::text[], %(priorities)s::text[], %(tags)s::text[])
-        WITH ORDINALITY AS g(namespace, type, priority, tags, n)
-    CROSS JOIN LATERAL (
-        SELECT id FROM namespace WHERE name = g.namespace AND retired_at IS NULL LIMIT 1
-    ) AS space
-    CROSS JOIN LATERAL (SELECT id FROM job_type WHERE name = g.type LIMIT 1) AS kind
+-- Index: namespace_name_key, job_type_name_key and the primary keys of both, once per name;
+--   lane_namespace_id_type_id_priority_tags_key, lane_pkey.
+-- Locks: the names of lanes that are made, until these are stored: `name_lock.sql` takes no name that
+--   somebody holds, so whoever waits for it is not waited for. The lanes made, in the order of their
+--   key, so that two of these never wait in a circle, and those noted as used.
+-- Traps: a lane that is there keeps its names. One that is used stays for longer than any submission
+--   takes; see `lane_remove.sql`. The sets that IS TRUE keeps from becoming joins would be planned
+--   as loops over both.
+WITH spaces AS MATERIALIZED (
+    SELECT array_agg(found.id ORDER BY g.place) AS ids
+    FROM unnest(%(spaces)s::text[]) WITH ORDINALITY AS g(name, place)
+    LEFT JOIN LATERAL (
+        SELECT id FROM namespace WHERE name = g.name AND retired_at IS NULL LIMIT 1
+    ) AS found ON true
+), kinds AS MATERIALIZED (
+    SELECT array_agg(found.id ORDER BY g.place) AS ids
+    FROM unnest(%(kinds)s::text[]) WITH ORDINALITY AS g(name, place)
+    LEFT JOIN LATERAL (SELECT id FROM job_type WHERE name = g.name LIMIT 1) AS found ON true
+), given AS MATERIALIZED (
+    SELECT n, ((SELECT ids FROM spaces))[space_of] AS namespace_id,
+           ((SELECT ids FROM kinds))[kind_of] AS type_id, priority, tags::text[] AS tags
+    FROM unnest(%(space_of)s::int[], %(kind_of)s::int[], %(priorities)s::text[], %(tags)s::text[])
+        WITH ORDINALITY AS g(space_of, kind_of, priority, tags, n)
 ), known AS MATERIALIZED (
     SELECT given.n, lane.id,
            lane.retired IS NOT NULL OR lane.used_at < now() - make_interval(secs => %(used_s)s)
@@ -32,15 +45,25 @@ WITH given AS MATERIALIZED (
     UPDATE lane SET used_at = now(), retired = NULL
     WHERE id = ANY (ARRAY(SELECT id FROM known WHERE is_stale ORDER BY id))
     RETURNING id
+), missing AS MATERIALIZED (
+    SELECT * FROM given WHERE (n IN (SELECT n FROM known)) IS NOT TRUE
+), held_spaces AS MATERIALIZED (
+    SELECT id FROM namespace
+    WHERE id = ANY (ARRAY(SELECT DISTINCT namespace_id FROM missing)) AND retired_at IS NULL
+    FOR KEY SHARE
+), held_kinds AS MATERIALIZED (
+    SELECT id FROM job_type WHERE id = ANY (ARRAY(SELECT DISTINCT type_id FROM missing))
+    FOR KEY SHARE
 ), fresh AS MATERIALIZED (
-    SELECT *, nextval('lane_id_seq') AS id
-    FROM given WHERE (n IN (SELECT n FROM known)) IS NOT TRUE
+    SELECT *, nextval('lane_id_seq') AS id FROM missing
+    WHERE (namespace_id IN (SELECT id FROM held_spaces)) IS TRUE
+      AND (type_id IN (SELECT id FROM held_kinds)) IS TRUE
 ), made AS (
     INSERT INTO lane (id, namespace_id, type_id, priority, tags)
     OVERRIDING SYSTEM VALUE
     SELECT id, namespace_id, type_id, priority, tags FROM fresh
     ORDER BY namespace_id, type_id, priority, tags
-    ON CONFLICT DO NOTHING
+    {{if_made}}
     RETURNING id
 )
 SELECT now(), n::int, id FROM known

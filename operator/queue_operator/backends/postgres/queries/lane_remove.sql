@@ -1,7 +1,7 @@
 -- Removes retired lanes that still have no jobs and that nobody notes as used; gives their numbers and
 -- what they were of. Their counts go in the same transaction (`count_forget.sql`). Parameters: unused_s; max_rows.
--- Index: lane_retired; job_event_by_xid; lane_count_pkey and roll_up_progress_pkey, from the end;
---   those of {{tail}}.
+-- Index: lane_retired; job_event_by_xid; roll_up_progress_pkey, from the end; those of {{tail}} and
+--   {{empty}}.
 -- Locks: the lanes.
 -- Traps: the log names lanes by number, so none goes before the roll-ups have seen its retirement,
 --   and with that all that was logged of it before. While nothing is logged they do not go on: then
@@ -21,14 +21,7 @@ WITH {{tail}}, rolled AS MATERIALIZED (
       AND (pg_visible_in_snapshot(retired, (SELECT snapshot FROM rolled))
            OR retired < pg_snapshot_xmin(pg_current_snapshot()) AND (SELECT is_all FROM rolled))
     ORDER BY id LIMIT %(max_rows)s
-), empty AS MATERIALIZED (
-    SELECT id FROM old
-    WHERE (id IN (SELECT lane_id FROM tail)) IS NOT TRUE
-      AND coalesce((
-          SELECT total FROM lane_count
-          WHERE lane_count.lane_id = old.id ORDER BY version DESC LIMIT 1
-      ), 0) = 0
-), gone AS (
+), {{empty}}, gone AS (
     DELETE FROM lane
     WHERE id = ANY (ARRAY(SELECT id FROM empty)) AND retired IS NOT NULL
       AND used_at < now() - make_interval(secs => %(unused_s)s)
