@@ -182,6 +182,20 @@ async def test_names_go_though_nothing_is_logged_any_more(
     assert (await left(dsn))["lane"] == 0
 
 
+async def test_lanes_that_the_original_of_a_copy_retired_go(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    """By a transaction that is to come in the copy."""
+    jobs = own_tags(3)
+    await backend.enqueue_jobs(jobs)
+    await backend.cancel_jobs([], [job.id for job in jobs])
+    await backend.delete_jobs([], [job.id for job in jobs])
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute("UPDATE queue_operator.lane SET retired = '1000000000'")
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 0
+
+
 async def test_what_is_used_or_was_not_rolled_up_stays(dsn: str, backend: PostgresBackend) -> None:
     jobs = own_tags(10)
     await backend.enqueue_jobs(jobs)

@@ -5,8 +5,9 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ _CLAIM: Final = load(__package__, "claim", **_PARTS)
 _CLAIM_MANY: Final = load(__package__, "claim_many", **_PARTS)
 _GLANCE: Final = load(__package__, "glance")
 _PIECE_S: Final = 1.0
+_LEAST_PIECE: Final = timedelta(seconds=1)
+_EVERYWHERE: Final = Range(START, END)
 _NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
@@ -162,22 +165,33 @@ class Claims:
                 await self._explore(unknown)
 
     async def _explore(self, fronts: Sequence[Front]) -> None:
-        """Looks for the first job of lanes of which nothing is known, where more dead entries lie
-        before it than a claim has the time for.
+        """Looks for the first jobs of lanes of which nothing is known, where more dead entries lie
+        before them than a claim has the time for: of all at once, with much time, or else lane by
+        lane and piece by piece.
         """
         async with self._exploring:
-            for front in dict.fromkeys(fronts):
-                # Another claim may have waited for the same.
-                if front.is_unknown:
+            # Another claim may have waited for the same.
+            unknown = [front for front in dict.fromkeys(fronts) if front.is_unknown]
+            # What arrives from here on may not be seen.
+            ticks = [front.ask() for front in unknown]
+            known: dict[int, Place] | None = None
+            try:
+                asked = [(front.lane.id, _EVERYWHERE) for front in unknown]
+                with suppress(TookTooLong):
+                    known = await self._first_jobs(asked, LONG_S)
+            finally:
+                for n, (front, tick) in enumerate(zip(unknown, ticks, strict=True)):
+                    self._leave(front, tick, [] if known is None else [Answer(known.get(n))])
+            if known is None:
+                for front in unknown:
                     await self._find_first(front)
 
     async def _find_first(self, front: Front) -> None:
-        """At once, with much time; or else piece by piece."""
-        # What arrives from here on may not be seen.
-        tick, answers = front.ask(), list[tuple[Range, Answer]]()
+        tick, answers = front.ask(), list[Answer]()
+        steps, patience_s = Steps(START[0], END[0], datetime.now(UTC)), _PIECE_S
+        steps.failed()
+        place: Place | None = None
         try:
-            steps, patience_s = Steps(START[0], END[0], datetime.now(UTC)), LONG_S
-            place: Place | None = None
             while place is None and (piece := steps.next()):
                 begins_at, ends_at = piece
                 # Both ends belong to a range; the next piece begins with the last of this one.
@@ -186,15 +200,20 @@ class Claims:
                     first = await self._first_jobs([(front.lane.id, piece_range)], patience_s)
                 except TookTooLong:
                     steps.failed()
+                    if ends_at - begins_at <= _LEAST_PIECE:
+                        patience_s = min(2 * patience_s, LONG_S)
                 else:
                     steps.done()
                     place = first.get(0)
-                patience_s = _PIECE_S
-            answers.append((Range(START, END), Answer(place)))
+            answers.append(Answer(place))
         finally:
-            limit = _limits(self._arrivals.now).get(front.lane.key.priority, END)
-            front.leave(tick, answers, limit)
-            self._arrivals.fronts.moved(front)
+            self._leave(front, tick, answers)
+
+    def _leave(self, front: Front, tick: int, answers: Sequence[Answer]) -> None:
+        """A look at all of a lane is over, without an answer if it failed."""
+        limit = _limits(self._arrivals.now).get(front.lane.key.priority, END)
+        front.leave(tick, [(_EVERYWHERE, answer) for answer in answers], limit)
+        self._arrivals.fronts.moved(front)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None
