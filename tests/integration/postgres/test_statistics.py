@@ -455,3 +455,21 @@ async def test_the_log_is_looked_up_by_transaction(
             assert await one.roll_up() == 3
             assert (await stats(one, namespace, time_range_s=LONG_S)).completed == 10
     assert "job_event_by_xid" in seen.indexes
+
+
+async def test_a_roll_up_does_not_run_after_what_comes_meanwhile(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.roll_up()
+    await backend.enqueue_job(Job(id=uuid.uuid4().hex, type="t"))
+    step, steps = backend._roll_ups._step, 0
+
+    async def then_comes_more(*given: Any, **named: Any) -> tuple[int, bool]:
+        nonlocal steps
+        done = await step(*given, **named)
+        steps += 1
+        await backend.enqueue_job(Job(id=uuid.uuid4().hex, type="t"))
+        return done
+
+    monkeypatch.setattr(backend._roll_ups, "_step", then_comes_more)
+    assert (await backend.roll_up(), steps) == (1, 1)

@@ -116,17 +116,17 @@ class RollUps:
         if progress.seen.is_due(progress.at):
             await self._close(progress.at)
         if progress.rows or not progress.seen.is_ours:
-            while total < limit:
-                added = await self._step(limit - total, waits=waits)
-                if not added:
-                    break
+            more = True
+            # What comes meanwhile is for the next time: it may come without an end.
+            while more and total < limit:
+                added, more = await self._step(limit - total, waits=waits)
                 total += added
         await self._prune(progress.at)
         return total
 
     @again_when_undone
-    async def _step(self, max_rows: int, *, waits: bool) -> int:
-        """One transaction; how many rows of the log it added.
+    async def _step(self, max_rows: int, *, waits: bool) -> tuple[int, bool]:
+        """One transaction; how many rows of the log it added, and whether it left any.
 
         It has no savepoint: a row that is written behind one is not the transaction's, but a
         part's of it, and progress would not look like ours.
@@ -134,14 +134,14 @@ class RollUps:
         async with borrowed(self._pool, LONG_S) as connection:
             seen = await _turn(connection, waits=waits)
             if seen is None:
-                return 0
+                return 0, False
             # Its snapshot is taken when the turn is ours.
             limits = {"max_rows": max_rows, "max_bytes": _STEP_BYTES}
             cursor = await connection.execute(_CUT, {**seen.until(_EVERYTHING), **limits})
             [(at, now, last, rows)] = await cursor.fetchall()
             upto, above_seq = Horizon.parse(now), seen.above_seq
             if seen.is_ours and not rows:
-                return 0
+                return 0, False
             if not seen.is_ours:
                 logger.warning("the statistics go on in a restored copy of a database")
                 [(above_seq,)] = await (await connection.execute(_HIGHEST)).fetchall()
@@ -153,7 +153,7 @@ class RollUps:
             [(added,)] = await (await connection.execute(_ADD, parameters)).fetchall()
             noted = {"version": seen.version, "upto": str(upto), "above_seq": above_seq, **closed}
             await connection.execute(_ADVANCE, noted)
-        return int(added)
+        return int(added), seen.is_ours and last is not None
 
     @again_when_undone
     async def _close(self, now: datetime) -> None:
