@@ -16,6 +16,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.worker_sessions import KEPT_FOR, not_yours
+from queue_operator.domain.errors import Unavailable
 
 _OPEN: Final = load(__package__, "session_open")
 _TOUCH: Final = load(__package__, "session_touch")
@@ -26,6 +27,9 @@ _LIST: Final = load(__package__, "session_list", beats=_BEATS)
 _NEWS: Final = load(__package__, "session_news")
 _ORDER: Final = load(__package__, "session_order")
 _PRUNE: Final = load(__package__, "session_prune", beats=_BEATS)
+
+_TRIES: Final = 100
+"""Each time that a heartbeat was overtaken, another has been stored."""
 
 
 class SessionStore:
@@ -69,13 +73,16 @@ class SessionStore:
             "busy": [session.busy for session in newest],
             "draining": [session.draining for session in newest],
         }
-        while True:
+        changed = False
+        for _ in range(_TRIES):
             async with borrowed(self._pool) as connection:
                 [(changed, stored)] = await (
                     await connection.execute(_TOUCH, parameters)
                 ).fetchall()
             if stored:
                 break
+        else:
+            raise Unavailable("the sessions are being written by others; call again")
         if changed:
             self._announcer.announce(Topic.SESSION)
 
