@@ -99,6 +99,18 @@ async def test_jobs_without_an_attempt_left_are_passed_by_once(
             assert seen.rows <= 10, str(seen)
 
 
+async def test_jobs_without_an_attempt_left_are_given_up_by_the_next_sweep(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    """All of them, though they are more than fit into one transaction."""
+    await lost_on_their_last_attempt(backend, 2 * MANY)
+    await hour_later(ask)
+    await delayed(backend, "later", 1, 60)
+    assert await backend.expire_leases(lease_ttl_s=TTL_S) == []
+    assert await ask("SELECT state FROM ready") == [("INITIAL_PENDING",)]
+    assert await ask("SELECT DISTINCT state FROM final") == [("DEAD_LETTER",)]
+
+
 async def test_a_job_that_got_another_attempt_runs_though_it_was_passed_by(
     dsn: str, backend: PostgresBackend, ask: Ask
 ) -> None:
