@@ -34,6 +34,10 @@ _FATE: Final = load(__package__, "lease_fate")
 _LEASED: Final = load(__package__, "find_leased", standing=STANDING)
 _PAGES: Final = 20
 """Of what is due, in one sweep: after an outage the next ones go on."""
+_ROUNDS: Final = 10
+"""Transactions of one sweep, where more jobs are to be given up than one may: what was lost is told
+after the last.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +88,7 @@ class Leases:
         rest to that one when it takes long.
         """
         lost: list[Lost] = []
-        more = True
-        while more and len(lost) < limit:
+        for _ in range(_ROUNDS):
             try:
                 found, more = await self._sweep(ttl_s, limit - len(lost))
             except Unavailable as error:
@@ -95,6 +98,8 @@ class Leases:
                 logger.warning("more jobs without an attempt left are given up later: %s", error)
                 break
             lost += found
+            if not more or len(lost) >= limit:
+                break
         return lost
 
     @again_when_undone
