@@ -72,6 +72,7 @@ _LOCK: LiteralString = (
 
 async def claimed(backend: PostgresBackend, kind: str, limit: int = 10) -> list[str]:
     demand = Demand(assignee_id="w", limit=limit, types=frozenset({kind}))
+    backend._arrivals.hint()
     return [one.job_id for one in await backend.claim([demand], lease_ttl_s=TTL_S)]
 
 
@@ -121,7 +122,6 @@ async def test_a_job_that_got_another_attempt_runs_though_it_was_passed_by(
     await backend.expire_leases(lease_ttl_s=TTL_S)
     [settled] = await backend.settle([Outcome("lost0", Event.RETRY_NOW)])
     assert settled.state is JobState.FAILED_RETRY
-    looking._arrivals.hint()
     assert await claimed(looking, "lost") == ["lost0"]
     await looking.close()
 
