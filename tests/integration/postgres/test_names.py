@@ -225,11 +225,7 @@ async def test_who_remembers_a_lane_that_is_gone_makes_it_anew(
     await backend.delete_jobs([], [job.id for job in jobs])
     await tidy(backend)
     assert (await left(dsn))["lane"] == 0
-    # As long ago as a lane has to be unused before it goes.
-    past = datetime(2020, 1, 1, tzinfo=UTC)
-    known = backend._lanes._known
-    for key, (lane_id, look) in known.items():
-        known[key] = lane_id, look._replace(sure_until=past)
+    stand_still(backend)
     if count == 1:
         await backend.enqueue_job(jobs[0])
     else:
@@ -237,6 +233,33 @@ async def test_who_remembers_a_lane_that_is_gone_makes_it_anew(
     assert sorted(one.job_id for one in await claim(backend, count)) == sorted(j.id for j in jobs)
     stats = await backend.get_job_stats(["pool=a"])
     assert (stats.running_jobs, stats.total_jobs) == (count, count)
+
+
+def stand_still(backend: PostgresBackend) -> None:
+    """All lanes it remembers it looked up as long ago as one has to be unused before it goes."""
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    known = backend._lanes._known
+    for key, (lane_id, look) in known.items():
+        known[key] = lane_id, look._replace(sure_until=past)
+
+
+async def test_a_retry_with_another_priority_comes_to_no_lane_that_is_gone(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    tags = frozenset({"pool=a"})
+    await backend.enqueue_job(Job(id="urgent", type="t", tags=tags, priority=Priority.HIGH))
+    await backend.cancel_jobs([], ["urgent"])
+    await backend.delete_jobs([], ["urgent"])
+    await backend.enqueue_job(Job(id="failed", type="t", tags=tags, max_attempts=1))
+    [one] = await claim(backend, 1)
+    await backend.settle([Outcome("failed", Event.FAIL, token=one.token, error=ErrorInfo("no"))])
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 1
+    stand_still(backend)
+    retry = Outcome("failed", Event.RETRY_NOW, priority=Priority.HIGH)
+    assert [answer.state for answer in await backend.settle([retry])] == [JobState.FAILED_RETRY]
+    assert [one.job_id for one in await claim(backend, 1)] == ["failed"]
+    assert (await backend.get_job("failed")).priority is Priority.HIGH
 
 
 async def test_nobody_asks_a_namespace_by_the_number_that_it_had(

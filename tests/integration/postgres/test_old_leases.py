@@ -6,12 +6,14 @@ Nothing is timed here: what a call reads is counted by the server, in pages.
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import Watched, watched
 
 from queue_operator.backends.news import Topic
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import ProgressReport
+from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Demand, Job, Progress
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
@@ -88,6 +90,24 @@ async def test_what_an_assignee_has_is_found_among_dead_rows(pinned: str) -> Non
         assert {one.job_id for one in told} == {one.job_id for one in held}
         assert await backend.mark_worker_unresponsive("w") == {"w": 20}
         assert seen.pages <= PAGES, f"{seen.pages} pages\n{seen}"
+
+
+@pytest.mark.parametrize("what", ["cancel", "delete"])
+async def test_a_selection_by_tags_passes_by_no_lease_that_ended(pinned: str, what: str) -> None:
+    few = frozenset({"few"})
+    async with watched(pinned, plans="auto") as (backend, seen):
+        await work_off(backend, JOBS)
+        await backend.enqueue_jobs([Job(id=f"few-{n}", type="t", tags=few) for n in range(3)])
+        demand = Demand(assignee_id="w", limit=1, tags=few)
+        assert len(await backend.claim([demand], lease_ttl_s=TTL_S)) == 1
+        seen.clear()
+        if what == "cancel":
+            assert len((await backend.cancel_jobs(few, [])).cancelled_job_ids) == 3
+        else:
+            with pytest.raises(InvalidTransition):
+                await backend.delete_jobs(few, [])
+        assert seen.whole_tables & {"lease", "ready"} == set(), str(seen)
+        assert seen.pages <= PAGES // 4, f"{seen.pages} pages\n{seen}"
 
 
 async def test_the_last_of_many_pulses_reads_no_more_than_the_first(pinned: str) -> None:

@@ -107,6 +107,22 @@ async def test_a_sweep_passes_by_a_job_that_somebody_else_has_in_hand(
     assert await terminal_rows(ask, namespace) == ended
 
 
+async def test_what_was_lost_is_told_though_what_follows_fails(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([([Lost("a", "default", "w")], True)])
+
+    async def sweep(ttl_s: float, limit: int) -> tuple[list[Lost], bool]:
+        for one in found:
+            return one
+        raise Unavailable("the server is away")
+
+    monkeypatch.setattr(backend._leases, "_sweep", sweep)
+    assert await backend.expire_leases(lease_ttl_s=TTL_S) == [Lost("a", "default", "w")]
+    with pytest.raises(Unavailable):
+        await backend.expire_leases(lease_ttl_s=TTL_S)
+
+
 async def test_a_sweep_stopped_between_reading_and_writing_overwrites_nothing(
     lines: tuple[Proxy, list[PostgresBackend]],
     replicas: list[PostgresBackend],

@@ -1,8 +1,9 @@
 """Leases: renewed by batches, swept when they run out."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from psycopg import AsyncConnection
@@ -13,9 +14,15 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
-from queue_operator.backends.postgres.sweeping import OthersSweep, Page, Sweep, nothing_due
+from queue_operator.backends.postgres.sweeping import (
+    MOST_GIVEN_UP,
+    OthersSweep,
+    Page,
+    Sweep,
+    nothing_due,
+)
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import InvalidTransition, QueueError
+from queue_operator.domain.errors import InvalidTransition, QueueError, Unavailable
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.overdue import TIMED_OUT, WORKER_LOST
@@ -27,6 +34,12 @@ _FATE: Final = load(__package__, "lease_fate")
 _LEASED: Final = load(__package__, "find_leased", standing=STANDING)
 _PAGES: Final = 20
 """Of what is due, in one sweep: after an outage the next ones go on."""
+_ROUNDS: Final = 10
+"""Transactions of one sweep, where more jobs are to be given up than one may: what was lost is told
+after the last.
+"""
+
+logger = logging.getLogger(__name__)
 
 
 class Leases:
@@ -70,60 +83,76 @@ class Leases:
         ended = LeaseStatus.ENDED
         return [answers.get(n) or _answer(h, ended) for n, h in enumerate(held)]
 
-    @again_when_undone
     async def expire(self, ttl_s: float, limit: int) -> list[Lost]:
-        """One sweep; see `Backend.expire_leases`. While another sweeper is at it, it waits, and
-        leaves the rest to that one when it takes long.
+        """See `Backend.expire_leases`. While another sweeper is at it, it waits, and leaves the
+        rest to that one when it takes long.
         """
+        lost: list[Lost] = []
+        for _ in range(_ROUNDS):
+            try:
+                found, more = await self._sweep(ttl_s, limit - len(lost))
+            except Unavailable as error:
+                if not lost:
+                    raise
+                # What was found is to be heard of, and the rest waits for the next sweep.
+                logger.warning("more jobs without an attempt left are given up later: %s", error)
+                break
+            lost += found
+            if not more or len(lost) >= limit:
+                break
+        return lost
 
-        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
+    @again_when_undone
+    async def _sweep(self, ttl_s: float, limit: int) -> tuple[list[Lost], bool]:
+        """One sweep; what was lost, and whether more jobs are to be given up than were now."""
+
+        async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Swept:
             sweep = await Sweep.begin(
                 connection,
                 ttl_s=ttl_s,
                 cancel_timeout_s=self._cancel_timeout_s,
                 patience_s=self._pool.statement_timeout_s / 2,
             )
-            decided: _Decided = []
-            released: list[int] = []
+            swept = _Swept([], [], more=False)
             for _ in range(_PAGES):
                 page = await sweep.take()
-                lost, freed = await self._take_back(sweep, page, limit - len(decided), ttl_s, terms)
-                decided += lost
-                released += freed
-                if not page.more or len(decided) >= limit:
+                left = limit - len(swept.decided)
+                swept = swept.and_then(await self._take_back(sweep, page, left, ttl_s, terms))
+                if not page.more or len(swept.decided) >= limit:
                     break
             await sweep.end()
-            return decided, released
+            return swept
 
         async with borrowed(self._pool) as idle:
             if await nothing_due(idle, ttl_s=ttl_s, cancel_timeout_s=self._cancel_timeout_s):
-                return []
+                return [], False
         try:
-            decided, released = await run(self._pool, work)
+            swept = await run(self._pool, work)
         except OthersSweep:
-            return []
-        self._tell(decided, released)
-        return [
+            return [], False
+        self._tell(swept.decided, swept.released)
+        lost = [
             Lost(row.current.job_id, row.namespace, row.assignee_id)
-            for row, move in decided
+            for row, move in swept.decided
             if move.frees_slot
         ]
+        return lost, swept.more
 
     async def _take_back(
         self, sweep: Sweep, page: Page, limit: int, ttl_s: float, terms: Terms
-    ) -> "_Done":
+    ) -> "_Swept":
         """Ends what is due of a page, at most so many leases."""
         if not page.due:
-            return [], []
+            return _Swept([], [], more=False)
         found = await sweep.find(page, limit)
         rows = await lock_rows(sweep.connection, dict.fromkeys(found), terms) if found else {}
         decided = [(row, self._overdue(row, *found[number], ttl_s)) for number, row in rows.items()]
         released = await carry_out(sweep.connection, decided, terms)
-        spent = await sweep.exhausted(page, limit)
+        spent = await sweep.exhausted(page, MOST_GIVEN_UP)
         if spent:
             released += await self._give_up(sweep.connection, spent, terms)
         await sweep.put_back(page, {*rows, *spent})
-        return decided, released
+        return _Swept(decided, released, more=len(spent) == MOST_GIVEN_UP)
 
     @again_when_undone
     async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
@@ -189,6 +218,21 @@ class Leases:
             for row in rows.values()
         ]
         return await carry_out(connection, decided, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Swept:
+    """What a sweep did: leases that ended, and the lanes of jobs that need not wait for others any
+    longer. `more` jobs without an attempt left may be to be given up.
+    """
+
+    decided: "_Decided"
+    released: list[int]
+    more: bool
+
+    def and_then(self, other: "_Swept") -> "_Swept":
+        decided, released = self.decided + other.decided, self.released + other.released
+        return _Swept(decided, released, more=self.more or other.more)
 
 
 _Decided = list[tuple[LockedRow, Move]]

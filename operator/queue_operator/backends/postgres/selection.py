@@ -13,6 +13,7 @@ from typing import Final
 from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.assigned import STANDING
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, transaction
 from queue_operator.backends.postgres.consequences import follow, run
 from queue_operator.backends.postgres.lanes import Lanes
@@ -36,7 +37,7 @@ from queue_operator.domain.transition import Move, decide
 _BY_ID: Final = load(__package__, "find_numbers")
 _BY_LANE: Final = load(__package__, "find_by_lanes")
 _BY_UID: Final = load(__package__, "find_by_uid")
-_STANDING: Final = load(__package__, "find_standing")
+_STANDING: Final = load(__package__, "find_standing", standing=STANDING)
 _EXPIRED: Final = load(__package__, "find_expired_final")
 _DELETE: Final = load(__package__, "delete")
 _NAMESPACES: Final = "SELECT id FROM namespace ORDER BY id"

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.batch import LanesInDoubt
 from queue_operator.backends.postgres.completing import Completions
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
@@ -18,6 +20,7 @@ from queue_operator.domain.errors import (
     InvalidArgument,
     JobNotFound,
     QueueError,
+    Unavailable,
 )
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
@@ -27,6 +30,7 @@ from queue_operator.domain.transition import Move, decide, decide_update
 
 _FIND: Final = load(__package__, "find_numbers")
 _LANES: Final = load(__package__, "find_lanes")
+_LANE_TRIES: Final = 3
 _ROUND_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -98,11 +102,24 @@ class Settling:
         second = {n: batch[n] for n in numbers[half:]}
         return await self._isolating(first) | await self._isolating(second)
 
-    @again_when_undone
     async def _decide(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
-        wanted, lanes = await self._wanted(batch), await self._other_lanes(batch)
+        for _ in range(_LANE_TRIES):
+            lanes = await self._other_lanes(batch)
+            try:
+                return await self._decide_with(lanes, batch)
+            except LanesInDoubt:
+                self._lanes.doubt(lanes.jobs)
+        raise Unavailable("lanes are in doubt again and again; call again")
+
+    @again_when_undone
+    async def _decide_with(
+        self, lanes: "_OtherLanes", batch: dict[int, Outcome]
+    ) -> dict[int, Settled]:
+        """Raises LanesInDoubt, and changes nothing."""
+        wanted = await self._wanted(batch)
 
         async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:
+            await lanes.check(connection)
             cursor = await connection.execute(_FIND, wanted)
             places = list(batch)
             numbers = {places[n - 1]: number for n, number in await cursor.fetchall()}
@@ -119,7 +136,7 @@ class Settling:
                     row = rows.get(numbers.get(n, -1))
                     done.answers[n], move = self._answer(batch[n], row)
                     if row is not None and move is not None:
-                        decided.append((_in_lane(row, move, lanes.get(n)), move))
+                        decided.append((_in_lane(row, move, lanes.ids.get(n)), move))
                 done.decided.extend(decided)
                 done.released.extend(await carry_out(connection, decided, terms))
             return done
@@ -162,19 +179,21 @@ class Settling:
     def _tell(self, done: "_Done") -> None:
         tell_ready(done.decided, done.released, self._on_ready)
 
-    async def _other_lanes(self, batch: dict[int, Outcome]) -> dict[int, int]:
+    async def _other_lanes(self, batch: dict[int, Outcome]) -> "_OtherLanes":
         """Lanes of the priorities that retries ask for, made where they are missing. Outside
         the transaction: a lane that nobody uses does no harm.
         """
         places = [n for n, one in batch.items() if one.priority is not None]
         if not places:
-            return {}
+            return _OtherLanes([], {}, None)
         namespaces = [await self._lanes.namespace_id(batch[n].namespace) for n in places]
         wanted = {"namespaces": namespaces, "ids": [batch[n].job_id for n in places]}
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_LANES, wanted)).fetchall()
         jobs = {places[n - 1]: _relabelled(batch[places[n - 1]], *row) for n, *row in rows}
-        return dict(zip(jobs, (await self._lanes.of_jobs(jobs.values())).ids, strict=True))
+        found = await self._lanes.of_jobs(jobs.values())
+        ids = dict(zip(jobs, found.ids, strict=True))
+        return _OtherLanes([*jobs.values()], ids, found.sure_until if ids else None)
 
     def _answer(self, outcome: Outcome, row: LockedRow | None) -> tuple[Settled, Move | None]:
         job_id, namespace = outcome.job_id, outcome.namespace
@@ -187,6 +206,25 @@ class Settling:
         if move is None:
             return Settled(job_id, namespace, state=row.current.state, repeated=True), None
         return _settled(job_id, namespace, row, move), move
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherLanes:
+    """By place in the batch, the lanes that jobs go to; `jobs` are what they were looked up for.
+    They may begin to be removed at `sure_until`.
+    """
+
+    jobs: list[Job]
+    ids: dict[int, int]
+    sure_until: datetime | None
+
+    async def check(self, connection: AsyncConnection[TupleRow]) -> None:
+        """Raises LanesInDoubt in a transaction that began too late for them."""
+        if self.sure_until is None:
+            return
+        [[now]] = await (await connection.execute("SELECT now()")).fetchall()
+        if now >= self.sure_until:
+            raise LanesInDoubt
 
 
 @dataclass(frozen=True, slots=True)

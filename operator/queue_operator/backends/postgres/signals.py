@@ -26,6 +26,8 @@ _ANNOUNCE: Final = load(__package__, "signal_announce")
 _SPACING_S: Final = 0.01
 _MOST_BYTES: Final = 4000
 """A notification holds 8,000; kinds that need more than this are not named."""
+MOST_OWN: Final = 1000
+"""Versions of a topic that a process remembers to have raised: it may never read what there is."""
 RETRY: Final = Backoff(BackoffStrategy.EXPONENTIAL, initial_delay_s=0.1, max_delay_s=5.0)
 
 Versions = Mapping[Topic, int]
@@ -129,17 +131,23 @@ class Announcer:
 
 
 class Seen:
-    """The versions told about so far, and those above them that this process raised."""
+    """The versions told about so far, and of those above them the newest that this process raised;
+    where it raised more, the others are taken for somebody else's.
+    """
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self._versions: dict[Topic, int] = {}
-        self._own: dict[Topic, set[int]] = {}
+        # Each in the order in which they were raised.
+        self._own: dict[Topic, dict[int, None]] = {}
 
     def raise_own(self, versions: Versions) -> None:
         for topic, version in versions.items():
             if version > self._versions.get(topic, 0):
-                self._own.setdefault(topic, set()).add(version)
+                own = self._own.setdefault(topic, {})
+                own[version] = None
+                if len(own) > MOST_OWN:
+                    del own[next(iter(own))]
 
     def note(self, versions: Versions) -> News:
         """News from the table: of what others raised nobody knows the kinds."""
@@ -179,8 +187,8 @@ class Seen:
         for topic, version in versions.items():
             if version > self._versions.get(topic, 0):
                 self._versions[topic] = version
-                left = {raised for raised in self._own.get(topic, ()) if raised > version}
-                self._own[topic] = left
+                own = self._own.get(topic, {})
+                self._own[topic] = {raised: None for raised in own if raised > version}
 
 
 def _encoded(kinds: Kinds) -> dict[str, Any]:

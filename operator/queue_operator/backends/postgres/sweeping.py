@@ -30,6 +30,8 @@ _MAX_BYTES: Final = 800_000
 _LATER: Final = {"HELD": timedelta(hours=1), "PROGRESS": timedelta(minutes=5)}
 """What is only looked at lest its row stays when the lease is gone."""
 LEASE_BITS: Final = 16
+MOST_GIVEN_UP: Final = 1000
+"""Jobs without an attempt left, of a page; a sweep that finds as many goes on with another."""
 
 
 class OthersSweep(Exception):

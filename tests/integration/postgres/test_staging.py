@@ -1,0 +1,178 @@
+"""Jobs become due whatever lies before them that cannot."""
+
+from collections.abc import AsyncIterator
+from typing import LiteralString
+
+import psycopg
+import pytest
+from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.test_old_snapshot import pinned
+from tests.integration.postgres.watching import watched
+
+from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event, JobState
+
+__all__ = ["pinned"]
+
+# More than are made due at once.
+MANY = 1200
+TTL_S = 600.0
+# So short that the sweeper finds the lease expired.
+EXPIRED_S = 0.000001
+
+
+@pytest.fixture
+def dsn(own_dsn: str) -> str:
+    return own_dsn
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A transaction of somebody else's."""
+    async with await psycopg.AsyncConnection.connect(
+        dsn, options="-c search_path=queue_operator"
+    ) as connection:
+        yield connection
+        await connection.rollback()
+
+
+async def delayed(backend: PostgresBackend, prefix: str, count: int, delay_s: float) -> None:
+    jobs = [Job(id=f"{prefix}{n}", type=prefix, delay_s=delay_s) for n in range(count)]
+    await backend.enqueue_jobs(jobs)
+
+
+async def lost_on_their_last_attempt(backend: PostgresBackend, count: int) -> None:
+    """They wait for a late outcome, and then for a sweep."""
+    jobs = [Job(id=f"lost{n}", type="lost", max_attempts=1) for n in range(count)]
+    await backend.enqueue_jobs(jobs)
+    demand = Demand(assignee_id="w", limit=count)
+    assert len(await backend.claim([demand], lease_ttl_s=EXPIRED_S)) == count
+    assert len(await backend.expire_leases(lease_ttl_s=TTL_S, limit=count)) == count
+
+
+async def hour_later(ask: Ask) -> None:
+    """As an hour later, for whoever looks for the first time then."""
+    for statement in _HOUR_LATER:
+        await ask(statement)
+
+
+_HOUR_LATER: tuple[LiteralString, ...] = (
+    "UPDATE ready SET eligible_at = eligible_at - interval '1 hour' WHERE NOT due",
+    "UPDATE lease_check SET look_at = look_at - interval '1 hour'",
+)
+
+
+# As a cancel of many that is not over.
+_LOCK: LiteralString = (
+    "SELECT FROM ready JOIN job USING (job_no) WHERE id LIKE 'held%' FOR UPDATE OF ready"
+)
+
+
+async def claimed(backend: PostgresBackend, kind: str, limit: int = 10) -> list[str]:
+    demand = Demand(assignee_id="w", limit=limit, types=frozenset({kind}))
+    backend._arrivals.hint()
+    return [one.job_id for one in await backend.claim([demand], lease_ttl_s=TTL_S)]
+
+
+async def test_jobs_without_an_attempt_left_hold_up_nobody(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    await lost_on_their_last_attempt(backend, MANY)
+    await delayed(backend, "later", 1, TTL_S + 60)
+    await hour_later(ask)
+    assert len(await backend._staging.stage()) == 1
+    assert await claimed(backend, "later") == ["later0"]
+
+
+async def test_jobs_without_an_attempt_left_are_passed_by_once(
+    dsn: str, backend: PostgresBackend, ask: Ask
+) -> None:
+    await lost_on_their_last_attempt(backend, MANY)
+    await hour_later(ask)
+    async with watched(dsn, plans="auto") as (looking, seen):
+        assert await looking._staging.stage() == []
+        assert seen.rows >= MANY, str(seen)
+        for _ in range(3):
+            seen.clear()
+            assert await looking._staging.stage() == []
+            assert seen.rows <= 10, str(seen)
+
+
+async def test_jobs_without_an_attempt_left_are_given_up_by_the_next_sweep(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    """All of them, though they are more than fit into one transaction."""
+    await lost_on_their_last_attempt(backend, 2 * MANY)
+    await hour_later(ask)
+    await delayed(backend, "later", 1, 60)
+    assert await backend.expire_leases(lease_ttl_s=TTL_S) == []
+    assert await ask("SELECT state FROM ready") == [("INITIAL_PENDING",)]
+    assert await ask("SELECT DISTINCT state FROM final") == [("DEAD_LETTER",)]
+
+
+async def test_a_job_that_got_another_attempt_runs_though_it_was_passed_by(
+    dsn: str, backend: PostgresBackend, ask: Ask
+) -> None:
+    await lost_on_their_last_attempt(backend, 1)
+    await hour_later(ask)
+    looking = await PostgresBackend.open(dsn)
+    assert await looking._staging.stage() == []
+    await backend.expire_leases(lease_ttl_s=TTL_S)
+    [settled] = await backend.settle([Outcome("lost0", Event.RETRY_NOW)])
+    assert settled.state is JobState.FAILED_RETRY
+    assert await claimed(looking, "lost") == ["lost0"]
+    await looking.close()
+
+
+async def test_jobs_that_somebody_has_locked_hold_up_nobody(
+    backend: PostgresBackend, other: psycopg.AsyncConnection, ask: Ask
+) -> None:
+    await delayed(backend, "held", MANY, 60)
+    await delayed(backend, "later", 3, 61)
+    await hour_later(ask)
+    await other.execute(_LOCK)
+    assert len(await backend._staging.stage()) == 3
+    assert sorted(await claimed(backend, "later")) == ["later0", "later1", "later2"]
+
+
+async def test_jobs_that_were_locked_become_due_when_the_lock_is_gone(
+    backend: PostgresBackend, other: psycopg.AsyncConnection, ask: Ask
+) -> None:
+    await delayed(backend, "held", 2, 60)
+    await delayed(backend, "later", MANY, 61)
+    await hour_later(ask)
+    await other.execute(_LOCK)
+    staged = [len(await backend._staging.stage()) for _ in range(3)]
+    assert staged == [1000, MANY - 1000, 0]
+    await other.rollback()
+    assert len(await backend._staging.stage()) == 2
+    assert sorted(await claimed(backend, "held")) == ["held0", "held1"]
+
+
+async def test_as_many_as_can_be_made_due_at_once_leave_none_behind(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    """Of one time all, of which the look may stop in the middle."""
+    await delayed(backend, "later", 2 * MANY, 60)
+    await hour_later(ask)
+    staged = [len(await backend._staging.stage()) for _ in range(4)]
+    assert staged == [1000, 1000, 400, 0]
+
+
+async def test_the_last_of_many_looks_reads_no_more_than_the_first(pinned: str) -> None:
+    """Though what was made due before it lies there for ever."""
+    pages: list[int] = []
+    async with watched(pinned, plans="auto") as (backend, seen):
+        for n in range(30):
+            # Over when the next statement begins.
+            await delayed(backend, f"t{n}-", 300, 0.000001)
+            seen.clear()
+            assert len(await backend._staging.stage()) == 300
+            pages.append(seen.pages)
+        seen.clear()
+        assert await backend._staging.stage() == []
+        idle = seen.pages
+    assert idle <= 20, str(seen)
+    assert pages[-1] <= pages[2] * 1.2, pages
