@@ -13,6 +13,7 @@ from tests.integration.postgres import million
 
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.arrivals import adopt
 from queue_operator.backends.postgres.connection import borrowed
 from queue_operator.backends.postgres.counts import OfLane, forget
 from queue_operator.backends.protocol import (
@@ -127,8 +128,16 @@ async def new_names(backend: PostgresBackend) -> None:
 
 
 async def begin_anew(backend: PostgresBackend) -> None:
+    await adopt(backend._pool)
     backend._arrivals.lose()
     await backend._arrivals.catch_up()
+
+
+async def look_for_overlooked(backend: PostgresBackend) -> None:
+    """Nobody has told of any job."""
+    backend._arrivals.fronts.clear()
+    await backend._overlooked.look()
+    backend._arrivals.lose()
 
 
 async def forget_arrivals(backend: PostgresBackend) -> None:
@@ -351,6 +360,13 @@ async def forget_a_lane(backend: PostgresBackend) -> None:
         assert await forget(connection, [OfLane(lane_id, 1, 1, "NORMAL")]) == 1
 
 
+async def forget_a_type(backend: PostgresBackend) -> None:
+    """That never had a lane."""
+    async with borrowed(backend._pool) as connection:
+        await connection.execute("INSERT INTO job_type (name) VALUES (%s)", [uuid.uuid4().hex])
+    assert await backend._tidying._remove_names(600.0) >= 1
+
+
 async def window(backend: PostgresBackend) -> None:
     for range_s in (3600.0, 20 * 86_400.0):
         await backend.window_stats(StatsWindow(namespace=million.BIG, time_range_s=range_s))
@@ -495,8 +511,15 @@ CASES = {
     "find out where jobs wait": Case(
         begin_anew, {"lane_waiting_pkey", "count_delta_by_xid", "lane_pkey"}, 2000, 4000
     ),
-    "forget arrivals": Case(forget_arrivals, {"arrival_by_xid"}, 500, 1000),
+    "forget arrivals": Case(forget_arrivals, {"arrival_by_xid"}, 2000, 2000),
     "forget a lane": Case(forget_a_lane, {"lane_count_pkey", "count_delta_by_xid"}, 2000, 9000),
+    "forget a type": Case(
+        forget_a_type,
+        {"lane_namespace_id_type_id_priority_tags_key"},
+        2000,
+        4000,
+        also_whole=frozenset({"roll_up"}),
+    ),
     "quotas": Case(quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),
@@ -519,7 +542,7 @@ CASES = {
         also_whole=frozenset({"roll_up"}),
     ),
     "look at what nobody told of": Case(
-        lambda backend: backend._overlooked.look(), {"arrival_by_xid"}, 15000, 600
+        look_for_overlooked, {"arrival_by_xid", "ready_pkey"}, 15000, 3000
     ),
     "stage": Case(
         # A thousand are found, made due, and passed by to see what is left.

@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 from tests.integration.postgres.pair import HOST, free_ports
 
@@ -211,3 +214,24 @@ async def _held(backend: PostgresBackend, together: asyncio.Barrier) -> tuple[in
         query = "SELECT pg_backend_pid(), current_setting('synchronous_commit')"
         [(pid, setting)] = await (await connection.execute(query)).fetchall()
     return pid, setting
+
+
+async def test_after_a_crash_within_the_server_it_is_another_history(
+    opened: Open, server: Postgres
+) -> None:
+    """Its first process lives on, and gives numbers of transactions a second time."""
+    backend = await opened()
+    await backend.enqueue_job(Job(id=uuid.uuid4().hex, type="t"))
+    await backend._arrivals.catch_up(thorough=True)
+    before = backend._arrivals._read
+    assert before is not None
+    first = server.pid()
+    with psycopg.connect(server.dsn) as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+    origin = before.origin
+    async with asyncio.timeout(30):
+        while origin == before.origin:
+            with suppress(Unavailable):
+                await backend._arrivals.catch_up(thorough=True)
+                origin = backend._arrivals._read.origin if backend._arrivals._read else origin
+    assert server.pid() == first
