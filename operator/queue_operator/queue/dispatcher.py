@@ -13,7 +13,6 @@ from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.queue.clock import sleep_unless
-from queue_operator.queue.completer import Completer, undelivered
 from queue_operator.queue.demand import Filter, Round, plan, specimen
 from queue_operator.queue.lifecycle import Loops
 from queue_operator.queue.registry import StreamRegistry
@@ -44,7 +43,6 @@ class Dispatcher:
         self,
         backend: Backend,
         streams: StreamRegistry,
-        completer: Completer,
         settings: QueueSettings,
         clock: Clock,
         rng: Callable[[], float] = random.random,
@@ -57,7 +55,6 @@ class Dispatcher:
         # What this process does itself such a store tells too, and each thing once.
         self._hears_itself = isinstance(backend, PromptSignals)
         self._streams = streams
-        self._completer = completer
         self._settings = settings
         self._clock = clock
         self._loops = Loops(clock, rng)
@@ -268,7 +265,5 @@ class Dispatcher:
                 stream.push(jobs)
                 self._streams.served(stream)
             else:
-                self._completer.release(
-                    [undelivered(job.job_id, job.namespace, job.token) for job in jobs]
-                )
+                stream.give_back(jobs)
         return got

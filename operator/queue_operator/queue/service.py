@@ -92,7 +92,7 @@ class QueueService:
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
         self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
         self.dispatcher = Dispatcher(
-            backend, self._streams, self._completer, settings, clock, rng, self._quotas.within
+            backend, self._streams, settings, clock, rng, self._quotas.within
         )
         ttl_s = settings.lease_ttl_s
         self._sessions = SessionRows(backend, replica, self._disconnected)

@@ -100,6 +100,7 @@ class JobStream:
         self._owes_word_since_s: float | None = None
         self._changed = asyncio.Event()
         self._closing: asyncio.Future[None] | None = None
+        self._going_back: list[asyncio.Future[list[Settled]]] = []
 
     def _ask_for_types(self) -> None:
         self.slots.limit(type_limits(self._spec))
@@ -344,7 +345,7 @@ class JobStream:
         self._handed.clear()
         self._buffer.clear()
         try:
-            await self._release(waiting)
+            await asyncio.gather(self._release(waiting), *self._going_back)
             await self._parts.ended(self)
         except Unavailable as error:
             logger.warning("undelivered jobs go back when their lease ends: %s", error)
@@ -374,6 +375,10 @@ class JobStream:
         # Where slots are short, types that were not served come first the next time.
         self.groups = tuple(sorted(self.groups, key=lambda group: group.filter in served))
         self._changed.set()
+
+    def give_back(self, assignments: Sequence[Assignment]) -> None:
+        """What a claim found for a stream that has ended meanwhile."""
+        self._going_back.append(self._release(assignments))
 
     def _stop_undelivered(self, job_id: str, namespace: str, token: str) -> None:
         # Until that is stored the same request may come again; it is not for the worker.

@@ -22,6 +22,7 @@ from tests.integration.postgres.pair import HOST, free_ports
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import LONG_S, borrowed, transaction
 from queue_operator.devcluster import Postgres
+from queue_operator.devcluster.processes import wait_until
 from queue_operator.domain.errors import JobNotFound, Unavailable
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorInfo, Outcome
@@ -75,6 +76,8 @@ def kill_at_once(server: Postgres) -> None:
     os.kill(first, signal.SIGKILL)
     for process in server._processes():
         os.kill(process.pid, signal.SIGKILL)
+    # As long as its number is in use the next server takes it for one that runs.
+    wait_until(lambda: not Path(f"/proc/{first}").exists(), "the server is gone", timeout_s=30)
 
 
 @dataclass

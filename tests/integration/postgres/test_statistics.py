@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,12 @@ async def roll_up(backend: PostgresBackend, limit: int = 1000) -> int:
     return total
 
 
-async def work(backend: PostgresBackend, namespace: str, count: int) -> None:
+async def work(
+    backend: PostgresBackend, namespace: str, count: int, tags: Set[str] = frozenset()
+) -> None:
     """Jobs that are submitted and completed."""
-    await backend.enqueue_jobs(jobs(namespace, count))
-    demand = Demand(assignee_id="w", limit=count, namespace=namespace)
+    await backend.enqueue_jobs(jobs(namespace, count, tags=frozenset(tags)))
+    demand = Demand(assignee_id="w", limit=count, namespace=namespace, tags=frozenset(tags))
     claimed = await backend.claim([demand], lease_ttl_s=60)
     await backend.settle([Outcome(a.job_id, Event.COMPLETE, a.namespace, a.token) for a in claimed])
 
@@ -126,9 +128,10 @@ async def test_replicas_that_roll_up_at_once_count_once(
     other = await PostgresBackend.open(dsn)
     seen: list[int] = []
 
-    async def submit() -> None:
+    async def submit(tag: str) -> None:
+        # One that took the jobs of the other would leave it none, and write less.
         for _ in range(20):
-            await work(backend, namespace, 5)
+            await work(backend, namespace, 5, {tag})
 
     async def roll(one: PostgresBackend) -> int:
         return sum([await one.roll_up(limit=3) for _ in range(40)])
@@ -141,7 +144,7 @@ async def test_replicas_that_roll_up_at_once_count_once(
 
     await roll_up(backend)
     _, _, first, second, _ = await asyncio.gather(
-        submit(), submit(), roll(backend), roll(other), look()
+        submit("a"), submit("b"), roll(backend), roll(other), look()
     )
     left = await roll_up(other)
     assert first + second + left == 2 * 20 * 3
