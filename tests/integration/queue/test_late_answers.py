@@ -9,6 +9,7 @@ from tests.waiting import DEADLINE_S, until
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Freed
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
+from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import JobState
 from queue_operator.queue.protocol import Stream, StreamSpec
 from queue_operator.queue.service import QueueService
@@ -29,6 +30,8 @@ class Overtaking(PostgresBackend):
 
     claim_answered: asyncio.Event
     failure_answered: asyncio.Event
+    settle_asked: asyncio.Event
+    settle_answered: asyncio.Event
 
     async def claim(
         self,
@@ -40,6 +43,11 @@ class Overtaking(PostgresBackend):
         claimed = await super().claim(demands, lease_ttl_s=lease_ttl_s, defaults=defaults)
         await self.claim_answered.wait()
         return claimed
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        self.settle_asked.set()
+        await self.settle_answered.wait()
+        return await super().settle(outcomes)
 
     async def fail_job(
         self, job_id: str, error_msg: str, *, namespace: str = "default", token: str | None = None
@@ -53,6 +61,8 @@ class Overtaking(PostgresBackend):
 async def overtaking(dsn: str) -> AsyncIterator[Overtaking]:
     backend = await Overtaking.open(dsn)
     backend.claim_answered, backend.failure_answered = asyncio.Event(), asyncio.Event()
+    backend.settle_asked, backend.settle_answered = asyncio.Event(), asyncio.Event()
+    backend.settle_answered.set()
     yield backend
     await backend.close()
 
@@ -64,6 +74,7 @@ async def late_queue(overtaking: Overtaking) -> AsyncIterator[QueueService]:
     yield queue
     overtaking.claim_answered.set()
     overtaking.failure_answered.set()
+    overtaking.settle_answered.set()
     await queue.stop()
 
 
@@ -90,6 +101,36 @@ async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
     assert got.job_id != job.id
     stored = await late_queue.get_job(job.id, namespace=job.namespace)
     assert stored.state is JobState.STOPPED
+
+
+@proves("queue-api.StreamJobsTermination.rule.5")
+async def test_a_stream_has_ended_when_what_a_claim_found_for_it_meanwhile_is_back(
+    overtaking: Overtaking,
+    late_queue: QueueService,
+    new_spec: Callable[..., StreamSpec],
+    new_jobs: NewJobs,
+) -> None:
+    job = new_jobs()[0]
+    await late_queue.enqueue_job(job)
+    stream = await late_queue.open_stream(new_spec(1))
+
+    async def state() -> JobState:
+        return (await late_queue.get_job(job.id, namespace=job.namespace)).state
+
+    async def claimed() -> bool:
+        return await state() is JobState.RUNNING
+
+    await until(claimed)
+    overtaking.settle_answered.clear()
+    closing = asyncio.ensure_future(stream.close())
+    overtaking.claim_answered.set()
+    await asyncio.wait_for(overtaking.settle_asked.wait(), DEADLINE_S)
+    # As long as a caller could ask, and be told that it runs.
+    assert await state() is JobState.RUNNING
+    assert not closing.done()
+    overtaking.settle_answered.set()
+    await closing
+    assert await state() is JobState.FAILED_RETRY
 
 
 async def test_old_news_does_not_take_away_a_new_assignment(
