@@ -189,6 +189,7 @@ class Claims:
     async def _find_first(self, front: Front) -> None:
         tick, answers = front.ask(), list[Answer]()
         steps, patience_s = Steps(START[0], END[0], datetime.now(UTC)), _PIECE_S
+        # All in one has taken too long already.
         steps.failed()
         place: Place | None = None
         try:

@@ -6,8 +6,9 @@
 -- Parameters: ttl_s, cancel_timeout_s. Index: sweep_pkey, its end. Locks: none; the caller holds
 --   the sweepers' lock, under which alone a row is appended.
 -- Traps: a snapshot of another database, of which this is a restored copy, says nothing, so all
---   is looked at. What a clock noted that was ahead is now. After a long time too much came since the snapshot, so what may have been
---   committed late is looked for from ten minutes before each mark on.
+--   is looked at. What a clock noted that was ahead is now. After a long time too much came since
+--   the snapshot, so what may have been committed late is looked for from ten minutes before each
+--   mark on.
 SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, true) AS may_expire,
        kinds, marks,
        CASE WHEN is_foreign THEN array_fill(NULL::timestamptz, ARRAY[cardinality(marks)])
