@@ -58,6 +58,14 @@ async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
 
 
 @pytest.fixture
+async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
+    """Of another process than `backend`."""
+    other = await PostgresBackend.open(dsn)
+    yield other
+    await other.close()
+
+
+@pytest.fixture
 async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
     opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
     yield opened

@@ -43,14 +43,6 @@ def dsn(own_dsn: str) -> str:
     return own_dsn
 
 
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
-    """Of another process."""
-    other = await PostgresBackend.open(dsn)
-    yield other
-    await other.close()
-
-
 async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
     demand = Demand(assignee_id="w", limit=limit)
     return [one.job_id for one in await backend.claim([demand], lease_ttl_s=600)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.integration.postgres.conftest import Ask
@@ -31,14 +31,6 @@ STRANDED = (
     " THEN bool_or(e.outcome = 'COMPLETED') OR bool_and(e.outcome IS NOT NULL)"
     " ELSE bool_and(e.outcome IS NOT NULL) OR bool_or(e.outcome <> 'COMPLETED') END"
 )
-
-
-@pytest.fixture
-async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
-    yield opened
-    for backend in opened:
-        await backend.close()
 
 
 def a_child(

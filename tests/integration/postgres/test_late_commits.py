@@ -28,13 +28,6 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 
 
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(dsn)
-    yield backend
-    await backend.close()
-
-
 async def claim(backend: PostgresBackend, namespace: str, limit: int) -> list[Assignment]:
     demand = Demand(assignee_id="w", limit=limit, namespace=namespace)
     return await backend.claim([demand], lease_ttl_s=TTL_S)
