@@ -210,7 +210,7 @@ async def forget(backend: PostgresBackend, dsn: str) -> int:
     left, idle = await lanes_left(dsn), 0
     while left and idle < _IDLE_ROUNDS:
         await look_after(backend)
-        await backend._tidying.tidy(unused_s=0.0, hidden_s=0.0)
+        await backend._housekeeping.tidying.tidy(unused_s=0.0, hidden_s=0.0)
         before, left = left, await lanes_left(dsn)
         idle = idle + 1 if left == before else 0
     return left

@@ -136,7 +136,7 @@ async def begin_anew(backend: PostgresBackend) -> None:
 async def look_for_overlooked(backend: PostgresBackend) -> None:
     """Nobody has told of any job."""
     backend._arrivals.fronts.clear()
-    await backend._overlooked.look()
+    await backend._housekeeping.overlooked.look()
     backend._arrivals.lose()
 
 
@@ -323,7 +323,7 @@ async def sweep(backend: PostgresBackend) -> None:
     await backend.extend_leases(renewed, lease_ttl_s=3600)
     await backend.settle([outcome(h, Event.LOSE) for h in lost])
     # Of that another case tells the cost.
-    backend._overlooked._look_at_s = float("inf")
+    backend._housekeeping.overlooked._look_at_s = float("inf")
     # So long that it is not taken for the first one after an outage.
     assert len(await backend.expire_leases(lease_ttl_s=3600, limit=5)) == 5
     await backend.settle([outcome(h, Event.COMPLETE) for h in held[:10]])
@@ -364,7 +364,7 @@ async def forget_a_type(backend: PostgresBackend) -> None:
     """That never had a lane."""
     async with borrowed(backend._pool) as connection:
         await connection.execute("INSERT INTO job_type (name) VALUES (%s)", [uuid.uuid4().hex])
-    assert await backend._tidying._remove_names(600.0) >= 1
+    assert await backend._housekeeping.tidying._remove_names(600.0) >= 1
 
 
 async def window(backend: PostgresBackend) -> None:
@@ -511,6 +511,7 @@ CASES = {
     "find out where jobs wait": Case(
         begin_anew, {"lane_waiting_pkey", "count_delta_by_xid", "lane_pkey"}, 2000, 4000
     ),
+    # Each of what the other cases told, some 600 after forty rounds: found, picked, and removed.
     "forget arrivals": Case(forget_arrivals, {"arrival_by_xid"}, 2000, 2000),
     "forget a lane": Case(forget_a_lane, {"lane_count_pkey", "count_delta_by_xid"}, 2000, 9000),
     "forget a type": Case(

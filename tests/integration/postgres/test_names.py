@@ -56,7 +56,7 @@ async def tidy(backend: PostgresBackend, *, hidden_s: float = 0.0) -> None:
     await backend._counts.fold_all()
     # Retired, then seen by the roll-ups, then removed; of namespaces, hidden and then removed.
     for _ in range(3):
-        await backend._tidying.tidy(unused_s=0.0, hidden_s=hidden_s)
+        await backend._housekeeping.tidying.tidy(unused_s=0.0, hidden_s=hidden_s)
         await RollUps(backend._pool).roll_up(10_000, waits=True)
 
 
@@ -202,15 +202,15 @@ async def test_what_is_used_or_was_not_rolled_up_stays(dsn: str, backend: Postgr
     await backend.cancel_jobs([], [job.id for job in jobs])
     await backend.delete_jobs([], [job.id for job in jobs])
     await backend._counts.fold_all()
-    assert await backend._tidying.tidy() == 0
+    assert await backend._housekeeping.tidying.tidy() == 0
     assert (await left(dsn))["lane"] == 10
     # Retired, but its events have not been counted.
-    assert await backend._tidying.tidy(unused_s=0.0) == 0
+    assert await backend._housekeeping.tidying.tidy(unused_s=0.0) == 0
     assert (await left(dsn))["lane"] == 10
     other = await PostgresBackend.open(dsn)
     await other.enqueue_jobs(jobs[:3])
     await RollUps(backend._pool).roll_up(10_000, waits=True)
-    await backend._tidying.tidy(unused_s=0.0)
+    await backend._housekeeping.tidying.tidy(unused_s=0.0)
     assert (await left(dsn))["lane"] == 3
     await other.close()
 

@@ -31,13 +31,6 @@ async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
     await backend.close()
 
 
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
-    other = await PostgresBackend.open(dsn)
-    yield other
-    await other.close()
-
-
 async def change(dsn: str, statement: LiteralString, **parameters: Any) -> None:
     async with await psycopg.AsyncConnection.connect(
         dsn, options="-c search_path=queue_operator"
@@ -59,7 +52,7 @@ async def test_a_lane_that_nobody_told_of_is_found_and_logged(
         await backend.expire_leases(lease_ttl_s=600)
     assert "1 places of which nobody had told" in caplog.text
     assert await claim(backend) == ["0", "1", "2"]
-    assert await backend._overlooked.look() == 0
+    assert await backend._housekeeping.overlooked.look() == 0
 
 
 async def test_a_job_before_all_that_is_known_of_its_lane_is_found(
@@ -70,7 +63,7 @@ async def test_a_job_before_all_that_is_known_of_its_lane_is_found(
     earlier = "UPDATE ready SET order_time = order_time - interval '1 hour' FROM job"
     await change(dsn, f"{earlier} WHERE job.job_no = ready.job_no AND job.id = '7'")
     assert await claim(backend, 1) == ["2"]
-    assert await backend._overlooked.look() == 1
+    assert await backend._housekeeping.overlooked.look() == 1
     assert await claim(backend, 1) == ["7"]
 
 
@@ -85,11 +78,11 @@ async def test_a_job_that_should_have_become_due_is_found(
         " WHERE job.job_no = ready.job_no AND job.id = '1'",
     )
     assert await backend._staging.stage() == []
-    assert await backend._overlooked.look() == 1
+    assert await backend._housekeeping.overlooked.look() == 1
     assert len(await backend._staging.stage()) == 1
     await backend._arrivals.catch_up(thorough=True)
     assert await claim(backend) == ["1"]
-    assert await backend._overlooked.look() == 0
+    assert await backend._housekeeping.overlooked.look() == 0
 
 
 async def test_a_round_finds_all_wherever_they_are_stored(
@@ -101,7 +94,7 @@ async def test_a_round_finds_all_wherever_they_are_stored(
     )
     await change(dsn, "DELETE FROM arrival")
     # A page at a time, and then from the beginning again.
-    found = [await backend._overlooked.look(pages=1) for _ in range(JOBS)]
+    found = [await backend._housekeeping.overlooked.look(pages=1) for _ in range(JOBS)]
     assert sum(found) >= 4
     assert set(await claim(backend, JOBS)) == {f"{n}" for n in range(JOBS)}
 
@@ -109,7 +102,7 @@ async def test_a_round_finds_all_wherever_they_are_stored(
 async def test_what_is_submitted_and_claimed_meanwhile_is_not_taken_for_overlooked(
     backend: PostgresBackend, other: PostgresBackend
 ) -> None:
-    done: list[str] = []
+    done, found = list[str](), 0
     submitted = asyncio.Event()
 
     async def submit() -> None:
@@ -122,11 +115,12 @@ async def test_what_is_submitted_and_claimed_meanwhile_is_not_taken_for_overlook
             done.extend(await claim(store, 7))
 
     async def look() -> None:
+        nonlocal found
         while not submitted.is_set() or len(done) < 20 * TO_AND_FRO:
-            await backend._overlooked.look()
+            found += await backend._housekeeping.overlooked.look()
 
     async with asyncio.TaskGroup() as group:
         for work in (submit(), take(backend), take(other), look()):
             group.create_task(work)
-    assert backend._overlooked.found == 0
+    assert found == 0
     assert len(done) == len(set(done))

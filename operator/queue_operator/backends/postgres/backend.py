@@ -5,7 +5,6 @@ that does it. Announcements are made here, after the commit.
 import asyncio
 import logging
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
@@ -27,13 +26,13 @@ from queue_operator.backends.postgres.connection import Pool, borrowed, open_poo
 from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.finder import Finder
+from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.one_loop import on_one_loop
-from queue_operator.backends.postgres.overlooked import Overlooked
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.progress import ProgressStore
@@ -52,7 +51,6 @@ from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
-from queue_operator.backends.postgres.tidying import Tidying
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -84,7 +82,6 @@ from queue_operator.backends.protocol import (
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -111,8 +108,6 @@ from queue_operator.domain.validation import (
 logger = logging.getLogger(__name__)
 
 _CONFIRM: Final = load(__package__, "cancel_confirm")
-_STALE_SESSION_S: Final = 3600.0
-_PRUNE_S: Final = 60.0
 
 
 @on_one_loop
@@ -175,15 +170,15 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._windows = WindowStore(pool, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
-        self._prune_at_s = float("-inf")
+        self._housekeeping = Housekeeping(
+            pool, self._counts, self._arrivals, self._staging, self._sessions
+        )
         self._progress = ProgressStore(pool)
         self._inbox = CancelInboxStore(pool)
         self._checkpoints = CheckpointStore(pool, self._lanes)
         self._logs = LogStore(pool, self._lanes)
         self._pause_store = PauseStore(pool, self._lanes, self._announcer)
         self._places = PlaceStore(pool, self._lanes)
-        self._tidying = Tidying(pool)
-        self._overlooked = Overlooked(pool, self._arrivals, self._staging)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -372,21 +367,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         lost = await self._leases.expire(lease_ttl_s, limit)
         if lost:
             self._announcer.announce(Topic.MIRROR)
-        try:
-            await self._keep_house()
-        except Unavailable as error:
-            # What was found is to be heard of, and the rest waits for the next sweep.
-            logger.warning("counts and names are tidied up later: %s", error)
+        await self._housekeeping.keep()
         return lost
-
-    async def _keep_house(self) -> None:
-        await self._counts.fold_all()
-        await self._overlooked.look_in_time()
-        if (now_s := time.monotonic()) >= self._prune_at_s:
-            self._prune_at_s = now_s + _PRUNE_S
-            await self._sessions.prune_sessions(_STALE_SESSION_S)
-            await self._arrivals.prune()
-            await self._tidying.tidy()
 
     # Queries
 

@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 
 class Overlooked:
-    """Goes round `ready` for one process: a million waiting jobs take about ten minutes."""
+    """Goes round `ready` for one process: some thousand jobs with each sweep, though not more often
+    than every five seconds.
+    """
 
     def __init__(self, pool: Pool, arrivals: Arrivals, staging: Staging) -> None:
         self._pool = pool
@@ -34,8 +36,6 @@ class Overlooked:
         self._staging = staging
         self._page = 0
         self._look_at_s = float("-inf")
-        self.found = 0
-        """So often a lane or a time was found that should have been known."""
 
     async def look_in_time(self) -> None:
         """A look, unless there was one a short time ago."""
@@ -77,7 +77,6 @@ class Overlooked:
         if is_late:
             self._staging.expect(due_at)
         found = len(lanes_found) + is_late
-        self.found += found
         if found:
             logger.warning(
                 "jobs waited in %d places of which nobody had told; they are claimed now, but this"
