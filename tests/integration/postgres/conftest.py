@@ -66,6 +66,16 @@ async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
 
 
 @pytest.fixture
+async def somebody(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
+    """A connection whose transaction stays open until the test ends it."""
+    async with await psycopg.AsyncConnection.connect(
+        dsn, options="-c search_path=queue_operator"
+    ) as connection:
+        yield connection
+        await connection.rollback()
+
+
+@pytest.fixture
 async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
     opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
     yield opened

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +19,6 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import TERMINAL, Event, JobState
 
 JSON = "application/json"
-
-
-@pytest.fixture
-async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
-    yield opened
-    for backend in opened:
-        await backend.close()
 
 
 def a_job(namespace: str, key: str = "K", **fields: Any) -> Job:

@@ -43,15 +43,6 @@ async def line(dsn: str) -> AsyncIterator[tuple[Proxy, PostgresBackend]]:
         await backend.close()
 
 
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
-    """A connection whose transaction stays open until it commits."""
-    async with await psycopg.AsyncConnection.connect(
-        dsn, options="-c search_path=queue_operator"
-    ) as connection:
-        yield connection
-
-
 async def taken(backend: PostgresBackend, ttl_s: float) -> list[Assignment]:
     await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(JOBS)])
     claimed = await backend.claim([Demand(assignee_id="w", limit=JOBS)], lease_ttl_s=ttl_s)
@@ -89,7 +80,7 @@ async def test_a_renewal_answered_between_look_and_lock_keeps_the_lease(
 @pytest.mark.parametrize("goes_through", [True, False])
 async def test_a_renewal_under_way_is_waited_for_by_the_next_sweep(
     backend: PostgresBackend,
-    other: psycopg.AsyncConnection[tuple[Any, ...]],
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
     goes_through: bool,
 ) -> None:
     claimed = await taken(backend, EXPIRED_S)
@@ -101,9 +92,9 @@ async def test_a_renewal_under_way_is_waited_for_by_the_next_sweep(
         "ttl_s": TTL_S,
     }
     statement = load("queue_operator.backends.postgres", "lease_extend")
-    assert len(await (await other.execute(statement, parameters)).fetchall()) == 2
+    assert len(await (await somebody.execute(statement, parameters)).fetchall()) == 2
     assert await swept(backend) == rest
-    await (other.commit() if goes_through else other.rollback())
+    await (somebody.commit() if goes_through else somebody.rollback())
     lost = set() if goes_through else {one.job_id for one in renewing}
     assert await swept(backend) == lost
 
@@ -120,31 +111,31 @@ async def test_only_what_a_heartbeat_names_is_renewed(backend: PostgresBackend) 
 @pytest.mark.parametrize("wrote_before", [True, False])
 async def test_what_commits_after_the_sweep_has_passed_by_is_found(
     backend: PostgresBackend,
-    other: psycopg.AsyncConnection[tuple[Any, ...]],
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
     wrote_before: bool,
 ) -> None:
     """Its time is that of the beginning of its transaction, which the mark is beyond by then."""
     await taken(backend, TTL_S)
     moved = "INSERT INTO lease_check (kind, look_at, leases) SELECT 'CLAIM', now(), leases FROM"
-    await other.execute("SELECT now()")
+    await somebody.execute("SELECT now()")
     if wrote_before:
-        await other.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
+        await somebody.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
     assert await swept(backend) == set()
     if not wrote_before:
-        await other.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
+        await somebody.execute(f"WITH gone AS (DELETE FROM lease_check RETURNING *) {moved} gone")
     assert await swept(backend) == set()
-    await other.commit()
+    await somebody.commit()
     assert len(await swept(backend)) == JOBS
     assert await backend.leased(["w"]) == []
 
 
 async def test_a_clock_that_was_put_back_hides_no_lease(
-    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     assert await swept(backend) == set()
     ahead = "UPDATE sweep SET marks = ARRAY(SELECT m + interval '1 hour' FROM unnest(marks) AS m)"
-    await other.execute(ahead)
-    await other.commit()
+    await somebody.execute(ahead)
+    await somebody.commit()
     claimed = await taken(backend, TTL_S)
     assert len(await backend.leased(["w"])) == JOBS
     await backend.extend_leases(held(claimed[:3]), lease_ttl_s=EXPIRED_S)
@@ -154,48 +145,48 @@ async def test_a_clock_that_was_put_back_hides_no_lease(
 
 
 async def test_a_clock_that_was_ahead_keeps_no_lease_running(
-    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     assert await swept(backend) == set()
     ahead = (
         "UPDATE sweep SET swept_at = now() + interval '1 h', resumed_at = now() + interval '1 h'"
     )
-    await other.execute(ahead)
-    await other.commit()
+    await somebody.execute(ahead)
+    await somebody.commit()
     await taken(backend, EXPIRED_S)
     # Workers have one TTL from the first sweep on.
     assert await swept(backend) == set()
-    reading = await other.execute("SELECT resumed_at <= now() FROM sweep")
+    reading = await somebody.execute("SELECT resumed_at <= now() FROM sweep")
     assert await reading.fetchall() == [(True,)]
-    await other.execute("UPDATE sweep SET resumed_at = resumed_at - interval '1 h'")
-    await other.commit()
+    await somebody.execute("UPDATE sweep SET resumed_at = resumed_at - interval '1 h'")
+    await somebody.commit()
     assert len(await swept(backend)) == JOBS
 
 
 async def test_a_restored_copy_looks_at_everything(
-    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     """Its sweeper's snapshot counts transactions of another database."""
     await taken(backend, EXPIRED_S)
-    await other.execute(
+    await somebody.execute(
         "UPDATE sweep SET kinds = '{CLAIM}', marks = ARRAY[now() + interval '1 hour'],"
         " seen = '99999999:99999999:', seen_at = now()"
     )
-    await other.commit()
+    await somebody.commit()
     assert len(await swept(backend)) == JOBS
 
 
 async def test_after_a_long_time_without_sweeps_what_came_late_is_still_found(
-    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     assert await swept(backend) == set()
     await taken(backend, EXPIRED_S)
     # As if the claim had begun before the last sweep, which is long ago.
-    await other.execute(
+    await somebody.execute(
         "UPDATE sweep SET seen_at = now() - interval '2 minutes',"
         " marks = ARRAY(SELECT now() + interval '1 minute' FROM unnest(marks))"
     )
-    await other.commit()
+    await somebody.commit()
     assert len(await swept(backend)) == JOBS
 
 
@@ -234,17 +225,17 @@ async def notes(ask: psycopg.AsyncConnection[tuple[Any, ...]]) -> list[tuple[Any
 
 
 async def test_with_nothing_due_a_sweep_is_one_statement_and_is_noted(
-    dsn: str, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    dsn: str, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     async with watched(dsn, plans="auto") as (backend, seen):
         claimed = await taken(backend, TTL_S)
         assert await swept(backend) == set()
-        [(before, swept_at)] = await notes(other)
+        [(before, swept_at)] = await notes(somebody)
         seen.clear()
         assert await swept(backend) == set()
         # A sweep folds counts, too.
         assert len([one for one in seen.plans if "lease_check" in one.text]) == 1, str(seen)
-        [(number, later)] = await notes(other)
+        [(number, later)] = await notes(somebody)
         assert (number, later > swept_at) == (before + 1, True)
         await backend.extend_leases(held(claimed), lease_ttl_s=EXPIRED_S)
         assert len(await swept(backend)) == JOBS
@@ -253,18 +244,18 @@ async def test_with_nothing_due_a_sweep_is_one_statement_and_is_noted(
 async def test_a_sweep_noted_while_another_looks_is_not_noted_over(
     dsn: str,
     backend: PostgresBackend,
-    other: psycopg.AsyncConnection[tuple[Any, ...]],
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
 ) -> None:
     """The second statement begins with what was so before the first has ended."""
     assert await swept(backend) == set()
-    [(before, _)] = await notes(other)
+    [(before, _)] = await notes(somebody)
     claimed = await taken(backend, TTL_S)
-    await other.execute("UPDATE sweep SET number = number + 1, marks = '{}', kinds = '{}'")
+    await somebody.execute("UPDATE sweep SET number = number + 1, marks = '{}', kinds = '{}'")
     sweeping = asyncio.create_task(swept(backend))
     await until_waiting(dsn, 1)
-    await other.commit()
+    await somebody.commit()
     assert await sweeping == set()
-    assert [number for number, _ in await notes(other)] == [before + 2]
+    assert [number for number, _ in await notes(somebody)] == [before + 2]
     assert len(await backend.extend_leases(held(claimed), lease_ttl_s=EXPIRED_S)) == JOBS
     assert len(await swept(backend)) == JOBS
 
@@ -273,31 +264,31 @@ async def test_a_sweep_noted_while_another_looks_is_not_noted_over(
 
 
 async def test_what_is_over_is_in_no_row(
-    backend: PostgresBackend, other: psycopg.AsyncConnection[tuple[Any, ...]]
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]]
 ) -> None:
     claimed = await taken(backend, EXPIRED_S)
     await backend.settle(
         [Outcome(one.job_id, Event.COMPLETE, token=one.token, result=b"r") for one in claimed]
     )
     assert await swept(backend) == set()
-    [left] = await (await other.execute("SELECT count(*) FROM lease_check")).fetchall()
-    [notes] = await (await other.execute("SELECT count(*) FROM sweep")).fetchall()
+    [left] = await (await somebody.execute("SELECT count(*) FROM lease_check")).fetchall()
+    [notes] = await (await somebody.execute("SELECT count(*) FROM sweep")).fetchall()
     assert (left, notes) == ((0,), (1,))
 
 
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 async def test_waiting_jobs_are_looked_up_by_number_only(
-    dsn: str, other: psycopg.AsyncConnection[tuple[Any, ...]], plans: str
+    dsn: str, somebody: psycopg.AsyncConnection[tuple[Any, ...]], plans: str
 ) -> None:
     """Their other indexes would be walked whole, with all that is dead in them. A plan that was
     made when hardly any job waited takes them all for as good.
     """
     async with watched(dsn, plans=plans) as (backend, seen):
         await backend.enqueue_jobs([Job(id=one, type="w") for one in WAITING])
-        await other.execute("ANALYZE ready")
+        await somebody.execute("ANALYZE ready")
         await backend.delete_jobs([], (await backend.cancel_jobs([], WAITING)).cancelled_job_ids)
-        await other.execute("ANALYZE ready")
-        await other.commit()
+        await somebody.execute("ANALYZE ready")
+        await somebody.commit()
         for _ in range(2):
             await calls.sweep(backend)
     told = ("-- Takes what is due", "-- Of lost jobs")

@@ -12,7 +12,7 @@ from tests.integration.postgres.test_arrivals import claim
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 
-# A page holds some thirty.
+# A page holds some fifty.
 JOBS = 200
 TO_AND_FRO = 30
 

@@ -1,6 +1,5 @@
 """Jobs become due whatever lies before them that cannot."""
 
-from collections.abc import AsyncIterator
 from typing import LiteralString
 
 import psycopg
@@ -26,16 +25,6 @@ EXPIRED_S = 0.000001
 @pytest.fixture
 def dsn(own_dsn: str) -> str:
     return own_dsn
-
-
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[psycopg.AsyncConnection]:
-    """A transaction of somebody else's."""
-    async with await psycopg.AsyncConnection.connect(
-        dsn, options="-c search_path=queue_operator"
-    ) as connection:
-        yield connection
-        await connection.rollback()
 
 
 async def delayed(backend: PostgresBackend, prefix: str, count: int, delay_s: float) -> None:
@@ -127,26 +116,26 @@ async def test_a_job_that_got_another_attempt_runs_though_it_was_passed_by(
 
 
 async def test_jobs_that_somebody_has_locked_hold_up_nobody(
-    backend: PostgresBackend, other: psycopg.AsyncConnection, ask: Ask
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection, ask: Ask
 ) -> None:
     await delayed(backend, "held", MANY, 60)
     await delayed(backend, "later", 3, 61)
     await hour_later(ask)
-    await other.execute(_LOCK)
+    await somebody.execute(_LOCK)
     assert len(await backend._staging.stage()) == 3
     assert sorted(await claimed(backend, "later")) == ["later0", "later1", "later2"]
 
 
 async def test_jobs_that_were_locked_become_due_when_the_lock_is_gone(
-    backend: PostgresBackend, other: psycopg.AsyncConnection, ask: Ask
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection, ask: Ask
 ) -> None:
     await delayed(backend, "held", 2, 60)
     await delayed(backend, "later", MANY, 61)
     await hour_later(ask)
-    await other.execute(_LOCK)
+    await somebody.execute(_LOCK)
     staged = [len(await backend._staging.stage()) for _ in range(3)]
     assert staged == [1000, MANY - 1000, 0]
-    await other.rollback()
+    await somebody.rollback()
     assert len(await backend._staging.stage()) == 2
     assert sorted(await claimed(backend, "held")) == ["held0", "held1"]
 

@@ -78,6 +78,24 @@ async def late_queue(overtaking: Overtaking) -> AsyncIterator[QueueService]:
     await queue.stop()
 
 
+async def assigned_unheard(
+    queue: QueueService, new_spec: Callable[..., StreamSpec], job: Job
+) -> Stream:
+    """A stream for which the store has claimed the job, and whose queue has not been told."""
+    await queue.enqueue_job(job)
+    stream = await queue.open_stream(new_spec(1))
+
+    async def claimed() -> bool:
+        return await state(queue, job) is JobState.RUNNING
+
+    await until(claimed)
+    return stream
+
+
+async def state(queue: QueueService, job: Job) -> JobState:
+    return (await queue.get_job(job.id, namespace=job.namespace)).state
+
+
 @proves("queue-api.Cancellation.rule.7")
 async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
     overtaking: Overtaking,
@@ -86,21 +104,13 @@ async def test_a_cancel_that_overtakes_the_assignment_stops_the_job_unseen(
     new_jobs: NewJobs,
 ) -> None:
     job = new_jobs()[0]
-    await late_queue.enqueue_job(job)
-    stream = await late_queue.open_stream(new_spec(1))
-
-    async def claimed() -> bool:
-        stored = await late_queue.get_job(job.id, namespace=job.namespace)
-        return stored.state is JobState.RUNNING
-
-    await until(claimed)
+    stream = await assigned_unheard(late_queue, new_spec, job)
     await late_queue.cancel_jobs([], [job.id], namespace=job.namespace)
     overtaking.claim_answered.set()
     await late_queue.enqueue_jobs(new_jobs(1))
     got = await next_job(stream)
     assert got.job_id != job.id
-    stored = await late_queue.get_job(job.id, namespace=job.namespace)
-    assert stored.state is JobState.STOPPED
+    assert await state(late_queue, job) is JobState.STOPPED
 
 
 @proves("queue-api.StreamJobsTermination.rule.5")
@@ -111,26 +121,17 @@ async def test_a_stream_has_ended_when_what_a_claim_found_for_it_meanwhile_is_ba
     new_jobs: NewJobs,
 ) -> None:
     job = new_jobs()[0]
-    await late_queue.enqueue_job(job)
-    stream = await late_queue.open_stream(new_spec(1))
-
-    async def state() -> JobState:
-        return (await late_queue.get_job(job.id, namespace=job.namespace)).state
-
-    async def claimed() -> bool:
-        return await state() is JobState.RUNNING
-
-    await until(claimed)
+    stream = await assigned_unheard(late_queue, new_spec, job)
     overtaking.settle_answered.clear()
     closing = asyncio.ensure_future(stream.close())
     overtaking.claim_answered.set()
     await asyncio.wait_for(overtaking.settle_asked.wait(), DEADLINE_S)
     # As long as a caller could ask, and be told that it runs.
-    assert await state() is JobState.RUNNING
+    assert await state(late_queue, job) is JobState.RUNNING
     assert not closing.done()
     overtaking.settle_answered.set()
     await closing
-    assert await state() is JobState.FAILED_RETRY
+    assert await state(late_queue, job) is JobState.FAILED_RETRY
 
 
 async def test_old_news_does_not_take_away_a_new_assignment(
