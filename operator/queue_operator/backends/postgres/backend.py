@@ -177,7 +177,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._inbox = CancelInboxStore(pool)
         self._checkpoints = CheckpointStore(pool, self._lanes)
         self._logs = LogStore(pool, self._lanes)
-        self._pause_store = PauseStore(pool, self._lanes, self._announcer)
+        self._pause_store = PauseStore(pool, self._lanes, self._announcer, sleep)
         self._places = PlaceStore(pool, self._lanes)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 

@@ -1,11 +1,13 @@
-"""Pauses: rows that every replica has read within a pulse, and this one at once."""
+"""Pauses: rows that every replica reads before its next claim, or within a pulse."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.arrivals import FRESH_S
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.signals import Announcer
@@ -20,13 +22,28 @@ _LIST: Final = load(__package__, "pause_list")
 class PauseStore:
     """The protocol `Pauses`; the arguments are checked."""
 
-    def __init__(self, pool: Pool, lanes: Lanes, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        announcer: Announcer,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
         self._pool = pool
         self._gate = lanes.gate
         self._announcer = announcer
+        self._sleep = sleep
+
+    async def pause(self, pause: Pause) -> Pause:
+        """Returns when no claim that begins from now on, on any replica, goes by what was read
+        before.
+        """
+        stored = await self._store(pause)
+        await self._sleep(FRESH_S)
+        return stored
 
     @again_when_undone
-    async def pause(self, pause: Pause) -> Pause:
+    async def _store(self, pause: Pause) -> Pause:
         parameters = {
             "namespace": pause.namespace,
             "type": pause.type,
