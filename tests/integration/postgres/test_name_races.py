@@ -27,6 +27,7 @@ _ONE = {
     "priorities": ["NORMAL"],
     "tags": ["{a}"],
     "used_s": 300.0,
+    "looks": True,
 }
 _HIDE = "UPDATE namespace SET retired_at = now() - interval '1 hour'"
 _NAMELESS = """

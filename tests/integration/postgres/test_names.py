@@ -1,7 +1,10 @@
 """Names cost only while they are used: a tag set of its own for each job, and what is left."""
 
+import asyncio
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -16,6 +19,7 @@ from queue_operator.domain.states import Event, JobState
 
 MANY = 3000
 """More lanes than are asked in one statement."""
+LANES_BY_NAME = "lane_namespace_id_type_id_priority_tags_key"
 
 
 @pytest.fixture
@@ -28,6 +32,11 @@ def own_tags(count: int, **fields: object) -> list[Job]:
         Job(id=uuid.uuid4().hex, type="t", tags=frozenset({f"order={n}", "pool=a"}), **fields)  # type: ignore[arg-type]
         for n in range(count)
     ]
+
+
+def new_tags(count: int, **fields: object) -> list[Job]:
+    """Of lanes that nobody has used before."""
+    return [replace(job, tags=job.tags | {f"only={job.id}"}) for job in own_tags(count, **fields)]
 
 
 async def claim(backend: PostgresBackend, limit: int) -> list[Assignment]:
@@ -69,6 +78,37 @@ async def test_lanes_of_a_batch_are_interned_by_one_statement(dsn: str) -> None:
         # The lanes, numbers of jobs, and what stores a batch of any kind.
         assert sum("nextval('lane_id_seq')" in text for text in texts) == 1
         assert len(texts) <= 8, "\n".join(texts)
+
+
+@pytest.mark.parametrize("plans", ["force_generic_plan", "force_custom_plan"])
+async def test_who_makes_only_new_lanes_stops_looking_for_them(dsn: str, plans: str) -> None:
+    async with watched(dsn, plans=plans) as (backend, seen):
+        await backend.enqueue_jobs(own_tags(1))
+        looks = []
+        for _ in range(5):
+            seen.clear()
+            await backend.enqueue_jobs(new_tags(200))
+            [plan] = [one for one in seen.plans if "nextval('lane_id_seq')" in one.text]
+            by_name = [one for one in plan.scans if one.get("Index Name") == LANES_BY_NAME]
+            looks.append(sum(one["Actual Loops"] for one in by_name))
+        assert looks == [200, 200, 200, 0, 0]
+
+
+async def test_a_lane_that_nobody_looked_for_is_not_made_twice(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    other = await PostgresBackend.open(dsn)
+    for _ in range(4):
+        await backend.enqueue_jobs(new_tags(200))
+    assert backend._lanes._all_new >= 3
+    theirs = new_tags(200)
+    await other.enqueue_jobs(theirs)
+    ours = [replace(job, id=f"again-{job.id}") for job in theirs]
+    await backend.enqueue_jobs([*ours, *new_tags(100, priority=Priority.HIGH)])
+    assert (await left(dsn))["lane"] == 4 * 200 + 200 + 100
+    assert backend._lanes._all_new == 0
+    assert len(await claim(backend, 2000)) == 4 * 200 + 2 * 200 + 100
+    await other.close()
 
 
 async def test_tags_of_any_kind_name_a_lane(dsn: str, backend: PostgresBackend) -> None:
@@ -131,6 +171,42 @@ async def test_a_claim_from_many_waiting_lanes_reads_what_it_takes(dsn: str) -> 
             pages.append(seen.pages)
         # Two or three for each of the two hundred lanes that are asked.
         assert max(pages) <= 1500, str(seen)
+
+
+async def test_a_new_process_looks_once_at_each_of_many_waiting_lanes(dsn: str) -> None:
+    async with watched(dsn, plans="auto") as (backend, seen):
+        await backend.enqueue_jobs(own_tags(MANY))
+        fresh = await PostgresBackend.open(dsn)
+        await fresh._arrivals.catch_up()
+        seen.clear()
+        assert len(await claim(fresh, 10)) == 10
+        await fresh.close()
+        # All first jobs, and then those of the lanes that are asked.
+        assert len(seen.plans) <= 4, str(seen)
+        assert seen.pages <= 3 * MANY + 2500, str(seen)
+
+
+async def test_others_have_turns_while_a_process_learns_of_many_lanes(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_jobs(own_tags(MANY))
+    learner = await PostgresBackend.open(dsn)
+    known: list[int] = []
+
+    async def take_turns() -> None:
+        while True:
+            known.append(len(learner._arrivals.fronts))
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(take_turns())
+    await learner._arrivals.catch_up()
+    await backend.enqueue_jobs(own_tags(MANY, priority=Priority.HIGH))
+    await learner._arrivals.catch_up(thorough=True)
+    turning.cancel()
+    await learner.close()
+    steps = [after - before for before, after in pairwise(known)]
+    assert sum(steps) == 2 * MANY
+    assert max(steps) <= MANY // 2
 
 
 async def test_what_many_lanes_stand_for_is_read_in_one_go(

@@ -38,6 +38,8 @@ _KEPT: Final = timedelta(minutes=10)
 _READ_WITHIN: Final = timedelta(minutes=5)
 _MOST_ROWS: Final = 50_000
 _BATCH: Final = 10_000
+_SLICE: Final = 1000
+"""So many rows are worked off before others have a turn."""
 _MOST_BATCHES: Final = 20
 """What is forgotten at a time, and how often in a row: an old snapshot keeps much until it ends."""
 FRESH_S: Final = 0.02
@@ -165,6 +167,12 @@ class Arrivals:
             await self._note([(lane, *one.first, *one.last, None) for lane, one in waiting.items()])
 
     async def _note(self, told: Sequence[Sequence[Any]]) -> None:
+        for first in range(0, len(told), _SLICE):
+            await self._note_some(told[first : first + _SLICE])
+            # What else this process does need not wait for all of them.
+            await asyncio.sleep(0)
+
+    async def _note_some(self, told: Sequence[Sequence[Any]]) -> None:
         ids = {row[0] for row in told if row[0] is not None}
         lanes, asked = dict[int, Lane](), set[int]()
         # While lanes are looked up a claim may forget another one.
@@ -182,19 +190,24 @@ class Arrivals:
     async def _begin(self) -> None:
         """Reads which lanes have waiting jobs, and goes on from there."""
         asked_at = self._lanes.gate.version
+        rows: list[TupleRow] = []
         async with borrowed(self._pool, LONG_S) as connection:
-            cursor = await connection.execute(_BEGIN)
-            rows = await cursor.fetchall()
+            cursor = await connection.execute(_BEGIN, binary=True)
+            while some := await cursor.fetchmany(_SLICE):
+                rows += some
+                await asyncio.sleep(0)
         at, snapshot, origin, paused, *_ = rows[0]
         self.fronts.clear()
         self._past.clear()
         self._prune_to = self._pruned_to = 0
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
-        lanes = lanes_of([row[4:] for row in rows])
-        self._lanes.remember(lanes)
-        for lane in lanes:
-            self.fronts.open_whole(lane)
+        for first in range(0, len(rows), _SLICE):
+            lanes = lanes_of([rows[0][4:6] + row[6:] for row in rows[first : first + _SLICE]])
+            self._lanes.remember(lanes)
+            for lane in lanes:
+                self.fronts.open_whole(lane)
+            await asyncio.sleep(0)
         self._note_read(_Read(Horizon.parse(snapshot), at, origin))
 
     def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:

@@ -48,6 +48,7 @@ _CLAIM_MANY: Final = load(__package__, "claim_many", **_PARTS)
 _GLANCE: Final = load(__package__, "glance")
 _PIECE_S: Final = 1.0
 _LEAST_PIECE: Final = timedelta(seconds=1)
+_EXPLORED_AT_ONCE: Final = 10_000
 _EVERYWHERE: Final = Range(START, END)
 _NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
@@ -114,6 +115,7 @@ class Claims:
         await self._arrivals.catch_up()
         found = [False] * len(demands)
         every = [Group([replace(one, limit=1)], self._arrivals.fronts) for one in demands]
+        await self._explore([front for group in every for front in group.unknown()])
         while asking := [n for n, one in enumerate(every) if not found[n] and one.ask()]:
             for n in await self._glance({n: every[n] for n in asking}):
                 found[n] = True
@@ -150,6 +152,7 @@ class Claims:
         """Looks deeper into many ranges, step by step, and further where others claim at the same
         time, until the slots are full or there is no more.
         """
+        await self._explore([front for group in groups for front in group.unknown()])
         while asking := [group for group in groups if group.is_open]:
             # Which jobs are locked, of more than there is room for, is not ours to say by group.
             further = [group for group in asking if group.reach > group.room]
@@ -165,26 +168,34 @@ class Claims:
                 await self._explore(unknown)
 
     async def _explore(self, fronts: Sequence[Front]) -> None:
-        """Looks for the first jobs of lanes of which nothing is known, where more dead entries lie
-        before them than a claim has the time for: of all at once, with much time, or else lane by
-        lane and piece by piece.
+        """Looks for the first jobs of lanes of which nothing is known, where they are many, or more
+        dead entries lie before them than a claim has the time for: of many at once, with much time,
+        or else lane by lane and piece by piece.
         """
+        if not fronts:
+            return
         async with self._exploring:
-            # Another claim may have waited for the same.
-            unknown = [front for front in dict.fromkeys(fronts) if front.is_unknown]
-            # What arrives from here on may not be seen.
-            ticks = [front.ask() for front in unknown]
-            known: dict[int, Place] | None = None
-            try:
-                asked = [(front.lane.id, _EVERYWHERE) for front in unknown]
-                with suppress(TookTooLong):
-                    known = await self._first_jobs(asked, LONG_S)
-            finally:
-                for n, (front, tick) in enumerate(zip(unknown, ticks, strict=True)):
-                    self._leave(front, tick, [] if known is None else [Answer(known.get(n))])
-            if known is None:
-                for front in unknown:
-                    await self._find_first(front)
+            left = list(dict.fromkeys(fronts))
+            for first in range(0, len(left), _EXPLORED_AT_ONCE):
+                # Another claim may have waited for the same.
+                some = left[first : first + _EXPLORED_AT_ONCE]
+                await self._find_all([front for front in some if front.is_unknown])
+
+    async def _find_all(self, fronts: Sequence[Front]) -> None:
+        # What arrives from here on may not be seen.
+        ticks = [front.ask() for front in fronts]
+        known: dict[int, Place] | None = None
+        try:
+            asked = [(front.lane.id, _EVERYWHERE) for front in fronts]
+            with suppress(TookTooLong):
+                known = await self._first_jobs(asked, LONG_S)
+        finally:
+            limits = _limits(self._arrivals.now)
+            for n, (front, tick) in enumerate(zip(fronts, ticks, strict=True)):
+                self._leave(front, tick, [] if known is None else [Answer(known.get(n))], limits)
+        if known is None:
+            for front in fronts:
+                await self._find_first(front)
 
     async def _find_first(self, front: Front) -> None:
         tick, answers = front.ask(), list[Answer]()
@@ -208,13 +219,14 @@ class Claims:
                     place = first.get(0)
             answers.append(Answer(place))
         finally:
-            self._leave(front, tick, answers)
+            self._leave(front, tick, answers, _limits(self._arrivals.now))
 
-    def _leave(self, front: Front, tick: int, answers: Sequence[Answer]) -> None:
+    def _leave(
+        self, front: Front, tick: int, answers: Sequence[Answer], limits: Mapping[str, Place]
+    ) -> None:
         """A look at all of a lane is over, without an answer if it failed."""
-        limit = _limits(self._arrivals.now).get(front.lane.key.priority, END)
-        front.leave(tick, [(_EVERYWHERE, answer) for answer in answers], limit)
-        self._arrivals.fronts.moved(front)
+        told = [(_EVERYWHERE, answer) for answer in answers]
+        self._arrivals.fronts.leave(front, tick, told, limits.get(front.lane.key.priority, END))
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None

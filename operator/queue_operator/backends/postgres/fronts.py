@@ -29,8 +29,6 @@ _MOST_STALE: Final = 1000
 """Heads that have moved, and are remembered where they were."""
 FEW: Final = 200
 """So many lanes are asked in one statement in any case."""
-MANY: Final = 5000
-"""So many of which nothing is known: no job is taken before all of those were asked."""
 
 Wanted = tuple[str, frozenset[str], frozenset[str]]
 """Namespace, types (none: all) and demanded tags."""
@@ -325,17 +323,22 @@ class Fronts:
             if found := self._by_tag.get((key.namespace, tag)):
                 yield from found.values()
 
-    def moved(self, front: Front) -> None:
-        """A claim left its head earlier than it was, or where there was none."""
-        if self._by_lane.get(front.lane.id) is front:
-            self._tell(front, False)
-
-    def drop(self, front: Front) -> None:
-        """Forgets it if nothing waits there."""
+    def leave(
+        self, front: Front, asked_at: int, answers: Iterable[tuple[Range, Answer]], limit: Place
+    ) -> bool:
+        """As `Front.leave`, and forgets it if nothing waits there; whether its head moved."""
+        before = front.head
+        front.leave(asked_at, answers, limit)
         # One that was asked when all was forgotten has no place here; another may have it.
-        if front.is_needed or self._by_lane.get(front.lane.id) is not front:
-            return
-        self._by_lane.pop(front.lane.id, None)
+        if self._by_lane.get(front.lane.id) is front:
+            if (head := front.head) and (before is None or head < before):
+                self._tell(front, False)
+            if not front.is_needed:
+                self._drop(front)
+        return front.head != before
+
+    def _drop(self, front: Front) -> None:
+        del self._by_lane[front.lane.id]
         for one in self._near(front.lane.key):
             one.members.pop(front.lane.id, None)
 

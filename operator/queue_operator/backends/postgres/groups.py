@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from queue_operator.backends.postgres.fronts import (
     END,
     FEW,
-    MANY,
-    START,
     Answer,
     Front,
     Fronts,
@@ -99,11 +97,26 @@ class Group:
             return False
         return not (self._skipped and self.reach > _FURTHEST)
 
+    def unknown(self) -> list[Front]:
+        """The lanes in which jobs may wait anywhere, if they are more than a claim asks: nothing can
+        be taken before it is known where their first jobs are.
+        """
+        members = self._members
+        if members is None:
+            # An unknown one is always among the first.
+            first, _ = self._fronts.first(self.wanted, 1)
+            if not any(front.is_unknown for front in first):
+                return []
+            members = self._fronts.members(self.wanted)
+        most = max(FEW, self.reach)
+        if len(members) <= most:
+            return []
+        found = [front for front in members.values() if front.is_unknown]
+        return found if len(found) > most else []
+
     def ask(self) -> bool:
         """Chooses where to look next; False if nothing waits anywhere."""
         fronts, bound = self._first(max(FEW, self.reach))
-        if bound == START:
-            fronts, bound = self._first(max(MANY, self.reach))
         bounds = [bound or END]
         self.asked = []
         for front in fronts:
@@ -134,14 +147,9 @@ class Group:
         nothing = Answer(None)
         for members in by_front.values():
             front = members[0][1].front
-            before = front.head
             told = [(one.range, answers.get(n, nothing)) for n, one in members] if known else []
             limit = limits.get(front.lane.key.priority, END)
-            front.leave(members[0][1].tick, told, limit)
-            moved = moved or front.head != before
-            if (head := front.head) and (before is None or head < before):
-                self._fronts.moved(front)
-            self._fronts.drop(front)
+            moved = self._fronts.leave(front, members[0][1].tick, told, limit) or moved
         self.asked = []
         return moved
 

@@ -35,6 +35,9 @@ _NOTED_S: Final = 300.0
 """A lane in use is written at most so often. What was noted before that counts as noted now."""
 _SUBMITTED_WITHIN: Final = timedelta(minutes=15)
 _TRIES: Final = 10
+_MANY: Final = 100
+_ALL_NEW: Final = 3
+"""Whoever made so many lanes so often in a row, and none was there, does not look for the next."""
 _NAMESPACE_S: Final = 60.0
 FORGOTTEN_S: Final = 600.0
 """Nobody remembers the number of a namespace for so long after it could last be looked up: one
@@ -80,6 +83,17 @@ class _Look(NamedTuple):
     sure_until: datetime
 
 
+class _Told(NamedTuple):
+    """What interning some lanes gave: the numbers of those at these places, from 1, and how many
+    of them were there.
+    """
+
+    at: datetime
+    places: list[int]
+    ids: list[int]
+    known: int
+
+
 _Known = tuple[int, _Look]
 """The number of a lane."""
 _Key = tuple[str, str, str, frozenset[str]]
@@ -94,6 +108,8 @@ class Lanes:
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
         self._keys: OrderedDict[int, _Key] = OrderedDict()
         self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        # How often in a row many lanes were asked for of which none was there.
+        self._all_new = 0
         self.gate = Gate()
 
     async def of_jobs(self, jobs: Iterable[Job]) -> Interned:
@@ -154,27 +170,33 @@ class Lanes:
     async def _intern(self, keys: Sequence[_Key]) -> dict[_Key, _Known]:
         found: dict[_Key, _Known] = {}
         left, statement = list(keys), INTERN
+        looks = len(keys) < _MANY or self._all_new < _ALL_NEW
         for _ in range(_TRIES):
             at_s = time.monotonic()
-            if rows := await self._look_up(statement, left):
-                look = _Look(at_s, rows[0][0] + _SUBMITTED_WITHIN)
-                of = {left[place - 1]: (lane_id, look) for _, place, lane_id in rows}
+            told = await self._look_up(statement, left, looks)
+            if len(left) >= _MANY:
+                self._all_new = 0 if told is None or told.known else self._all_new + bool(told.ids)
+            if told is not None:
+                look = _Look(at_s, told.at + _SUBMITTED_WITHIN)
+                given = [left[place - 1] for place in told.places]
+                of = {key: (lane_id, look) for key, lane_id in zip(given, told.ids, strict=True)}
                 _remember(self._known, of)
-                _remember(self._keys, {of[key][0]: key for key in of})
+                _remember(self._keys, dict(zip(told.ids, given, strict=True)))
                 found |= of
                 left = [key for key in left if key not in of]
             if not left:
                 return found
             # A racing process may have made the same after our snapshot was taken, or a name
             # may have been removed: the next round sees it.
-            statement = _INTERN_BESIDE
+            statement, looks = _INTERN_BESIDE, True
             await self._name(left)
         raise Unavailable(f"the names of {len(left)} kinds of jobs are in use; call again")
 
     @again_when_undone
     async def _look_up(
-        self, statement: LiteralString, keys: Sequence[_Key]
-    ) -> list[tuple[datetime, int, int]]:
+        self, statement: LiteralString, keys: Sequence[_Key], looks: bool
+    ) -> "_Told | None":
+        """None where somebody else has just made one of them, or it was there."""
         spaces, space_of = _places(key[0] for key in keys)
         kinds, kind_of = _places(key[1] for key in keys)
         parameters: dict[str, Any] = {
@@ -185,13 +207,15 @@ class Lanes:
             "priorities": Texts(key[2] for key in keys),
             "tags": Texts(text_array(sorted(key[3])) for key in keys),
             "used_s": _NOTED_S,
+            "looks": looks,
         }
         try:
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(statement, parameters, binary=True)
-                return await cursor.fetchall()
+                [(at, places, ids, known)] = await cursor.fetchall()
         except psycopg.errors.UniqueViolation:
-            return []  # somebody else has just made one of them
+            return None
+        return _Told(at, places or [], ids or [], known)
 
     @again_when_undone
     async def _name(self, keys: Sequence[_Key]) -> None:

@@ -104,9 +104,8 @@ def test_an_empty_answer_closes_the_lane_and_nobody_asks_it_again() -> None:
     known = fronts()
     known.open_whole(lane())
     front = only(known)
-    _answer(front, [Answer(None)])
+    _close(known, front)
     assert front.head is None
-    known.drop(front)
     assert (len(known), known.members(("n", frozenset(), frozenset()))) == (0, {})
 
 
@@ -161,8 +160,7 @@ def test_who_was_asked_when_all_was_forgotten_takes_nothing_with_it() -> None:
     tick = before.ask()
     known.clear()
     known.note(1, span(5, 5), lane())
-    before.leave(tick, [(one, Answer(None)) for one in ranges(before)], END)
-    known.drop(before)
+    known.leave(before, tick, [(one, Answer(None)) for one in ranges(before)], END)
     assert ranges(only(known)) == [span(5, 5)]
 
 
@@ -196,8 +194,7 @@ def test_of_many_lanes_those_are_asked_whose_jobs_may_be_the_oldest() -> None:
     found, bound = known.first(anything, 3)
     assert [front.lane.id for front in found] == [499, 498, 497]
     assert bound == at(1000 - 496)
-    _answer(found[0], [Answer(None)])
-    known.drop(found[0])
+    _close(known, found[0])
     known.note(7, span(1, 1))
     found, bound = known.first(anything, 3)
     assert [front.lane.id for front in found] == [7, 498, 497]
@@ -254,6 +251,10 @@ def test_a_demand_is_for_lanes_of_its_types_that_carry_its_tags_and_are_let() ->
 def _answer(front: Front, answers: Sequence[Answer]) -> None:
     asked = ranges(front)
     front.leave(front.ask(), zip(asked, answers, strict=True), END)
+
+
+def _close(known: Fronts, front: Front) -> None:
+    known.leave(front, front.ask(), [(one, Answer(None)) for one in ranges(front)], END)
 
 
 class _Lane:

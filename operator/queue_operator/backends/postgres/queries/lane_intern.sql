@@ -1,18 +1,20 @@
 -- The numbers of some lanes, made where they are missing; a lane is left out whose namespace or type
 -- is missing or is being removed. In its other form, with {{if_made}}, one is also left out that somebody
 -- else is just making, or whose number is in use; without it the statement fails then, and costs a
--- third less.
+-- third less. Without `looks`, none is looked for: they are taken for new.
 -- Parameters: spaces and kinds (text[]), the names of namespaces and types; and, aligned by
 --   position, no lane twice: space_of and kind_of (int[]), the places of its two names in those from 1,
 --   priorities (text[]), tags (text[]: of each lane a sorted array as text). used_s: what was noted as used
---   before that many seconds is noted again. Gives the time, and the place from 1 and number of each.
+--   before that many seconds is noted again; looks (boolean). Gives, in one row, the time, two aligned
+--   arrays, the places from 1 and the numbers (NULL for none), and how many were there.
 -- Runs in a transaction of its own, before the submission: a lane that nobody uses does no harm.
 -- Index: namespace_name_key, job_type_name_key and the primary keys of both, once per name;
 --   lane_namespace_id_type_id_priority_tags_key, lane_pkey.
 -- Locks: the names of lanes that are made, until these are stored: `name_lock.sql` takes no name that
 --   somebody holds, so whoever waits for it is not waited for. The lanes made, in the order of their
 --   key, so that two of these never wait in a circle, and those noted as used.
--- Traps: a lane that is there keeps its names. One that is used stays for longer than any submission
+-- Traps: to look for a lane is a quarter of what it takes to make one.
+--  : a lane that is there keeps its names. One that is used stays for longer than any submission
 --   takes; see `lane_remove.sql`. The sets that IS TRUE keeps from becoming joins would be planned
 --   as loops over both.
 WITH spaces AS MATERIALIZED (
@@ -41,6 +43,7 @@ WITH spaces AS MATERIALIZED (
           AND lane.priority = given.priority AND lane.tags = given.tags
         LIMIT 1
     ) AS lane
+    WHERE %(looks)s
 ), used AS (
     UPDATE lane SET used_at = now(), retired = NULL
     WHERE id = ANY (ARRAY(SELECT id FROM known WHERE is_stale ORDER BY id))
@@ -66,7 +69,9 @@ WITH spaces AS MATERIALIZED (
     {{if_made}}
     RETURNING id
 )
-SELECT now(), n::int, id FROM known
-WHERE NOT is_stale OR (id IN (SELECT id FROM used)) IS TRUE
-UNION ALL
-SELECT now(), n::int, id FROM fresh WHERE (id IN (SELECT id FROM made)) IS TRUE
+SELECT now(), array_agg(n::int), array_agg(id), (SELECT count(*) FROM known)
+FROM (
+    SELECT n, id FROM known WHERE NOT is_stale OR (id IN (SELECT id FROM used)) IS TRUE
+    UNION ALL
+    SELECT n, id FROM fresh WHERE (id IN (SELECT id FROM made)) IS TRUE
+) AS interned
