@@ -16,7 +16,6 @@ import psycopg
 
 from bench.programs.product import Product
 from queue_operator.backends.postgres import PostgresBackend, claiming, completing, copying, migrate
-from queue_operator.backends.postgres.batch import LanesInDoubt
 from queue_operator.backends.postgres.connection import (
     again_when_undone,
     patience_for,
@@ -88,10 +87,7 @@ async def _copy(
     """As `Copying._copy`, with one row per job."""
     patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
     async with transaction(self._pool, patience_s) as connection:
-        [[now]] = await (await connection.execute("SELECT now()")).fetchall()
-        if now >= lanes.sure_until:
-            raise LanesInDoubt
-        clock = copying._Clock(now)
+        clock = copying._Clock(await lanes.sure.check(connection))
         given = zip(numbers, namespaces, lanes.ids, jobs, strict=True)
         await copying._write(connection, _COPY, (_row(*one, clock) for one in given))
         told = copying._told(jobs, numbers, lanes.ids)

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from queue_operator.backends.postgres import migrate
@@ -47,6 +49,17 @@ class Pair:
         """The standby becomes a primary. The first server must be down, or take no writes."""
         control(self.second, "promote", "-w")
 
+    def lose_the_standby(self) -> None:
+        """The primary goes on alone: commits wait for nobody."""
+        self.second.stop()
+        configure(self.first, "synchronous_standby_names", "")
+
+    def go_on_without_what_it_missed(self) -> None:
+        """The standby that was lost comes back as the primary."""
+        self.first.kill()
+        self.second.start()
+        self.promote()
+
     def demote(self) -> None:
         """Starts the first server again, after it was stopped, as a standby."""
         own_file(self.first.data / "standby.signal", "")
@@ -54,11 +67,7 @@ class Pair:
 
     def close_first_to_writes(self) -> None:
         """As long as it runs; those who are connected are told with their next statement."""
-        with psycopg.connect(self.first.admin_dsn, autocommit=True) as admin:
-            admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-            admin.execute("SELECT pg_reload_conf()")
-            while admin.execute("SHOW default_transaction_read_only").fetchone() != ("on",):
-                pass
+        configure(self.first, "default_transaction_read_only", "on")
 
 
 @contextmanager
@@ -105,10 +114,18 @@ def copy(source: Postgres, target: Postgres) -> None:
     (target.folder / ".initialised").touch()
 
 
-def replicate_synchronously(primary: Postgres) -> None:
-    with psycopg.connect(primary.admin_dsn, autocommit=True) as admin:
-        admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+def configure(server: Postgres, name: LiteralString, value: str) -> None:
+    """Changes a setting that needs no new start, and waits until it has changed."""
+    with psycopg.connect(server.admin_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), value))
         admin.execute("SELECT pg_reload_conf()")
+        while admin.execute(sql.SQL("SHOW {}").format(sql.Identifier(name))).fetchone() != (value,):
+            pass
+
+
+def replicate_synchronously(primary: Postgres) -> None:
+    configure(primary, "synchronous_standby_names", "*")
+    with psycopg.connect(primary.admin_dsn, autocommit=True) as admin:
         query = "SELECT sync_state FROM pg_stat_replication"
         while admin.execute(query).fetchone() != ("sync",):
             pass

@@ -169,7 +169,7 @@ async def test_a_server_that_started_anew_is_asked_from_the_beginning(
     assert await claim(backend) == []
     last = backend._arrivals._read
     assert last is not None
-    backend._arrivals._read = last._replace(origin="of another server")
+    backend._arrivals._read = last._replace(history="of another server")
     backend._arrivals.hint()
     assert await claim(backend) == ["b"]
 

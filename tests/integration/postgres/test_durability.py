@@ -231,10 +231,10 @@ async def test_after_a_crash_within_the_server_it_is_another_history(
     first = server.pid()
     with psycopg.connect(server.dsn) as connection:
         os.kill(connection.info.backend_pid, signal.SIGKILL)
-    origin = before.origin
+    origin = before.history
     async with asyncio.timeout(30):
-        while origin == before.origin:
+        while origin == before.history:
             with suppress(Unavailable):
                 await backend._arrivals.catch_up(thorough=True)
-                origin = backend._arrivals._read.origin if backend._arrivals._read else origin
+                origin = backend._arrivals._read.history if backend._arrivals._read else origin
     assert server.pid() == first

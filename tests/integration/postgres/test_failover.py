@@ -156,6 +156,34 @@ async def test_a_killed_primary_is_replaced_without_losing_an_acknowledged_job(
     assert await anext(topics)
 
 
+@pytest.mark.parametrize("count", [40, 80], ids=["inserted", "copied"])
+async def test_names_that_a_failover_lost_are_not_mixed_up_with_others(
+    servers: Pair, backend: PostgresBackend, count: int
+) -> None:
+    """The standby, which never heard of them, gives their numbers to somebody else's."""
+    await asyncio.to_thread(servers.lose_the_standby)
+    await backend.enqueue_jobs(named("ours", "lost", count))
+    await asyncio.to_thread(servers.go_on_without_what_it_missed)
+    newer = await PostgresBackend.open(servers.dsn, connect_timeout_s=2.0)
+    await newer.enqueue_jobs(named("theirs", "first", count))
+    await insist(lambda: backend.enqueue_jobs(named("ours", "again", count)))
+    for owner, job_id in (("ours", "again"), ("theirs", "first")):
+        for n in range(count):
+            demand = Demand(assignee_id="w", limit=9, namespace=f"{owner}-{n}")
+            [one] = await newer.claim([demand], lease_ttl_s=TTL_S)
+            assert (one.job_id, one.tags) == (job_id, frozenset({f"{owner}={n}"}))
+            assert (await backend.get_job(job_id, namespace=f"{owner}-{n}")).tags == one.tags
+    await newer.close()
+
+
+def named(owner: str, job_id: str, count: int) -> list[Job]:
+    """Each in a namespace and a lane of its own."""
+    return [
+        Job(id=job_id, type="t", namespace=f"{owner}-{n}", tags=frozenset({f"{owner}={n}"}))
+        for n in range(count)
+    ]
+
+
 async def test_a_primary_that_takes_no_writes_any_more_is_left_by_all_connections(
     servers: Pair, backend: PostgresBackend
 ) -> None:

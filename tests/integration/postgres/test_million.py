@@ -30,7 +30,7 @@ UNWATCHED = {
     "session_beats",
     "lease_standing",
     *("count_tail", "count_summed_up", "roll_up_closed"),
-    *("arrival_fresh", "arrival_origin", "arrival_tell", "stage_due"),
+    *("arrival_fresh", "history", "sure", "arrival_tell", "stage_due"),
     *("claim_jobs", "claim_leases", "claim_left"),
     *("lane_empty", "lane_told", "name_used"),
     # One row.

@@ -316,7 +316,7 @@ def stand_still(backend: PostgresBackend) -> None:
     past = datetime(2020, 1, 1, tzinfo=UTC)
     known = backend._lanes._known
     for key, (lane_id, look) in known.items():
-        known[key] = lane_id, look._replace(sure_until=past)
+        known[key] = lane_id, look._replace(sure=look.sure._replace(until=past))
 
 
 async def test_a_retry_with_another_priority_comes_to_no_lane_that_is_gone(

@@ -19,19 +19,18 @@ from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
-from queue_operator.backends.postgres.lanes import TOLD, Lane, Lanes, lanes_of
+from queue_operator.backends.postgres.lanes import HISTORY, TOLD, Lane, Lanes, lanes_of
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.sql import load
 
-_ORIGIN: Final = load(__package__, "arrival_origin")
 _FRESH: Final = load(__package__, "arrival_fresh")
-_READ: Final = load(__package__, "arrival_read", fresh=_FRESH, origin=_ORIGIN)
-_BEGIN: Final = load(__package__, "arrival_begin", origin=_ORIGIN, tail=TAIL, told=TOLD)
+_READ: Final = load(__package__, "arrival_read", fresh=_FRESH, history=HISTORY)
+_BEGIN: Final = load(__package__, "arrival_begin", history=HISTORY, tail=TAIL, told=TOLD)
 _PRUNE: Final = load(__package__, "arrival_prune")
 _ADOPT: Final = load(__package__, "arrival_adopt")
 PARTS: Final = {
     "fresh": _FRESH,
-    "origin": _ORIGIN,
+    "history": HISTORY,
     "staging": load(__package__, "stage_due"),
 }
 _KEPT: Final = timedelta(minutes=10)
@@ -59,7 +58,7 @@ class _Read(NamedTuple):
 
     horizon: Horizon
     at: datetime
-    origin: str
+    history: str
 
 
 class Arrivals:
@@ -151,8 +150,9 @@ class Arrivals:
         False if it does not go on where the last one ended: then the next reader begins anew.
         `asked_at` is the version that the gate had before.
         """
-        at, snapshot, origin, paused, *_ = rows[0]
-        now, last = _Read(Horizon.parse(snapshot), at, origin), self._read
+        at, snapshot, history, paused, *_ = rows[0]
+        now, last = _Read(Horizon.parse(snapshot), at, history), self._read
+        self._lanes.note_history(history)
         self._learn_pauses(paused, asked_at)
         if last is None or not _follows(now, last) or len(rows) >= _MOST_ROWS:
             self.lose()
@@ -177,7 +177,9 @@ class Arrivals:
         lanes, asked = dict[int, Lane](), set[int]()
         # While lanes are looked up a claim may forget another one.
         while unknown := {one for one in ids - asked if not self.fronts.knows(one)}:
-            lanes |= await self._lanes.find(unknown)
+            lanes |= (known := self._lanes.recall(unknown))
+            if others := unknown - known.keys():
+                lanes |= await self._lanes.find(others)
             asked |= unknown
         for lane_id, first, first_no, last, last_no, due_at in told:
             if due_at is not None:
@@ -196,7 +198,8 @@ class Arrivals:
             while some := await cursor.fetchmany(_SLICE):
                 rows += some
                 await asyncio.sleep(0)
-        at, snapshot, origin, paused, *_ = rows[0]
+        at, snapshot, history, paused, *_ = rows[0]
+        self._lanes.note_history(history)
         self.fronts.clear()
         self._past.clear()
         self._prune_to = self._pruned_to = 0
@@ -208,7 +211,7 @@ class Arrivals:
             for lane in lanes:
                 self.fronts.open_whole(lane)
             await asyncio.sleep(0)
-        self._note_read(_Read(Horizon.parse(snapshot), at, origin))
+        self._note_read(_Read(Horizon.parse(snapshot), at, history))
 
     def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:
         if self._lanes.gate.learn([(space, kind) for space, kind in paused], asked_at):
@@ -249,6 +252,6 @@ _NOTHING: Final = Horizon(0)
 
 def _follows(now: _Read, last: _Read) -> bool:
     """Whether what `now` sees beyond `last` is all that is new."""
-    if now.origin != last.origin or now.at - last.at > _READ_WITHIN:
+    if now.history != last.history or now.at - last.at > _READ_WITHIN:
         return False
     return now.horizon.end_xid >= last.horizon.end_xid

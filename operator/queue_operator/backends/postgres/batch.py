@@ -12,14 +12,16 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, floats
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.lanes import SURE, LanesInDoubt, Sure
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import Backoff
 
-_SUBMIT: Final = load(__package__, "submit", if_taken="ON CONFLICT (namespace_id, id) DO NOTHING")
-_SUBMIT_NEW: Final = load(__package__, "submit", if_taken="")
+_IF_TAKEN: Final = "ON CONFLICT (namespace_id, id) DO NOTHING"
+_SUBMIT: Final = load(__package__, "submit", if_taken=_IF_TAKEN, sure=SURE)
+_SUBMIT_NEW: Final = load(__package__, "submit", if_taken="", sure=SURE)
 _CALLBACKS: Final = load(__package__, "callback_store")
 _RESERVE: Final = "SELECT nextval('job_no_block') FROM generate_series(1, %(blocks)s)"
 _PASS_BY: Final = load(__package__, "number_pass_by")
@@ -32,8 +34,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Jobs sorted by namespace and id, the order in which everybody stores them. `places` are
-    their positions in the caller's sequence; `sure_until` is when the lanes may begin to be
-    removed; `named` says that errors name the places.
+    their positions in the caller's sequence; `named` says that errors name the places.
     """
 
     places: Sequence[int]
@@ -41,7 +42,7 @@ class Batch:
     numbers: Sequence[int]
     namespaces: Sequence[int]
     lanes: Sequence[int]
-    sure_until: datetime
+    sure: Sure
     named: bool
 
     def __len__(self) -> int:
@@ -62,13 +63,9 @@ class Batch:
             [self.numbers[n] for n in rows],
             [self.namespaces[n] for n in rows],
             [self.lanes[n] for n in rows],
-            self.sure_until,
+            self.sure,
             self.named,
         )
-
-
-class LanesInDoubt(Exception):
-    """Lanes were looked up so long ago that they may have been removed."""
 
 
 class Numbers:
@@ -166,7 +163,7 @@ def _parameters(batch: Batch) -> dict[str, Any]:
         "backoffs": _given(dump_backoff(job.backoff) for job in jobs),
         "bonuses": _given(PRIORITY_BONUS[job.priority].total_seconds() or None for job in jobs),
         "modes": _given(_mode(job) for job in jobs),
-        "sure_until": batch.sure_until,
+        **batch.sure.parameters,
         **submission_event(jobs, batch.lanes),
     }
 

@@ -25,7 +25,6 @@ from queue_operator.backends.postgres.arrays import (
     Texts,
 )
 from queue_operator.backends.postgres.batch import (
-    LanesInDoubt,
     Numbers,
     dump_backoff,
     store_callbacks,
@@ -37,7 +36,7 @@ from queue_operator.backends.postgres.connection import (
     patience_for,
     transaction,
 )
-from queue_operator.backends.postgres.lanes import Interned, Lanes
+from queue_operator.backends.postgres.lanes import Interned, Lanes, LanesInDoubt
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
@@ -97,7 +96,7 @@ class Copying:
                 [jobs[n] for n in order],
                 [numbers[n] for n in order],
                 [spaces[jobs[n].namespace] for n in order],
-                Interned([lanes.ids[n] for n in order], lanes.sure_until),
+                Interned([lanes.ids[n] for n in order], lanes.sure),
             )
         except psycopg.errors.UniqueViolation:
             return None
@@ -115,11 +114,7 @@ class Copying:
     ) -> datetime:
         patience_s = patience_for(len(jobs), sum(len(job.payload) for job in jobs))
         async with transaction(self._pool, patience_s) as connection:
-            cursor = await connection.execute("SELECT now()")
-            [[now]] = await cursor.fetchall()
-            if now >= lanes.sure_until:
-                raise LanesInDoubt
-            clock = _Clock(now)
+            clock = _Clock(await lanes.sure.check(connection))
             given = zip(numbers, namespaces, lanes.ids, jobs, strict=True)
             await _write(connection, _JOB, (_job(*one, clock) for one in given))
             waiting = zip(numbers, lanes.ids, jobs, strict=True)

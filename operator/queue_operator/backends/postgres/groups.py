@@ -98,8 +98,8 @@ class Group:
         return not (self._skipped and self.reach > _FURTHEST)
 
     def unknown(self) -> list[Front]:
-        """The lanes in which jobs may wait anywhere, if they are more than a claim asks: nothing can
-        be taken before it is known where their first jobs are.
+        """The lanes in which jobs may wait anywhere, if they are more than a claim asks: nothing
+        can be taken before it is known where their first jobs are.
         """
         members = self._members
         if members is None:

@@ -10,9 +10,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, LiteralString, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple, cast
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from queue_operator.backends.news import Kinds, about
 from queue_operator.backends.postgres.arrays import Int8s, Texts
@@ -23,8 +25,13 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 
-INTERN: Final = load(__package__, "lane_intern", if_made="")
-_INTERN_BESIDE: Final = load(__package__, "lane_intern", if_made="ON CONFLICT DO NOTHING")
+HISTORY: Final = load(__package__, "history")
+SURE: Final = load(__package__, "sure", history=HISTORY)
+_IS_SURE: Final = load(__package__, "lanes_sure", sure=SURE)
+INTERN: Final = load(__package__, "lane_intern", if_made="", history=HISTORY)
+_INTERN_BESIDE: Final = load(
+    __package__, "lane_intern", if_made="ON CONFLICT DO NOTHING", history=HISTORY
+)
 NAMES: Final = load(__package__, "lane_names")
 TOLD: Final = load(__package__, "lane_told")
 _FIND: Final = load(__package__, "lane_find", told=TOLD)
@@ -51,6 +58,7 @@ later than 20 minutes after a note, by the clock of whoever submits or by that o
 
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
+_NO_HISTORY: Final = ""
 
 
 class LaneKey(NamedTuple):
@@ -67,20 +75,44 @@ class Lane:
     priority: Priority
 
 
-class Interned(NamedTuple):
-    """The lanes of some jobs. `sure_until`, by the server's clock: no submission to them may begin
-    later.
+class LanesInDoubt(Exception):
+    """Lanes were looked up so long ago that they may have been removed, or in another history."""
+
+
+class Sure(NamedTuple):
+    """No submission to some lanes may begin later, by the server's clock, or in another history of
+    the database.
     """
 
+    until: datetime
+    history: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of `sure.sql`."""
+        return {"sure_until": self.until, "history": self.history}
+
+    async def check(self, connection: AsyncConnection[TupleRow]) -> datetime:
+        """The time of the transaction. Raises LanesInDoubt."""
+        cursor = await connection.execute(_IS_SURE, self.parameters)
+        [(now, is_sure)] = await cursor.fetchall()
+        if not is_sure:
+            raise LanesInDoubt
+        return cast(datetime, now)
+
+
+class Interned(NamedTuple):
+    """The lanes of some jobs."""
+
     ids: list[int]
-    sure_until: datetime
+    sure: Sure
 
 
 class _Look(NamedTuple):
-    """When lanes were looked up, and until when they are sure."""
+    """When lanes were looked up."""
 
     at_s: float
-    sure_until: datetime
+    sure: Sure
 
 
 class _Told(NamedTuple):
@@ -89,6 +121,7 @@ class _Told(NamedTuple):
     """
 
     at: datetime
+    history: str
     places: list[int]
     ids: list[int]
     known: int
@@ -110,6 +143,7 @@ class Lanes:
         self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
         # How often in a row many lanes were asked for of which none was there.
         self._all_new = 0
+        self._history = _NO_HISTORY
         self.gate = Gate()
 
     async def of_jobs(self, jobs: Iterable[Job]) -> Interned:
@@ -126,9 +160,19 @@ class Lanes:
                 found[key] = one
         if missing:
             found |= await self._intern(missing)
-        looks = {look for _, look in found.values()}
-        sure_until = min((look.sure_until for look in looks), default=_EVER)
-        return Interned([found[key][0] for key in keys], sure_until)
+        looks = {look.sure for _, look in found.values()}
+        histories = {sure.history for sure in looks}
+        # While some were looked up, the others may have come to mean something else.
+        history = histories.pop() if len(histories) == 1 else _NO_HISTORY
+        until = min((sure.until for sure in looks), default=_EVER)
+        return Interned([found[key][0] for key in keys], Sure(until, history))
+
+    def note_history(self, history: str) -> None:
+        """What was remembered of another one is forgotten."""
+        if history != self._history:
+            self._history = history
+            for remembered in (self._known, self._keys, self._namespaces):
+                remembered.clear()
 
     def doubt(self, jobs: Iterable[Job]) -> None:
         """Their lanes are to be looked up anew."""
@@ -140,14 +184,24 @@ class Lanes:
         known = self._namespaces.get(name)
         now_s = time.monotonic()
         if known is None or known[1] < now_s - _NAMESPACE_S:
+            history = self._history
             async with borrowed(self._pool) as connection:
                 row = await (await connection.execute(_NAMESPACE, {"name": name})).fetchone()
             if row is None:
                 self._namespaces.pop(name, None)
                 return None
             known = row[0], now_s
-            _remember(self._namespaces, {name: known})
+            if self._history == history:
+                _remember(self._namespaces, {name: known})
         return known[0]
+
+    def recall(self, ids: Collection[int]) -> dict[int, Lane]:
+        """Those of the lanes that are remembered."""
+        known = {lane_id: self._keys[lane_id] for lane_id in ids if lane_id in self._keys}
+        return {
+            lane_id: Lane(lane_id, LaneKey(*key), _PRIORITIES[key[2]])
+            for lane_id, key in known.items()
+        }
 
     async def find(self, ids: Collection[int]) -> dict[int, Lane]:
         """What lanes stand for, those that are gone left out."""
@@ -177,7 +231,8 @@ class Lanes:
             if len(left) >= _MANY:
                 self._all_new = 0 if told is None or told.known else self._all_new + bool(told.ids)
             if told is not None:
-                look = _Look(at_s, told.at + _SUBMITTED_WITHIN)
+                self.note_history(told.history)
+                look = _Look(at_s, Sure(told.at + _SUBMITTED_WITHIN, told.history))
                 given = [left[place - 1] for place in told.places]
                 of = {key: (lane_id, look) for key, lane_id in zip(given, told.ids, strict=True)}
                 _remember(self._known, of)
@@ -212,10 +267,10 @@ class Lanes:
         try:
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(statement, parameters, binary=True)
-                [(at, places, ids, known)] = await cursor.fetchall()
+                [(at, history, places, ids, known)] = await cursor.fetchall()
         except psycopg.errors.UniqueViolation:
             return None
-        return _Told(at, places or [], ids or [], known)
+        return _Told(at, history, places or [], ids or [], known)
 
     @again_when_undone
     async def _name(self, keys: Sequence[_Key]) -> None:

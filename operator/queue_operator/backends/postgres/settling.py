@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.batch import LanesInDoubt
 from queue_operator.backends.postgres.completing import Completions
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.consequences import OnReady, carry_out, run, tell_ready
-from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt, Sure
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows, storable_token
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import (
@@ -193,7 +191,7 @@ class Settling:
         jobs = {places[n - 1]: _relabelled(batch[places[n - 1]], *row) for n, *row in rows}
         found = await self._lanes.of_jobs(jobs.values())
         ids = dict(zip(jobs, found.ids, strict=True))
-        return _OtherLanes([*jobs.values()], ids, found.sure_until if ids else None)
+        return _OtherLanes([*jobs.values()], ids, found.sure if ids else None)
 
     def _answer(self, outcome: Outcome, row: LockedRow | None) -> tuple[Settled, Move | None]:
         job_id, namespace = outcome.job_id, outcome.namespace
@@ -210,21 +208,16 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class _OtherLanes:
-    """By place in the batch, the lanes that jobs go to; `jobs` are what they were looked up for.
-    They may begin to be removed at `sure_until`.
-    """
+    """By place in the batch, the lanes that jobs go to; `jobs` are what they were looked up for."""
 
     jobs: list[Job]
     ids: dict[int, int]
-    sure_until: datetime | None
+    sure: Sure | None
 
     async def check(self, connection: AsyncConnection[TupleRow]) -> None:
         """Raises LanesInDoubt in a transaction that began too late for them."""
-        if self.sure_until is None:
-            return
-        [[now]] = await (await connection.execute("SELECT now()")).fetchall()
-        if now >= self.sure_until:
-            raise LanesInDoubt
+        if self.sure is not None:
+            await self.sure.check(connection)
 
 
 @dataclass(frozen=True, slots=True)

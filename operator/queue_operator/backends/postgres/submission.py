@@ -12,7 +12,6 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.batch import (
     Batch,
-    LanesInDoubt,
     Numbers,
     store,
     store_callbacks,
@@ -27,7 +26,7 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
 from queue_operator.backends.postgres.idempotency import Keys, take_keys
-from queue_operator.backends.postgres.lanes import Lanes
+from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import Wait
@@ -188,7 +187,7 @@ class Submission:
             [numbers[n] for n in places],
             [spaces[n] for n in places],
             [lanes[n] for n in places],
-            interned.sure_until,
+            interned.sure,
             named,
         )
 

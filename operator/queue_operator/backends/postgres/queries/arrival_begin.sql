@@ -7,7 +7,7 @@ WITH {{tail}}, asked AS MATERIALIZED (
     UNION
     SELECT lane_id FROM tail WHERE state IN ({{eligible}}) AND jobs > 0
 ), {{told}}
-SELECT now(), pg_current_snapshot()::text, {{origin}},
+SELECT now(), pg_current_snapshot()::text, {{history}},
        CASE WHEN place > 1 THEN NULL ELSE ARRAY(SELECT ARRAY[namespace, type] FROM pause) END,
        CASE WHEN place > 1 THEN NULL ELSE (SELECT spaces FROM names) END,
        CASE WHEN place > 1 THEN NULL ELSE (SELECT kinds FROM names) END,

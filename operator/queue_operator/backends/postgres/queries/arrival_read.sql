@@ -3,8 +3,8 @@
 -- database it is, and what is paused: pairs of a namespace and a type.
 -- Parameters: those of {{fresh}}. Index: those of {{fresh}}; the pauses are read whole.
 -- Trap: numbers of transactions say something only within one life of one server's history, which
---   {{origin}} names.
-SELECT now(), pg_current_snapshot()::text, {{origin}},
+--   {{history}} names.
+SELECT now(), pg_current_snapshot()::text, {{history}},
        ARRAY(SELECT ARRAY[namespace, type] FROM pause), fresh.*
 FROM (VALUES (true)) AS always (is_true)
 LEFT JOIN ({{fresh}}) AS fresh ON true

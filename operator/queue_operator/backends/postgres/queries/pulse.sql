@@ -7,7 +7,7 @@
 -- Trap: the next one is looked for among those that are not due yet, or rows that another
 --   replica holds would be asked for without a pause.
 WITH {{staging}}
-SELECT now(), pg_current_snapshot()::text, {{origin}},
+SELECT now(), pg_current_snapshot()::text, {{history}},
        ARRAY(SELECT ARRAY[namespace, type] FROM pause),
        fresh.lane_id, fresh.first, fresh.first_no, fresh.last, fresh.last_no, fresh.due_at,
        CASE WHEN fresh.place > 1 THEN '{}' ELSE ARRAY(SELECT lane_id FROM staged) END,

@@ -6,12 +6,14 @@
 --   two batches with equal ids never wait for each other in a circle; NULL for the array where no
 --   job has such a value; numbers reserved before; backoffs as JSON text; bonuses: seconds that the
 --   priority makes the job count older;
---   sure_until: when the lanes may begin to be removed; event_correlations (NULL where no job has one), lane_of, event_lanes and event_lane_ids as the
---   submission event carries them.
+--   those of {{sure}}; event_correlations (NULL where no job has one), lane_of, event_lanes and
+--   event_lane_ids as the submission event carries them.
 -- Index: job_namespace_id_id_key. Locks: the new rows.
 -- Trap: a time of creation that the submitter gave may be any, so such a job's place is told alone: a
 --   claim walks all that is dead between the ends of a range.
-WITH given AS (
+WITH certain AS MATERIALIZED (
+    SELECT {{sure}} AS is_so
+), given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
                AS eligible_at, coalesce(g.waits, false) AS blocked
     FROM unnest(
@@ -26,7 +28,7 @@ WITH given AS (
         job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id,
         cluster_uid, resource_name, generation, delay_s, scheduled_at, max_attempts,
         timeout_s, backoff, bonus_s, dependency_mode, has_children, waits)
-    WHERE now() < %(sure_until)s::timestamptz
+    WHERE (SELECT is_so FROM certain)
 ), stored AS (
     INSERT INTO job (job_no, namespace_id, id, lane_id, payload, content_type, created_at,
                      correlation_id, dependency_mode, cluster_uid, resource_name, generation)
@@ -69,11 +71,12 @@ WITH given AS (
     SELECT 'SUBMIT', {{INITIAL_PENDING}}, %(numbers)s::bigint[], %(ids)s::text[],
            %(event_correlations)s::text[], %(lane_of)s::int[], %(event_lanes)s::jsonb,
            %(event_lane_ids)s::int[]
-    WHERE now() < %(sure_until)s::timestamptz
+    WHERE (SELECT is_so FROM certain)
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)
     SELECT lane_id, {{INITIAL_PENDING}}, count(*), 0 FROM given GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM given WHERE cluster_uid IS NOT NULL
 )
-SELECT now(), (SELECT array_agg(job_no) FROM stored), now() < %(sure_until)s::timestamptz
+SELECT now(), (SELECT array_agg(job_no) FROM stored),
+       (SELECT is_so FROM certain)
