@@ -1,11 +1,13 @@
 """What tests share: a real PostgreSQL and a real Kubernetes cluster, made on first use and
 taken down at the end of the run.
 
-Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run. What ran before is
-used as it is, and left running.
+Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run, and to use what an earlier one
+left. What another run is using is shared with it, and left running; what a killed run left behind is
+taken down first.
 """
 
 import asyncio
+import fcntl
 import os
 import shutil
 import uuid
@@ -42,14 +44,14 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 def postgres_admin_dsn() -> Iterator[str]:
     """The superuser's address of an embedded PostgreSQL that only the tests use."""
     server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT, settings=POSTGRES_SETTINGS)
-    was_running = server.running()
-    try:
+
+    def remove() -> None:
+        server.kill()
+        shutil.rmtree(POSTGRES_FOLDER, ignore_errors=True)
+
+    with _used(POSTGRES_FOLDER.name, remove):
         server.start()
         yield server.admin_dsn
-    finally:
-        if not (was_running or KEEP):
-            server.kill()
-            shutil.rmtree(POSTGRES_FOLDER)
 
 
 @pytest.fixture
@@ -80,13 +82,30 @@ def migrated_database(admin_dsn: str, prefix: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterInfo]:
     """A cluster of its own for the tests, with a node that runs pods."""
-    was_running = _cluster_exists()
-    try:
-        yield up(CLUSTER_NAME)
-    finally:
-        if not (was_running or KEEP) and _cluster_exists():
+
+    def remove() -> None:
+        if CLUSTER_NAME in {status.name for status in statuses()}:
             down(CLUSTER_NAME)
 
+    with _used(f"queue-operator-test-cluster-{CLUSTER_NAME}", remove):
+        yield up(CLUSTER_NAME)
 
-def _cluster_exists() -> bool:
-    return CLUSTER_NAME in {status.name for status in statuses()}
+
+@contextmanager
+def _used(name: str, remove: Callable[[], None]) -> Iterator[None]:
+    """While it is used. The first user removes it, at the end and before: what is there then was
+    left by a run that was killed.
+    """
+    with Path(f"/var/tmp/{name}.lock").open("w") as lock:  # noqa: S108
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield
+            return
+        if not KEEP:
+            remove()
+        try:
+            yield
+        finally:
+            if not KEEP:
+                remove()

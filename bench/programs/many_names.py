@@ -121,6 +121,11 @@ class Names:
             await asyncio.sleep(heartbeat_interval_s(DEFAULT_LEASE_TTL_S))
             await look_after(self._backend)
 
+    async def listen(self) -> None:
+        """Learns of lanes as they come to wait, as an operator does."""
+        async for _ in self._backend.listen():
+            pass
+
     async def work_off(self) -> None:
         """All that waits."""
         demand = Demand(assignee_id="bench", limit=_BATCH)
@@ -224,10 +229,13 @@ async def _measure(names: Names, spec: Spec) -> dict[str, float]:
     metrics = await names.rates()
     metrics["rates_rss_mb"] = _rss_mb()
     await names.use(spec["names"] - spec["waiting"])
+    listening = asyncio.create_task(names.listen())
     await names.wait(spec["waiting"])
     metrics["waiting_rss_mb"] = _rss_mb()
     await names.first_claim(spec["dsn"])
     await names.claim(spec["seconds"])
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
     metrics |= figures("claim", names.timings.all("claim"))
     metrics |= {"first_claim_ms": max(names.timings.all("first_claim"))}
     metrics["lanes_used"] = await lanes_left(spec["dsn"])
