@@ -1,9 +1,9 @@
 """What tests share: a real PostgreSQL and a real Kubernetes cluster, made on first use and
 taken down at the end of the run.
 
-Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run, and to use what an earlier one
-left. What another run is using is shared with it, and left running; what a killed run left behind is
-taken down first.
+Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run, and to use what an earlier
+one left. What another run is using is shared with it, and left running; what a killed run left
+behind is taken down first.
 """
 
 import asyncio

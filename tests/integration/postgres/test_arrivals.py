@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, LiteralString
@@ -15,8 +14,8 @@ import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, arrivals, claiming, staging
-from queue_operator.backends.postgres.fronts import Range
+from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
+from queue_operator.backends.protocol import Pause
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -413,28 +412,79 @@ async def test_a_notification_has_the_next_claim_look(dsn: str, backend: Postgre
     await other.close()
 
 
-async def test_what_one_statement_has_not_the_time_for_is_looked_through_in_pieces(
+async def test_a_pause_counts_though_something_else_is_resumed_meanwhile(
     dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that knows nothing of a lane, in which more is dead than the timeout allows."""
-    await backend.enqueue_jobs([Job(id=f"j{n}", type="t") for n in range(3)])
-    wide = "SELECT pg_sleep(9) WHERE {} < now() - interval '300 days' AND {} > now()"
-    in_claim = wide.format("g.at", "g.to_at")
-    in_glance = "SELECT pg_sleep(9) WHERE g.to_at - g.at > interval '9 h' AND g.to_at > now()"
-    lateral = "CROSS JOIN LATERAL ("
+    """What is read while this process changes pauses itself does not count."""
+    other = await PostgresBackend.open(dsn)
+    await other.pause(Pause(namespace="elsewhere"))
+    await backend.enqueue_job(Job(id="paused", type="t"))
+    await backend._arrivals.catch_up(thorough=True)
+    await other.pause(Pause(namespace="default"))
+    take, turns = backend._arrivals.take, 0
 
-    def slow(statement: str, sleep: str) -> str:
-        assert lateral in statement
-        waits = f"{lateral}SELECT count(*) FROM ({sleep}) s) AS waits\n{lateral}"
-        return statement.replace(lateral, waits, 1)
+    async def take_late(*rows: Any) -> bool:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            await backend.resume("elsewhere")
+        return await take(*rows)
 
-    monkeypatch.setattr(claiming, "_CLAIM", slow(claiming._CLAIM, in_claim))
-    monkeypatch.setattr(claiming, "_GLANCE", slow(claiming._GLANCE, in_glance))
-    monkeypatch.setattr(claiming, "LONG_S", 0.2)
-    monkeypatch.setattr(claiming, "_PIECE_S", 0.2)
-    fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.5)
-    assert sorted(await claim(fresh)) == ["j0", "j1", "j2"]
+    monkeypatch.setattr(backend._arrivals, "take", take_late)
+    assert await claim(backend) == []
+    assert turns == 2
+    await other.resume("default")
+    await other.close()
+
+
+async def test_the_pulse_outlives_an_error_of_any_kind(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise KeyError(2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend._pulse, "_read", breaks)
+        waits = [await backend._pulse._turn() for _ in range(3)]
+    assert waits == [0.25] * 3
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    await backend._pulse._turn()
+
+
+async def test_a_lane_without_a_name_stops_nobody(
+    dsn: str, backend: PostgresBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody removed the namespace by hand."""
+    await backend.enqueue_job(Job(id="nameless", type="t", namespace="gone"))
+    await backend.enqueue_job(Job(id="named", type="t"))
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await connection.execute("DELETE FROM queue_operator.namespace WHERE name = 'gone'")
+    fresh = await PostgresBackend.open(dsn)
+    assert await claim(fresh) == ["named"]
+    assert any("restore the rows of namespace" in record.message for record in caplog.records)
     await fresh.close()
+
+
+async def test_a_claim_does_not_wait_for_staging_that_is_behind(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging, held = backend._staging, list[tuple[bool, bool]]()
+    staging.leave(staging.ask(), None)
+    assert staging.is_behind
+    stage = staging.stage
+
+    async def watch() -> list[int]:
+        locks = backend._arrivals.lock, backend._announcer.versions_lock
+        held.append((locks[0].locked(), locks[1].locked()))
+        return await stage()
+
+    monkeypatch.setattr(staging, "stage", watch)
+    while staging.is_behind:
+        await backend._pulse._turn()
+    assert set(held) == {(False, False)}
+    turns = len(held)
+    await backend._pulse._turn()
+    assert len(held) == turns
 
 
 async def test_a_beat_that_fails_has_nobody_begin_anew(
@@ -451,30 +501,6 @@ async def test_a_beat_that_fails_has_nobody_begin_anew(
         patched.setattr(backend._pulse, "_read", breaks)
         await backend._pulse._turn()
     assert backend._arrivals.has_begun
-
-
-async def test_what_arrives_while_the_first_job_is_looked_for_is_not_passed_by(
-    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(3)])
-    assert await claim(backend, limit=1) == ["0"]
-    [front] = backend._arrivals.fronts.members(("default", frozenset(), frozenset())).values()
-    head = front.head
-    assert head is not None
-    front.open_whole()
-    claims = backend._claims
-    look = claims._first_jobs
-    earlier = head[0] - timedelta(hours=1), 1
-
-    async def look_late(*asked: Any) -> dict[int, Any]:
-        found = await look(*asked)
-        backend._arrivals.fronts.note(front.lane.id, Range(earlier, earlier))
-        return found
-
-    monkeypatch.setattr(claims, "_first_jobs", look_late)
-    await claims._explore([front])
-    assert front.covers(earlier)
-    assert not front.is_unknown
 
 
 async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_for(

@@ -76,6 +76,7 @@ class Arrivals:
         self._read: _Read | None = None
         self._read_s = float("-inf")
         self._hinted = True
+        self._knows_pauses = False
         # Whoever reads applies what he read before another one begins: snapshots go forward.
         self.lock = asyncio.Lock()
         self._past: list[_Read] = []
@@ -100,7 +101,8 @@ class Arrivals:
             if self._read is not None and self._read_s >= asked_s:
                 return
             rested = asked_s - self._read_s < FRESH_S
-            if thorough or self._hinted or not rested or self._read is None:
+            is_whole = self._read is not None and self._knows_pauses
+            if thorough or self._hinted or not rested or not is_whole:
                 await self.read()
 
     async def places(self, lanes: Sequence[int]) -> list[Place]:
@@ -113,18 +115,23 @@ class Arrivals:
         began_s = time.monotonic()
         self._hinted = False
         try:
-            if self._read is not None:
-                asked_at = self._lanes.gate.version
-                async with borrowed(self._pool) as connection:
-                    cursor = await connection.execute(_READ, self.since(), binary=True)
-                    rows = await cursor.fetchall()
-                await self.take(rows, asked_at)
-            if self._read is None:
-                await self._begin()
+            await self._read_once()
+            while self._read is None or not self._knows_pauses:
+                await self._read_once()
         except BaseException:
             self._hinted = True
             raise
         self._read_s = began_s
+
+    async def _read_once(self) -> None:
+        if self._read is None:
+            await self._begin()
+            return
+        asked_at = self._lanes.gate.version
+        async with borrowed(self._pool) as connection:
+            cursor = await connection.execute(_READ, self.since(), binary=True)
+            rows = await cursor.fetchall()
+        await self.take(rows, asked_at)
 
     def since(self) -> dict[str, Any]:
         """Parameters that select what is not known yet."""
@@ -206,7 +213,7 @@ class Arrivals:
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
         for first in range(0, len(rows), _SLICE):
-            lanes = lanes_of([rows[0][4:6] + row[6:] for row in rows[first : first + _SLICE]])
+            lanes = lanes_of([(*rows[0][4:6], *row[6:]) for row in rows[first : first + _SLICE]])
             self._lanes.remember(lanes)
             for lane in lanes:
                 self.fronts.open_whole(lane)
@@ -214,7 +221,10 @@ class Arrivals:
         self._note_read(_Read(Horizon.parse(snapshot), at, history))
 
     def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:
-        if self._lanes.gate.learn([(space, kind) for space, kind in paused], asked_at):
+        """Unless this process paused or resumed anything meanwhile, which was not read, maybe."""
+        gate = self._lanes.gate
+        self._knows_pauses = gate.version == asked_at
+        if self._knows_pauses and gate.learn([(space, kind) for space, kind in paused]):
             self._resumed()
 
     def _note_read(self, now: _Read) -> None:

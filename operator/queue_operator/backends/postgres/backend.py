@@ -25,6 +25,7 @@ from queue_operator.backends.postgres.completing import Claimed, Completions
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
+from queue_operator.backends.postgres.exploring import Explorer
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
@@ -149,7 +150,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
         self._returns = Returns(pool, lambda given: self._settle(given), sleep)
-        self._claims = Claims(pool, self._arrivals, claimed, self._returns, entropy=entropy)
+        explorer = Explorer(pool, self._arrivals)
+        self._claims = Claims(
+            pool, self._arrivals, explorer, claimed, self._returns, entropy=entropy
+        )
         self._settling = Settling(
             pool,
             self._lanes,
@@ -171,7 +175,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._housekeeping = Housekeeping(
-            pool, self._counts, self._arrivals, self._staging, self._sessions
+            pool, self._counts, self._arrivals, self._staging, self._sessions, explorer
         )
         self._progress = ProgressStore(pool)
         self._inbox = CancelInboxStore(pool)

@@ -1,13 +1,11 @@
 """Claims: one statement for all streams whose jobs lie in different lanes."""
 
-import asyncio
 import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -17,25 +15,20 @@ from queue_operator.backends.chances import SYSTEM, Entropy, chances
 from queue_operator.backends.postgres.arrays import Int8s, Times, floats
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.completing import Claimed
-from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.driver_errors import TookTooLong
+from queue_operator.backends.postgres.exploring import Explorer, limits, where
 from queue_operator.backends.postgres.fronts import (
-    END,
-    START,
     Answer,
-    Front,
     Place,
-    Range,
     beyond,
 )
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
 from queue_operator.backends.postgres.lanes import Lane
 from queue_operator.backends.postgres.returning import Claim, Returns
-from queue_operator.backends.postgres.steps import Steps
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
-from queue_operator.domain.ordering import PRIORITY_BONUS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
 _PARTS: Final = {
@@ -45,11 +38,6 @@ _PARTS: Final = {
 }
 _CLAIM: Final = load(__package__, "claim", **_PARTS)
 _CLAIM_MANY: Final = load(__package__, "claim_many", **_PARTS)
-_GLANCE: Final = load(__package__, "glance")
-_PIECE_S: Final = 1.0
-_LEAST_PIECE: Final = timedelta(seconds=1)
-_EXPLORED_AT_ONCE: Final = 10_000
-_EVERYWHERE: Final = Range(START, END)
 _NO_DEFAULTS: Final = TypeDefaults()
 _SYSTEM_BACKOFF: Final = json.dumps(asdict(DEFAULT_BACKOFF))
 
@@ -66,6 +54,7 @@ class Claims:
         self,
         pool: Pool,
         arrivals: Arrivals,
+        explorer: Explorer,
         claimed: Claimed,
         returns: Returns,
         *,
@@ -76,7 +65,7 @@ class Claims:
         self._claimed = claimed
         self._returns = returns
         self._entropy = entropy
-        self._exploring = asyncio.Lock()
+        self._explorer = explorer
 
     async def claim(
         self,
@@ -115,7 +104,7 @@ class Claims:
         await self._arrivals.catch_up()
         found = [False] * len(demands)
         every = [Group([replace(one, limit=1)], self._arrivals.fronts) for one in demands]
-        await self._explore([front for group in every for front in group.unknown()])
+        await self._explorer.explore([front for group in every for front in group.unknown()])
         while asking := [n for n, one in enumerate(every) if not found[n] and one.ask()]:
             for n in await self._glance({n: every[n] for n in asking}):
                 found[n] = True
@@ -126,7 +115,9 @@ class Claims:
         numbered = [(n, one.range, one.front) for n, g in groups.items() for one in g.asked]
         rows: dict[int, Place] | None = None
         try:
-            rows = await self._first_jobs([(front.lane.id, one) for _, one, front in numbered])
+            rows = await self._explorer.first_jobs(
+                [(front.lane.id, one) for _, one, front in numbered]
+            )
         finally:
             first = 0
             for group in groups.values():
@@ -136,23 +127,15 @@ class Claims:
                     for n in range(count)
                     if rows is not None and first + n in rows
                 }
-                group.leave(answers, {}, known=rows is not None)
+                group.leave(answers, limits(self._arrivals.now), known=rows is not None)
                 first += count
         return list({numbered[place][0] for place in rows or ()})
-
-    async def _first_jobs(
-        self, ranges: Sequence[tuple[int, Range]], patience_s: float | None = None
-    ) -> dict[int, Place]:
-        """Of those ranges in which a job is due, by their place, where the first one is."""
-        async with borrowed(self._pool, patience_s) as connection:
-            cursor = await connection.execute(_GLANCE, _where(ranges))
-            return {n - 1: (at, number) for n, at, number in await cursor.fetchall()}
 
     async def _look(self, groups: Sequence[Group], terms: "_Terms", found: list[Found]) -> None:
         """Looks deeper into many ranges, step by step, and further where others claim at the same
         time, until the slots are full or there is no more.
         """
-        await self._explore([front for group in groups for front in group.unknown()])
+        await self._explorer.explore([front for group in groups for front in group.unknown()])
         while asking := [group for group in groups if group.is_open]:
             # Which jobs are locked, of more than there is room for, is not ours to say by group.
             further = [group for group in asking if group.reach > group.room]
@@ -165,68 +148,7 @@ class Claims:
             except TookTooLong:
                 if not unknown:
                     raise
-                await self._explore(unknown)
-
-    async def _explore(self, fronts: Sequence[Front]) -> None:
-        """Looks for the first jobs of lanes of which nothing is known, where they are many, or more
-        dead entries lie before them than a claim has the time for: of many at once, with much time,
-        or else lane by lane and piece by piece.
-        """
-        if not fronts:
-            return
-        async with self._exploring:
-            left = list(dict.fromkeys(fronts))
-            for first in range(0, len(left), _EXPLORED_AT_ONCE):
-                # Another claim may have waited for the same.
-                some = left[first : first + _EXPLORED_AT_ONCE]
-                await self._find_all([front for front in some if front.is_unknown])
-
-    async def _find_all(self, fronts: Sequence[Front]) -> None:
-        # What arrives from here on may not be seen.
-        ticks = [front.ask() for front in fronts]
-        known: dict[int, Place] | None = None
-        try:
-            asked = [(front.lane.id, _EVERYWHERE) for front in fronts]
-            with suppress(TookTooLong):
-                known = await self._first_jobs(asked, LONG_S)
-        finally:
-            limits = _limits(self._arrivals.now)
-            for n, (front, tick) in enumerate(zip(fronts, ticks, strict=True)):
-                self._leave(front, tick, [] if known is None else [Answer(known.get(n))], limits)
-        if known is None:
-            for front in fronts:
-                await self._find_first(front)
-
-    async def _find_first(self, front: Front) -> None:
-        tick, answers = front.ask(), list[Answer]()
-        steps, patience_s = Steps(START[0], END[0], datetime.now(UTC)), _PIECE_S
-        # All in one has taken too long already.
-        steps.failed()
-        place: Place | None = None
-        try:
-            while place is None and (piece := steps.next()):
-                begins_at, ends_at = piece
-                # Both ends belong to a range; the next piece begins with the last of this one.
-                piece_range = Range((begins_at, 0), (ends_at, 0))
-                try:
-                    first = await self._first_jobs([(front.lane.id, piece_range)], patience_s)
-                except TookTooLong:
-                    steps.failed()
-                    if ends_at - begins_at <= _LEAST_PIECE:
-                        patience_s = min(2 * patience_s, LONG_S)
-                else:
-                    steps.done()
-                    place = first.get(0)
-            answers.append(Answer(place))
-        finally:
-            self._leave(front, tick, answers, _limits(self._arrivals.now))
-
-    def _leave(
-        self, front: Front, tick: int, answers: Sequence[Answer], limits: Mapping[str, Place]
-    ) -> None:
-        """A look at all of a lane is over, without an answer if it failed."""
-        told = [(_EVERYWHERE, answer) for answer in answers]
-        self._arrivals.fronts.leave(front, tick, told, limits.get(front.lane.key.priority, END))
+                await self._explorer.explore(unknown)
 
     async def _take(self, groups: Sequence[Group], terms: "_Terms") -> list[Found]:
         rows: list[TupleRow] | None = None
@@ -245,9 +167,9 @@ class Claims:
             )
             rows = await self._returns.fetch(claim)
         finally:
+            now = (rows and _now(rows)) or self._arrivals.now
             for group, answers in zip(groups, _answers(groups, rows), strict=True):
-                limits = _limits(self._arrivals.now if rows is None else _now(rows))
-                moved[group] = group.leave(answers, limits, known=rows is not None)
+                moved[group] = group.leave(answers, limits(now), known=rows is not None)
         looked, cut_off = _looked(rows[0], len(groups))
         group_of = {lane.id: group for group, lane in owned}
         owners = [group_of[row[_TOLD + _LANE]] for row in rows if row[_TOLD] is not None]
@@ -290,15 +212,6 @@ def _now(rows: Sequence[TupleRow]) -> datetime | None:
     return None if rows[0][_TOLD] is None else rows[0][_TOLD + _ASSIGNED_AT]
 
 
-def _limits(now: datetime | None) -> dict[str, Place]:
-    """By priority, where a job has its place that is submitted or comes back now. A mark beyond
-    it, of a job whose caller gave it a later time, would have all others come late.
-    """
-    if now is None:
-        return {}
-    return {priority.value: (now - bonus, 0) for priority, bonus in PRIORITY_BONUS.items()}
-
-
 def _answers(groups: Sequence[Group], rows: Sequence[TupleRow] | None) -> list[dict[int, Answer]]:
     """What was found in the ranges that each group asked, by their place among them; those left out
     hold nothing.
@@ -331,16 +244,6 @@ def _taken_places(rows: Sequence[TupleRow]) -> dict[int, list[Place]]:
     return places
 
 
-def _where(ranges: Sequence[tuple[int, Range]]) -> dict[str, Any]:
-    return {
-        "lanes": Int8s(lane_id for lane_id, _ in ranges),
-        "froms": Times(one.first[0] for _, one in ranges),
-        "from_nos": Int8s(one.first[1] for _, one in ranges),
-        "tos": Times(one.last[0] for _, one in ranges),
-        "to_nos": Int8s(one.last[1] for _, one in ranges),
-    }
-
-
 def _parameters(groups: Sequence[Group], terms: "_Terms") -> dict[str, Any]:
     asked = [(one.front.lane.id, one.range) for group in groups for one in group.asked]
     numbered = {
@@ -356,7 +259,7 @@ def _parameters(groups: Sequence[Group], terms: "_Terms") -> dict[str, Any]:
     rooms = [group.room for group in groups]
     bound_at, bound_no = groups[0].bound
     return {
-        **_where(asked),
+        **where(asked),
         "range_groups": Int8s(n for n, (size, _) in enumerate(sizes, 1) for _ in range(size)),
         "depths": Int8s(depth for size, depth in sizes for _ in range(size)),
         "reaches": Int8s(group.reach for group in groups),

@@ -64,12 +64,14 @@ class Front:
     of them before the mark, and, if it `is_open`, anywhere from the mark on.
     """
 
-    __slots__ = ("_asked", "_noted", "_tick", "is_open", "lane", "late", "mark")
+    __slots__ = ("_asked", "_noted", "_tick", "is_open", "is_wanted", "lane", "late", "mark")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.mark = START
         self.is_open = False
+        # Whether somebody asked for its jobs of late.
+        self.is_wanted = False
         self.late: list[Range] = []
         # What arrives while a claim is under way may or may not be seen by it. By number, when
         # each that is under way began.
@@ -122,6 +124,10 @@ class Front:
                 return ranges, self.mark
             ranges.append(Range(self.mark, END))
         return ranges, None
+
+    def all_ranges(self) -> list[Range]:
+        """Where jobs may wait."""
+        return self.ranges(len(self.late) + 1)[0]
 
     def ask(self) -> int:
         """A claim begins; gives what it has to bring back."""
@@ -266,6 +272,13 @@ class Fronts:
         self._filters.clear()
         self._by_tag.clear()
 
+    def unwanted(self) -> list[Front]:
+        """Those that nobody asked for since the last call."""
+        found = [front for front in self._by_lane.values() if not front.is_wanted]
+        for front in self._by_lane.values():
+            front.is_wanted = False
+        return found
+
     def knows(self, lane_id: int) -> bool:
         return lane_id in self._by_lane
 
@@ -357,7 +370,10 @@ class Fronts:
         if found is None:
             while len(self._filters) >= _MOST_FILTERS:
                 oldest, _ = self._filters.popitem(last=False)
-                self._by_tag[_place_of(oldest)].pop(oldest, None)
+                place = _place_of(oldest)
+                self._by_tag[place].pop(oldest, None)
+                if not self._by_tag[place]:
+                    del self._by_tag[place]
             fitting = (f for f in self._by_lane.values() if self._is_for(wanted, f.lane.key))
             found = self._filters[wanted] = _Filter(wanted, fitting)
             self._by_tag[_place_of(wanted)][wanted] = found

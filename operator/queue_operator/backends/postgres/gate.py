@@ -21,13 +21,9 @@ class Gate:
         """Whether such jobs may be claimed."""
         return self._paused.isdisjoint(((namespace, ""), (namespace, type_)))
 
-    def learn(self, paused: Collection[tuple[str, str]], asked_at: int) -> bool:
-        """Takes over what the table said to whoever asked when the version was `asked_at`; what
-        came to be known meanwhile is newer. True when something may be claimed again.
-        """
+    def learn(self, paused: Collection[tuple[str, str]]) -> bool:
+        """Takes over what the table says. True when something may be claimed again."""
         now, before = frozenset(paused), self._paused
-        if asked_at != self.version or now == before:
-            return False
         self._set(now)
         return bool(before - now)
 
@@ -38,5 +34,6 @@ class Gate:
         self._set(self._paused - {(namespace, type_)})
 
     def _set(self, paused: frozenset[tuple[str, str]]) -> None:
-        self.version += 1
-        self._paused = paused
+        if paused != self._paused:
+            self.version += 1
+            self._paused = paused

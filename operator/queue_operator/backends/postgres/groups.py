@@ -28,6 +28,8 @@ _FURTHEST: Final = 10_000
 _RANGES_PER_LANE: Final = 8
 # Whoever looks so often and neither takes a job nor learns that there is none gives up.
 _MOST_FRUITLESS: Final = 20
+# So many times as many lanes as at first are asked at most.
+_WIDEST: Final = 32
 # Of so many lanes those that two groups share are found one by one.
 _COMPARED: Final = 1000
 
@@ -65,7 +67,7 @@ class Group:
         self.asked: list[Asked] = []
         self.bound: Place = END
         self._taken = 0
-        self._deeper, self._skipped, self._fruitless = 1, 0, 0
+        self._deeper, self._wider, self._skipped, self._fruitless = 1, 1, 0, 0
         self._over = False
 
     @property
@@ -116,12 +118,13 @@ class Group:
 
     def ask(self) -> bool:
         """Chooses where to look next; False if nothing waits anywhere."""
-        fronts, bound = self._first(max(FEW, self.reach))
+        fronts, bound = self._first(max(FEW * self._wider, self.reach))
         bounds = [bound or END]
         self.asked = []
         for front in fronts:
             ranges, next_one = front.ranges(_RANGES_PER_LANE)
             tick = front.ask()
+            front.is_wanted = True
             self.asked += [Asked(front, one, tick) for one in ranges]
             bounds.append(next_one or END)
         self.bound = min(bounds)
@@ -158,6 +161,9 @@ class Group:
         self._taken += looked.taken
         self._skipped = looked.jobs - looked.taken
         self._fruitless = 0 if moved or looked.taken else self._fruitless + 1
+        if not looked.jobs:
+            # In none of so many lanes a job waits any more: others took them.
+            self._wider = min(2 * self._wider, _WIDEST)
         if looked.jobs < reach:
             self._over = not looked.cut_off and self.bound == END
             self._deeper *= 2

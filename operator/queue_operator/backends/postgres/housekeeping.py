@@ -9,6 +9,7 @@ from typing import Final
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.counts import Counts
+from queue_operator.backends.postgres.exploring import Explorer
 from queue_operator.backends.postgres.overlooked import Overlooked
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.staging import Staging
@@ -33,12 +34,14 @@ class Housekeeping:
         arrivals: Arrivals,
         staging: Staging,
         sessions: SessionStore,
+        explorer: Explorer,
     ) -> None:
         self.tidying = Tidying(pool)
         self.overlooked = Overlooked(pool, arrivals, staging)
         self._counts = counts
         self._arrivals = arrivals
         self._sessions = sessions
+        self._explorer = explorer
         self._prune_at_s = float("-inf")
 
     async def keep(self) -> None:
@@ -57,4 +60,5 @@ class Housekeeping:
     async def _prune(self) -> None:
         await self._sessions.prune_sessions(_STALE_SESSION_S)
         await self._arrivals.prune()
+        await self._explorer.revisit()
         await self.tidying.tidy()

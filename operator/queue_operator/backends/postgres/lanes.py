@@ -5,6 +5,7 @@ others those that hold waiting jobs (`fronts`). One that nobody submits to and t
 removed (`tidying`); so what is remembered is sure for a while only, and noted as used again then.
 """
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,6 +56,8 @@ UNUSED_S: Final = 1800.0
 later than 20 minutes after a note, by the clock of whoever submits or by that of the server.
 """
 
+
+logger = logging.getLogger(__name__)
 
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -283,18 +286,30 @@ class Lanes:
 
 
 def lanes_of(rows: Sequence[Sequence[Any]]) -> list[Lane]:
-    """Lanes from rows as `lane_find.sql` gives them."""
+    """Lanes from rows as `lane_find.sql` gives them. One whose namespace or type is missing, which
+    only a hand in the database can bring about, is left out: nobody can ask for it.
+    """
     if not rows or rows[0][2] is None:
         return []
     spaces, kinds = ({int(number): name for number, name in names} for names in rows[0][:2])
-    return [
+    lanes = [
         Lane(
             lane_id,
             LaneKey(spaces[space], kinds[kind], priority, frozenset(tags)),
             _PRIORITIES[priority],
         )
         for _, _, lane_id, space, kind, priority, tags in rows
+        if space in spaces and kind in kinds
     ]
+    if len(lanes) < len(rows):
+        nameless = {row[2] for row in rows} - {lane.id for lane in lanes}
+        logger.error(
+            "the namespaces or types of %d lanes are gone, and their jobs wait for ever: restore"
+            " the rows of namespace and job_type that lane %d refers to",
+            len(nameless),
+            min(nameless),
+        )
+    return lanes
 
 
 def _remember(kept: "OrderedDict[Any, Any]", new: Mapping[Any, Any]) -> None:

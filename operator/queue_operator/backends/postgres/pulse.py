@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import psycopg
@@ -21,7 +22,7 @@ from queue_operator.backends.postgres.ear import Ear
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.one_loop import check_loop
 from queue_operator.backends.postgres.signals import Announcer, Versions
-from queue_operator.backends.postgres.staging import Staging, is_full
+from queue_operator.backends.postgres.staging import NOWHERE, Staging, is_full
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 
@@ -138,6 +139,11 @@ class Pulse:
     async def _turn(self) -> float:
         """One beat; how long to wait for the next."""
         try:
+            if self._staging.is_behind:
+                # Each piece may take long, and no claim is to wait for it. After one that takes too
+                # long comes a smaller one.
+                with suppress(TookTooLong):
+                    self._tell_staged(await self._staging.stage())
             async with self._announcer.versions_lock:
                 beat = await self._beat()
                 self._learn(beat.versions)
@@ -149,13 +155,22 @@ class Pulse:
                 # A smaller piece of what is dead can be looked through at once.
                 return 0.0
             return PULSE_S
+        except Exception:
+            # Nobody else would notice that the pulse has ended.
+            if not self._failing:
+                logger.exception("reading the signals failed, trying again")
+            self._failing = self._lost = True
+            return PULSE_S
         self._failing = False
-        if beat.staged:
-            self._announcer.announce_ready(self._lanes.kinds(beat.staged))
-        if is_full(beat.staged):
+        self._tell_staged(beat.staged)
+        if is_full(beat.staged) or self._staging.is_behind:
             return 0.0
         due_s = PULSE_S if beat.next_due_s is None else beat.next_due_s
         return min(max(due_s, _LEAST_S), PULSE_S)
+
+    def _tell_staged(self, lanes: Sequence[int]) -> None:
+        if lanes:
+            self._announcer.announce_ready(self._lanes.kinds(lanes))
 
     async def _beat(self) -> _Beat:
         async with self._arrivals.lock:
@@ -167,16 +182,18 @@ class Pulse:
 
     async def _read(self) -> list[TupleRow]:
         """Makes jobs due, and takes note of what arrived."""
-        look, since = self._staging.ask(), None
+        look, since = None if self._staging.is_behind else self._staging.ask(), None
         version = self._lanes.gate.version
         try:
-            parameters = {"topics": _TOPICS, **self._arrivals.since(), **look.parameters}
+            where = look.parameters if look else NOWHERE
+            parameters = {"topics": _TOPICS, **self._arrivals.since(), **where}
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(_PULSE, parameters, binary=True)
                 rows = await cursor.fetchall()
             since = rows[0][_OWN + 2]
         finally:
-            self._staging.leave(look, since)
+            if look:
+                self._staging.leave(look, since)
         if not await self._arrivals.take(rows, version):
             self._lost = True
         return rows

@@ -14,6 +14,10 @@ _EVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 _LATER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+NOWHERE: Final = {"since": _LATER, "until": _LATER, "max_rows": 0}
+"""The parameters of a look that finds nothing."""
+
+
 class Look(NamedTuple):
     """A look that began: the parameters of its statement, and what it has to bring back."""
 
@@ -49,6 +53,11 @@ class Staging:
     def has_passed(self, at: datetime) -> bool:
         """Whether no look goes back to what was due then."""
         return at < self._steps.begins_at
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether one look is not enough for what has become due."""
+        return not self._steps.is_whole
 
     def ask(self) -> Look:
         self._asked += 1

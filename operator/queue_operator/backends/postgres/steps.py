@@ -24,6 +24,11 @@ class Steps:
             return None
         return self.begins_at, self._end()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the next piece is the last."""
+        return self._end() >= self._ends_at
+
     def done(self) -> None:
         self.go_on_from(self._end())
 
