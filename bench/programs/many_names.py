@@ -24,6 +24,7 @@ from bench.programs.stores import JOB_TYPE, TAGS, Stored, job_id
 from bench.programs.timings import Timings, figures
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.sql import load
+from queue_operator.collector import collect_seldom
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S, heartbeat_interval_s
 
@@ -273,6 +274,7 @@ async def main() -> None:
     spec = read_spec()
     await migrate(spec["dsn"])
     backend = await PostgresBackend.open(spec["dsn"])
+    collect_seldom()
     ledger = Ledger()
     names = Names(backend, spec, ledger)
     say("ready")

@@ -74,10 +74,11 @@ class Front:
         self.is_wanted = False
         self.late: list[Range] = []
         # What arrives while a claim is under way may or may not be seen by it. By number, when
-        # each that is under way began.
-        self._asked: list[int] = []
+        # each that is under way began. Nearly all fronts have neither: no lists for the collector
+        # of cycles to look at.
+        self._asked: tuple[int, ...] = ()
         self._tick = 0
-        self._noted: list[tuple[int, Range]] = []
+        self._noted: tuple[tuple[int, Range], ...] = ()
 
     @property
     def head(self) -> Place | None:
@@ -111,7 +112,7 @@ class Front:
         """Jobs came to wait in a range."""
         if self._asked:
             self._tick += 1
-            self._noted.append((self._tick, arrived))
+            self._noted += ((self._tick, arrived),)
         self._put(arrived)
 
     def ranges(self, most: int) -> tuple[list[Range], Place | None]:
@@ -131,14 +132,15 @@ class Front:
 
     def ask(self) -> int:
         """A claim begins; gives what it has to bring back."""
-        self._asked.append(self._tick)
+        self._asked += (self._tick,)
         return self._tick
 
     def leave(self, asked_at: int, answers: Iterable[tuple[Range, Answer]], limit: Place) -> None:
         """The claim is over. Without answers nothing is known of what it did. The mark does not
         go beyond `limit`, where the next job may be submitted.
         """
-        self._asked.remove(asked_at)
+        place = self._asked.index(asked_at)
+        self._asked = self._asked[:place] + self._asked[place + 1 :]
         changed = False
         for asked, answer in answers:
             self._clear(asked, answer, limit)
@@ -148,7 +150,7 @@ class Front:
                 if tick > asked_at:
                     self._put(arrived)
         oldest = min(self._asked, default=self._tick)
-        self._noted = [(tick, arrived) for tick, arrived in self._noted if tick > oldest]
+        self._noted = tuple(one for one in self._noted if one[0] > oldest)
 
     def _clear(self, asked: Range, answer: Answer, limit: Place) -> None:
         end = beyond(asked.last) if answer.upto is None else answer.upto
