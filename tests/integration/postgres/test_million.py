@@ -33,6 +33,7 @@ UNWATCHED = {
     *("arrival_fresh", "history", "sure", "arrival_tell", "stage_due"),
     *("claim_jobs", "claim_leases", "claim_left"),
     *("lane_empty", "lane_told", "name_used"),
+    "lane_skip",
     # One row.
     "count_is_ours",
 }

@@ -19,6 +19,7 @@ from queue_operator.domain.states import Event, JobState
 
 MANY = 3000
 """More lanes than are asked in one statement."""
+OTHER = Demand(assignee_id="w", limit=1, types=frozenset({"other"}))
 LANES_BY_NAME = "lane_namespace_id_type_id_priority_tags_key"
 
 
@@ -109,6 +110,17 @@ async def test_a_lane_that_nobody_looked_for_is_not_made_twice(
     assert backend._lanes._all_new == 0
     assert len(await claim(backend, 2000)) == 4 * 200 + 2 * 200 + 100
     await other.close()
+
+
+async def test_numbers_that_are_in_use_when_they_begin_anew_are_passed_over(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_jobs(own_tags(MANY))
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("SELECT setval('queue_operator.lane_id_seq', 1, false)")
+    await backend.enqueue_job(Job(id="one", type="other"))
+    assert (await left(dsn))["lane"] == MANY + 1
+    assert [one.job_id for one in await backend.claim([OTHER], lease_ttl_s=60)] == ["one"]
 
 
 async def test_tags_of_any_kind_name_a_lane(dsn: str, backend: PostgresBackend) -> None:

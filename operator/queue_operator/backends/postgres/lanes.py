@@ -33,6 +33,7 @@ INTERN: Final = load(__package__, "lane_intern", if_made="", history=HISTORY)
 _INTERN_BESIDE: Final = load(
     __package__, "lane_intern", if_made="ON CONFLICT DO NOTHING", history=HISTORY
 )
+_SKIP: Final = load(__package__, "lane_skip")
 NAMES: Final = load(__package__, "lane_names")
 TOLD: Final = load(__package__, "lane_told")
 _FIND: Final = load(__package__, "lane_find", told=TOLD)
@@ -43,6 +44,11 @@ _NOTED_S: Final = 300.0
 """A lane in use is written at most so often. What was noted before that counts as noted now."""
 _SUBMITTED_WITHIN: Final = timedelta(minutes=15)
 _TRIES: Final = 10
+_SKIPS_AFTER: Final = 3
+_SKIPPED: Final = 100
+"""After so many tries so many numbers are passed over, and four times as many with each more: half
+a million in all.
+"""
 _MANY: Final = 100
 _ALL_NEW: Final = 3
 """Whoever made so many lanes so often in a row, and none was there, does not look for the next."""
@@ -228,7 +234,9 @@ class Lanes:
         found: dict[_Key, _Known] = {}
         left, statement = list(keys), INTERN
         looks = len(keys) < _MANY or self._all_new < _ALL_NEW
-        for _ in range(_TRIES):
+        for tries in range(_TRIES):
+            if tries >= _SKIPS_AFTER:
+                await self._skip(_SKIPPED << 2 * (tries - _SKIPS_AFTER))
             at_s = time.monotonic()
             told = await self._look_up(statement, left, looks)
             if len(left) >= _MANY:
@@ -274,6 +282,10 @@ class Lanes:
         except psycopg.errors.UniqueViolation:
             return None
         return _Told(at, history, places or [], ids or [], known)
+
+    async def _skip(self, numbers: int) -> None:
+        async with borrowed(self._pool) as connection:
+            await connection.execute(_SKIP, {"numbers": numbers})
 
     @again_when_undone
     async def _name(self, keys: Sequence[_Key]) -> None:
