@@ -49,8 +49,8 @@ _HEARTBEATS_MISSED: Final = 2 / HEARTBEATS_PER_TTL
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamParts:
     """What streams share. `freed` is called when slots came back; `closed` when a stream ends,
-    `ended` once its undelivered jobs are back in the store. `claimed` waits for the claim
-    under way.
+    `ended` once its undelivered jobs are back in the store, or were refused. `claimed` waits for
+    the claim under way.
     """
 
     completer: Completer
@@ -100,7 +100,7 @@ class JobStream:
         self._owes_word_since_s: float | None = None
         self._changed = asyncio.Event()
         self._closing: asyncio.Future[None] | None = None
-        self._going_back: list[asyncio.Future[list[Settled]]] = []
+        self._going_back: set[asyncio.Future[list[Settled]]] = set()
 
     def _ask_for_types(self) -> None:
         self.slots.limit(type_limits(self._spec))
@@ -344,16 +344,26 @@ class JobStream:
         waiting = [*self._handed.values(), *self._buffer.values()]
         self._handed.clear()
         self._buffer.clear()
+        self._release(waiting)
+        while self._going_back:
+            await asyncio.wait(self._going_back)
         try:
-            await asyncio.gather(self._release(waiting), *self._going_back)
             await self._parts.ended(self)
         except Unavailable as error:
-            logger.warning("undelivered jobs go back when their lease ends: %s", error)
+            logger.warning("what is shown of an ended stream stays for a while: %s", error)
 
-    def _release(self, assignments: Iterable[Assignment]) -> "asyncio.Future[list[Settled]]":
-        return self._parts.completer.release(
+    def _release(self, assignments: Iterable[Assignment]) -> None:
+        """They go back to the queue; the stream's end waits for it."""
+        going_back = self._parts.completer.release(
             [undelivered(a.job_id, a.namespace, a.token) for a in assignments]
         )
+        self._going_back.add(going_back)
+        going_back.add_done_callback(self._is_back)
+
+    def _is_back(self, going_back: "asyncio.Future[list[Settled]]") -> None:
+        self._going_back.discard(going_back)
+        if not going_back.cancelled() and (error := going_back.exception()):
+            logger.warning("undelivered jobs go back when their lease ends: %s", error)
 
     # The queue's side
 
@@ -377,8 +387,10 @@ class JobStream:
         self._changed.set()
 
     def give_back(self, assignments: Sequence[Assignment]) -> None:
-        """What a claim found for a stream that has ended meanwhile."""
-        self._going_back.append(self._release(assignments))
+        """What a claim found for a stream that takes no more: it has ended meanwhile, or lives and
+        is draining, stalled, silent or in doubt.
+        """
+        self._release(assignments)
 
     def _stop_undelivered(self, job_id: str, namespace: str, token: str) -> None:
         # Until that is stored the same request may come again; it is not for the worker.

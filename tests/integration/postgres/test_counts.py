@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.contract.store import RECOUNT
+from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.restored import restore
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
@@ -329,3 +330,62 @@ async def test_what_was_counted_before_is_taken_over(new_database: Callable[[], 
         assert (tagged.completed_jobs, tagged.total_retries) == (11, 3)
         await backend._counts.fold_all()
     await backend.close()
+
+
+@pytest.mark.parametrize("fold_first", [True, False], ids=["fold first", "forget first"])
+async def test_who_folds_and_who_forgets_take_the_same_counts_in_one_order(
+    backend: PostgresBackend,
+    counts: Counts,
+    pool: Pool,
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
+    dsn: str,
+    ask: Ask,
+    no_deadlock: Callable[[], None],
+    fold_first: bool,
+) -> None:
+    """Both stand at the count of a kind, or before it, until somebody lets it go."""
+    [old] = jobs(1, "eu")
+    await backend.enqueue_jobs([old])
+    await backend.cancel_jobs([], [old.id])
+    await backend.delete_jobs([], [old.id])
+    await counts.fold()
+    lanes = await ask("SELECT id, namespace_id, type_id, priority FROM lane")
+    await backend.enqueue_jobs(jobs(1, "eu"))
+
+    async def forgetting() -> int:
+        async with transaction(pool) as connection:
+            return await forget(connection, [OfLane(*lane) for lane in lanes])
+
+    await somebody.execute("SELECT FROM kind_count FOR UPDATE")
+    calls: list[Callable[[], Awaitable[int]]] = [counts.fold, forgetting]
+    at_it: list[asyncio.Future[int]] = []
+    for call in calls if fold_first else reversed(calls):
+        at_it.append(asyncio.ensure_future(call()))
+        await until_waiting(dsn, len(at_it))
+    await somebody.commit()
+    assert await asyncio.gather(*at_it) == ([1, 0] if fold_first else [3, 1])
+    no_deadlock()
+    assert await all_ways(backend) == {1}
+    assert await ask(RECOUNT) == []
+
+
+async def test_a_fold_that_the_server_undid_is_done_again(
+    backend: PostgresBackend,
+    counts: Counts,
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
+    dsn: str,
+    ask: Ask,
+) -> None:
+    await backend.enqueue_jobs(jobs(1, "eu"))
+    await counts.fold()
+    await backend.enqueue_jobs(jobs(1, "eu"))
+    # So it is the fold that is undone.
+    await somebody.execute("SET LOCAL deadlock_timeout = '1h'")
+    await somebody.execute("SELECT FROM lane_count FOR UPDATE")
+    folding = asyncio.ensure_future(counts.fold())
+    await until_waiting(dsn, 1)
+    await somebody.execute("SELECT FROM namespace_count FOR UPDATE")
+    await somebody.commit()
+    assert await folding == 1
+    assert await all_ways(backend) == {2}
+    assert await ask(RECOUNT) == []

@@ -13,7 +13,7 @@ from tests.integration.postgres.locking import until_waiting
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import SCHEMA
 from queue_operator.backends.postgres.lanes import INTERN, NAMES
-from queue_operator.backends.postgres.tidying import LOCK_NAMES, REMOVE_NAMES
+from queue_operator.backends.postgres.tidying import LOCK_NAMES, REMOVE_NAMES, SPANS_S
 from queue_operator.domain.job import Demand, Job
 
 Step = Callable[[], Awaitable[object]]
@@ -98,7 +98,7 @@ async def actors(dsn: str) -> AsyncIterator[tuple[Actor, Actor, Actor]]:
 
 
 def removal(connection: AsyncConnection[TupleRow]) -> list[Step]:
-    wanted = {"hidden_s": 0.0, "max_rows": 10}
+    wanted = {"hidden_s": 0.0, "max_rows": 10, "spans": list(SPANS_S)}
 
     async def lock() -> None:
         await connection.execute("BEGIN")

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import psycopg
 import pytest
-from tests.integration.postgres.watching import watched
+from psycopg.rows import TupleRow
+from tests.integration.postgres.watching import at_most, watched
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.roll_ups import RollUps
@@ -382,3 +383,77 @@ async def test_a_retry_goes_to_a_lane_that_is_there(backend: PostgresBackend) ->
     assert settled.error is None
     [taken] = await claim(backend, 1)
     assert (taken.job_id, taken.priority) == (job.id, Priority.CRITICAL)
+
+
+TOLD = (
+    "INSERT INTO queue_operator.roll_up SELECT"
+    " (SELECT id FROM queue_operator.namespace), %s, begins_at,"
+    " (SELECT id FROM queue_operator.job_type), 'NORMAL', 1, 0, 0, 0, 0, 0"
+    " FROM ({}) AS t(begins_at)"
+)
+MINUTES = (
+    "SELECT date_trunc('minute', now()) - make_interval(mins => n)"
+    " FROM generate_series(0, %s - 1) AS n"
+)
+
+
+async def a_name_without_lanes(connection: psycopg.AsyncConnection[TupleRow]) -> None:
+    for table in ("namespace", "job_type"):
+        text = f"INSERT INTO queue_operator.{table} (name) VALUES ('once')"
+        await connection.execute(text.encode())
+
+
+async def in_sight(connection: psycopg.AsyncConnection[TupleRow]) -> TupleRow | None:
+    """How many types, and namespaces."""
+    cursor = await connection.execute(
+        "SELECT (SELECT count(*) FROM queue_operator.job_type),"
+        " (SELECT count(*) FROM queue_operator.namespace WHERE retired_at IS NULL)"
+    )
+    return await cursor.fetchone()
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+async def test_what_statistics_are_kept_of_is_found_without_reading_all(
+    dsn: str, plans: str
+) -> None:
+    """Of the minutes of three days those of an hour, and of each longer span what they make up."""
+    async with (
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection,
+        watched(dsn, plans=plans) as (backend, seen),
+    ):
+        await a_name_without_lanes(connection)
+        await connection.execute(TOLD.format(MINUTES).encode(), (60, 4000))
+        # Sums them up.
+        await backend.roll_up()
+        with at_most(seen, rows=4 + 24 + 60 + 30, pages=150):
+            assert await backend._housekeeping.tidying._remove_names(0.0) == 0
+        await connection.execute("DELETE FROM queue_operator.roll_up")
+        assert await backend._housekeeping.tidying._remove_names(0.0) == 1
+        assert await in_sight(connection) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("span_s", "begins_at"),
+    [
+        (86_400, "SELECT date_bin('1 day', now(), 'epoch') - interval '399 days'"),
+        # Of a day that is not over, and of an hour.
+        (
+            3600,
+            "SELECT date_bin('1 day', closed_until, 'epoch') FROM queue_operator.roll_up_progress",
+        ),
+        (60, "SELECT closed_until FROM queue_operator.roll_up_progress"),
+    ],
+)
+async def test_names_stay_whose_statistics_are_kept_in_any_span(
+    dsn: str, backend: PostgresBackend, span_s: int, begins_at: str
+) -> None:
+    # So that hours are closed up to now.
+    await backend.roll_up()
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await a_name_without_lanes(connection)
+        await connection.execute(TOLD.format(begins_at).encode(), (span_s,))
+        assert await backend._housekeeping.tidying._remove_names(0.0) == 0
+        assert await in_sight(connection) == (1, 1)
+        await connection.execute("DELETE FROM queue_operator.roll_up")
+        assert await backend._housekeeping.tidying._remove_names(0.0) == 1
+        assert await in_sight(connection) == (0, 0)

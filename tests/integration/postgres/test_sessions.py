@@ -10,7 +10,7 @@ from tests.integration.postgres.locking import until_waiting
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.migrate import migrations
-from queue_operator.backends.postgres.sessions import SessionStore
+from queue_operator.backends.postgres.sessions import TOUCH, SessionStore
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import SessionOrder, SessionRoll, Topic, WorkerSession
 
@@ -215,6 +215,25 @@ async def test_a_touch_that_another_overtakes_is_asked_again(store: SessionStore
             " FROM gone"
         )
         late = asyncio.create_task(store.touch_sessions([session("s-2", replica="r", busy=9)]))
+        await until_waiting(dsn, 1)
+        await other.commit()
+        await late
+    assert {one.session_id: one.busy for one in await store.list_sessions()} == {"s-1": 4, "s-2": 9}
+
+
+async def test_of_two_that_a_replica_says_first_neither_hides_the_other(
+    store: SessionStore, dsn: str
+) -> None:
+    """Neither finds a row of the replica to replace."""
+    for name in ("s-1", "s-2"):
+        await store.open_session(session(name, replica="r"))
+    async with await psycopg.AsyncConnection.connect(dsn) as other:
+        await other.execute("SET search_path = queue_operator")
+        first: dict[str, object] = {"session_ids": ["s-1"], "connections": [""], "followed": [0]}
+        cursor = await other.execute(TOUCH, {**first, "busy": [4], "draining": [False]})
+        assert await cursor.fetchall() == [(True, True)]
+        late = asyncio.create_task(store.touch_sessions([session("s-2", replica="r", busy=9)]))
+        # For the one whose number it would have too.
         await until_waiting(dsn, 1)
         await other.commit()
         await late

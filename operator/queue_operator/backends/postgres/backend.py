@@ -540,6 +540,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def close(self) -> None:
         await self._returns.aclose()
+        await self._housekeeping.aclose()
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.connection import LONG_S, Pool, again_when_undone, borrowed
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 
@@ -65,6 +65,7 @@ class Counts:
         self._pool = pool
         self._fold_at_s = float("-inf")
 
+    @again_when_undone
     async def fold(self, limit: int = _STEP) -> int:
         """Adds about `limit` changes to the counts and gives their number, 0 where another replica
         is at it. Call it again at once when that was `limit` or more.

@@ -23,6 +23,7 @@ _PIECE_S: Final = 1.0
 _LEAST_PIECE: Final = timedelta(seconds=1)
 _AT_ONCE: Final = 10_000
 _REVISITED_AT_ONCE: Final = 1000
+_MANY: Final = 10_000
 _EVERYWHERE: Final = Range(START, END)
 
 
@@ -33,6 +34,7 @@ class Explorer:
         self._pool = pool
         self._arrivals = arrivals
         self._exploring = asyncio.Lock()
+        self._left = 0
 
     async def first_jobs(
         self, ranges: Sequence[tuple[int, Range]], patience_s: float | None = None
@@ -61,12 +63,16 @@ class Explorer:
         jobs does not tell, so they would be remembered for ever, and be in the way of the first
         claim that asks for them.
         """
-        left = self._arrivals.fronts.unwanted()
-        for first in range(0, len(left), _REVISITED_AT_ONCE):
-            await self._look_again(left[first : first + _REVISITED_AT_ONCE])
+        unwanted = self._arrivals.fronts.unwanted()
+        for first in range(0, len(unwanted), _REVISITED_AT_ONCE):
+            some = unwanted[first : first + _REVISITED_AT_ONCE]
+            await self._look([(front, front.all_ranges()) for front in some])
+        self._left = len(self._arrivals.fronts)
 
-    async def _look_again(self, fronts: Sequence[Front]) -> None:
-        await self._look([(front, front.all_ranges()) for front in fronts])
+    @property
+    def is_behind(self) -> bool:
+        """Whether many lanes came to be remembered since the last time."""
+        return len(self._arrivals.fronts) > 2 * self._left + _MANY
 
     async def _find_all(self, fronts: Sequence[Front]) -> None:
         if not await self._look([(front, [_EVERYWHERE]) for front in fronts], LONG_S):

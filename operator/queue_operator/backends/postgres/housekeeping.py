@@ -1,11 +1,14 @@
 """What is done with each sweep, or once a minute, so that nothing grows: by every replica, and safe
-on all of them at once.
+on all of them at once. Each part fails for itself, and is tried again with the next turn.
 """
 
+import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.counts import Counts
@@ -23,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Folds counts, looks for overlooked jobs, and removes sessions, arrivals and names that nobody
-    needs any more.
+    """Folds counts and looks for overlooked jobs; and, in a task of its own, removes sessions,
+    arrivals and names that nobody needs any more.
     """
 
     def __init__(
@@ -43,22 +46,50 @@ class Housekeeping:
         self._sessions = sessions
         self._explorer = explorer
         self._prune_at_s = float("-inf")
+        self._pruning: asyncio.Task[None] | None = None
 
     async def keep(self) -> None:
-        """A turn. What cannot be done now waits for the next one, which is logged: who calls has
-        something to tell that must not be lost by it.
+        """A turn. Raises nothing and does not wait for what may take seconds: who calls has
+        something to tell that must not be lost or held up by it.
         """
-        try:
-            await self._counts.fold_all()
-            await self.overlooked.look_in_time()
-            if time.monotonic() >= self._prune_at_s:
-                self._prune_at_s = time.monotonic() + _PRUNE_S
-                await self._prune()
-        except Unavailable as error:
-            logger.warning("counts and names are tidied up later: %s", error)
+        await _by_itself("counts are folded", self._counts.fold_all)
+        await _by_itself("overlooked jobs are looked for", self.overlooked.look_in_time)
+        self._prune_in_time()
+
+    def _prune_in_time(self) -> None:
+        if self._pruning is not None and not self._pruning.done():
+            return
+        if time.monotonic() >= self._prune_at_s:
+            self._prune_at_s = time.monotonic() + _PRUNE_S
+            self._pruning = asyncio.create_task(self._prune(), name="pruning the store")
+        elif self._explorer.is_behind:
+            self._pruning = asyncio.create_task(self._revisit(), name="revisiting lanes")
 
     async def _prune(self) -> None:
-        await self._sessions.prune_sessions(_STALE_SESSION_S)
-        await self._arrivals.prune()
-        await self._explorer.revisit()
-        await self.tidying.tidy()
+        await _by_itself(
+            "sessions are pruned", lambda: self._sessions.prune_sessions(_STALE_SESSION_S)
+        )
+        await _by_itself("arrivals are pruned", self._arrivals.prune)
+        await self._revisit()
+        await _by_itself("names are tidied up", self.tidying.tidy)
+
+    async def _revisit(self) -> None:
+        await _by_itself("lanes that others emptied are forgotten", self._explorer.revisit)
+
+    async def pruned(self) -> None:
+        """Returns when what was begun of it is over."""
+        if self._pruning is not None:
+            await asyncio.wait([self._pruning])
+
+    async def aclose(self) -> None:
+        if self._pruning is not None:
+            await end_tasks([self._pruning])
+
+
+async def _by_itself(what: str, part: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await part()
+    except Unavailable as error:
+        logger.warning("%s later: %s", what, error)
+    except Exception:
+        logger.exception("%s later: this turn failed", what)

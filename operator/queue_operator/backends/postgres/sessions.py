@@ -19,7 +19,7 @@ from queue_operator.backends.worker_sessions import KEPT_FOR, not_yours
 from queue_operator.domain.errors import Unavailable
 
 _OPEN: Final = load(__package__, "session_open")
-_TOUCH: Final = load(__package__, "session_touch")
+TOUCH: Final = load(__package__, "session_touch")
 _KEEP: Final = load(__package__, "session_keep")
 _CLOSE: Final = load(__package__, "session_close")
 _BEATS: Final = load(__package__, "session_beats")
@@ -76,9 +76,7 @@ class SessionStore:
         changed = False
         for _ in range(_TRIES):
             async with borrowed(self._pool) as connection:
-                [(changed, stored)] = await (
-                    await connection.execute(_TOUCH, parameters)
-                ).fetchall()
+                [(changed, stored)] = await (await connection.execute(TOUCH, parameters)).fetchall()
             if stored:
                 break
         else:

@@ -5,6 +5,7 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+from queue_operator.backends.postgres.arrays import Int8s
 from queue_operator.backends.postgres.connection import (
     LONG_S,
     Pool,
@@ -15,16 +16,19 @@ from queue_operator.backends.postgres.connection import (
 from queue_operator.backends.postgres.counts import TAIL, OfLane, forget
 from queue_operator.backends.postgres.lanes import FORGOTTEN_S, UNUSED_S
 from queue_operator.backends.sql import load
+from queue_operator.backends.tallies import SPANS
 
 _EMPTY: Final = load(__package__, "lane_empty")
 _RETIRE: Final = load(__package__, "lane_retire", tail=TAIL, empty=_EMPTY)
 _REMOVE: Final = load(__package__, "lane_remove", tail=TAIL, empty=_EMPTY)
 _USED: Final = load(__package__, "name_used")
-LOCK_NAMES: Final = load(__package__, "name_lock", used=_USED)
+_CLOSED: Final = load(__package__, "roll_up_closed")
+LOCK_NAMES: Final = load(__package__, "name_lock", used=_USED, closed=_CLOSED)
 REMOVE_NAMES: Final = load(__package__, "name_remove", used=_USED)
 _BATCH: Final = 5000
 _MOST_BATCHES: Final = 20
 _NAMES_EVERY_S: Final = 600.0
+SPANS_S: Final = Int8s(span.seconds for span in SPANS)
 _EVER: Final = datetime(1, 1, 1, tzinfo=UTC), 0
 
 logger = logging.getLogger(__name__)
@@ -82,7 +86,7 @@ class Tidying:
     async def _remove_names(self, hidden_s: float) -> int:
         """A second statement looks for lanes once more: it sees what was made before the lock."""
         async with transaction(self._pool, LONG_S) as connection:
-            wanted = {"hidden_s": hidden_s, "max_rows": _BATCH}
+            wanted = {"hidden_s": hidden_s, "max_rows": _BATCH, "spans": SPANS_S}
             [(types, spaces)] = await (await connection.execute(LOCK_NAMES, wanted)).fetchall()
             if not types and not spaces:
                 return 0

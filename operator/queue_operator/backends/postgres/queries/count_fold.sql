@@ -3,7 +3,9 @@
 -- Index: count_progress_pkey, count_delta_by_xid (as in `count_tail.sql`); lane_pkey; of each count
 --   its newest version, by its primary key from the end; lane_waiting_pkey.
 -- Locks: the row of count_progress, which is passed by where another fold has it, or has removed
---   it since our snapshot: so who gets it sees all that was folded before, and is alone.
+--   it since our snapshot: so who gets it sees all that was folded before, and is alone. Then of the
+--   counts those that it replaces, namespaces first, then kinds, then lanes, as `count_forget.sql` does;
+--   each waits for the one before by counting it, or the last that is written down would go first.
 -- Traps: the order by transaction lets a fold stop anywhere: the snapshot that is noted ends before
 --   the last one that was looked at. A transaction with a lower number may do what another made
 --   possible, so a count may be below 0 until the next fold; with the changes that are not folded
@@ -102,19 +104,6 @@ WITH noted AS MATERIALIZED (
         WHERE namespace_id = changed.namespace_id ORDER BY version DESC LIMIT 1
     ) AS kept ON true
     CROSS JOIN LATERAL ({{summed_up}}) AS summed
-), lanes_kept AS (
-    INSERT INTO lane_count (lane_id, version, states, jobs, retries, waiting, total)
-    SELECT lane_id, (SELECT version FROM noted) + 1, all_states, all_jobs, retries + kept_retries,
-           waiting, total
-    FROM lanes
-), lanes_gone AS (
-    DELETE FROM lane_count WHERE ctid = ANY (ARRAY(SELECT spot FROM lanes))
-), kinds_kept AS (
-    INSERT INTO kind_count (namespace_id, type_id, priority, version, states, jobs)
-    SELECT namespace_id, type_id, priority, (SELECT version FROM noted) + 1, all_states, all_jobs
-    FROM kinds
-), kinds_gone AS (
-    DELETE FROM kind_count WHERE ctid = ANY (ARRAY(SELECT spot FROM kinds))
 ), spaces_kept AS (
     INSERT INTO namespace_count (namespace_id, version, states, jobs, retries)
     SELECT namespace_id, (SELECT version FROM noted) + 1, all_states, all_jobs,
@@ -122,6 +111,27 @@ WITH noted AS MATERIALIZED (
     FROM spaces
 ), spaces_gone AS (
     DELETE FROM namespace_count WHERE ctid = ANY (ARRAY(SELECT spot FROM spaces))
+    RETURNING 1
+), kinds_kept AS (
+    INSERT INTO kind_count (namespace_id, type_id, priority, version, states, jobs)
+    SELECT namespace_id, type_id, priority, (SELECT version FROM noted) + 1, all_states, all_jobs
+    FROM kinds
+), kinds_gone AS (
+    DELETE FROM kind_count
+    WHERE ctid = ANY (ARRAY(
+        SELECT spot FROM kinds WHERE (SELECT count(*) FROM spaces_gone) >= 0
+    ))
+    RETURNING 1
+), lanes_kept AS (
+    INSERT INTO lane_count (lane_id, version, states, jobs, retries, waiting, total)
+    SELECT lane_id, (SELECT version FROM noted) + 1, all_states, all_jobs, retries + kept_retries,
+           waiting, total
+    FROM lanes
+), lanes_gone AS (
+    DELETE FROM lane_count
+    WHERE ctid = ANY (ARRAY(
+        SELECT spot FROM lanes WHERE (SELECT count(*) FROM kinds_gone) >= 0
+    ))
 ), begun AS (
     INSERT INTO lane_waiting (namespace_id, lane_id)
     SELECT namespace_id, lane_id FROM lanes

@@ -7,9 +7,11 @@
 -- Locks: that row, which is removed; who had to wait for it finds it gone. Rows of sessions are not
 --   locked: if one is opened meanwhile, what is said of its last opening is no longer looked at.
 -- Traps: a plan from when the table was small would start from the table; the LIMIT in LATERAL keeps
---   it from that. The number is above the time, hence above what is left of a replica of that
---   name that went. Two that write the first row of a replica may not notice each other, if a
---   third has already removed one: the next heartbeat then says what is missing.
+--   it from that. The first row of a replica has the number 0, whoever writes it, so that of two the
+--   key refuses one; they do not notice each other if a third has already removed the first: the
+--   next heartbeat then says what is missing. (greatest() passes over NULL: by itself it would give two
+--   first rows two times.) All later numbers are above the time, hence above what is dead of a
+--   replica of that name that went.
 WITH found AS MATERIALIZED (
     SELECT session.opening, session.replica, given.busy, given.draining, given.followed,
            session.busy AS opened_busy, session.draining AS opened_draining
@@ -46,8 +48,9 @@ gone AS (
 added AS (
     INSERT INTO session_beat (replica, number, openings, busy, draining, followed, heard_at)
     SELECT replica,
-           coalesce((SELECT greatest(number + 1, (extract(epoch FROM now()) * 1000)::bigint)
-                     FROM last WHERE last.replica = told.replica), 0),
+           (SELECT CASE WHEN number IS NULL THEN 0
+                        ELSE greatest(number + 1, (extract(epoch FROM now()) * 1000)::bigint) END
+            FROM last WHERE last.replica = told.replica),
            array_agg(opening), array_agg(busy), array_agg(draining), array_agg(followed),
            array_agg(heard_at)
     FROM (
