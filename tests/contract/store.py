@@ -114,6 +114,16 @@ WITH moving AS (
         UNION ALL SELECT namespace_id, 'retries', -retries FROM namespace_count
     ) parts GROUP BY namespace_id, state HAVING sum(jobs) <> 0
     UNION ALL
+    SELECT 'blocked', namespace_id FROM (
+        SELECT namespace_id, type_id, priority, blocked FROM kind_count
+        UNION ALL
+        SELECT lane.namespace_id, lane.type_id, lane.priority, told.blocked
+        FROM count_delta told JOIN lane ON lane.id = told.lane_id
+        UNION ALL
+        SELECT lane.namespace_id, lane.type_id, lane.priority, -1
+        FROM ready JOIN lane ON lane.id = ready.lane_id WHERE blocked
+    ) parts GROUP BY namespace_id, type_id, priority HAVING sum(blocked) <> 0
+    UNION ALL
     SELECT 'waiting', lane_id FROM (SELECT lane_id FROM lane_count WHERE waiting > 0) counted
     FULL JOIN lane_waiting listed USING (lane_id)
     WHERE counted IS NULL OR listed IS NULL

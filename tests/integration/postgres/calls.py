@@ -506,7 +506,7 @@ CASES = {
         # All that is not due is counted one by one, in an index alone.
         window,
         {
-            *("kind_count_pkey", "lane_waiting_pkey", "ready_undue", "ready_later"),
+            *("kind_count_pkey", "lane_waiting_pkey", "ready_later"),
             *("job_event_by_xid", "roll_up_pkey"),
         },
         100_000,

@@ -152,8 +152,9 @@ SELECT array_agg(lane_id), array_agg(first), array_agg(0), array_agg(last),
     array_agg(10 * %(jobs)s), now() - interval '1 day'
 FROM (SELECT lane_id, min(order_time) AS first, max(order_time) AS last FROM ready
     WHERE due GROUP BY lane_id) AS waiting HAVING count(*) > 0;
-INSERT INTO count_delta (lane_id, state, jobs, retries)
-SELECT lane_id, state, count(*), sum(job_no %% 3) FROM given GROUP BY lane_id, state;
+INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+SELECT lane_id, state, count(*), sum(job_no %% 3), count(*) FILTER (WHERE blocked)
+FROM given GROUP BY lane_id, state;
 DROP TABLE given;
 """
 

@@ -61,7 +61,8 @@ CREATE TABLE count_delta (
     lane_id integer NOT NULL,
     state text NOT NULL,
     jobs bigint NOT NULL,
-    retries bigint NOT NULL
+    retries bigint NOT NULL,
+    blocked bigint NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 CREATE INDEX count_delta_by_xid ON queue_operator.count_delta USING btree (xid);
 
@@ -206,7 +207,8 @@ CREATE TABLE kind_count (
     priority text NOT NULL,
     version bigint NOT NULL,
     states text[] NOT NULL,
-    jobs bigint[] NOT NULL
+    jobs bigint[] NOT NULL,
+    blocked bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 ALTER TABLE kind_count ADD CONSTRAINT kind_count_pkey PRIMARY KEY (namespace_id, type_id, priority, version);
 

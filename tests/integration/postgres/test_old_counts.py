@@ -19,6 +19,7 @@ from queue_operator.domain.states import Event
 ROUNDS = 200
 STEPS = 300
 BATCH = 100
+CHILDREN = 20
 TAKES = 10
 TERMS = {"rate_per_s": 1e6, "burst": 1e6}
 MORE = 1.5
@@ -50,16 +51,21 @@ async def pinned(new_database: Callable[[], str]) -> AsyncIterator[str]:
 
 
 async def work(backend: PostgresBackend, rounds: int) -> None:
-    """Jobs come, some only later, and go; each round is counted and paid for."""
+    """Jobs come, some only later or after another one, and go: each round is counted and paid for."""
     for _ in range(rounds):
         tags = frozenset({"eu"})
         new = [
             Job(id=uuid.uuid4().hex, type="t", tags=tags, delay_s=0.001 * (n % 2))
             for n in range(BATCH)
         ]
-        await backend.enqueue_jobs(new)
+        children = [
+            Job(id=uuid.uuid4().hex, type="t", tags=tags, depends_on=(new[0].id,))
+            for _ in range(CHILDREN)
+        ]
+        await backend.enqueue_jobs([*new, *children])
         await backend._staging.stage()
-        claimed = await backend.claim([Demand(assignee_id="w", limit=BATCH)], lease_ttl_s=600)
+        demand = Demand(assignee_id="w", limit=2 * BATCH)
+        claimed = await backend.claim([demand], lease_ttl_s=600)
         await backend.settle(
             [Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in claimed]
         )

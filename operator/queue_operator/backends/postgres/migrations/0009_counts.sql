@@ -3,13 +3,15 @@
 
 ALTER TABLE count_delta RENAME TO count_delta_before;
 
--- What each statement changed. `xid` tells what the counts have: see `count_progress`.
+-- What each statement changed. `blocked`: how many of the jobs wait for others. `xid` tells what the
+-- counts have: see `count_progress`.
 CREATE TABLE count_delta (
     xid     xid8    NOT NULL DEFAULT pg_current_xact_id(),
     lane_id integer NOT NULL,
     state   text    NOT NULL,
     jobs    bigint  NOT NULL,
-    retries bigint  NOT NULL
+    retries bigint  NOT NULL,
+    blocked bigint  NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX count_delta_by_xid ON count_delta (xid);
 INSERT INTO count_delta (lane_id, state, jobs, retries)
@@ -17,6 +19,8 @@ SELECT lane_id, state, sum(jobs), sum(retries)
 FROM (SELECT lane_id, state, jobs, retries FROM lane_count
       UNION ALL SELECT lane_id, state, jobs, retries FROM count_delta_before) AS before
 GROUP BY lane_id, state;
+INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+SELECT lane_id, state, 0, 0, count(*) FROM ready WHERE NOT due AND blocked GROUP BY lane_id, state;
 DROP TABLE count_delta_before;
 DROP TABLE lane_count;
 
@@ -42,6 +46,7 @@ CREATE TABLE kind_count (
     version      bigint   NOT NULL,
     states       text[]   NOT NULL,
     jobs         bigint[] NOT NULL,
+    blocked      bigint   NOT NULL,
     PRIMARY KEY (namespace_id, type_id, priority, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE TABLE namespace_count (

@@ -11,7 +11,8 @@
 --   possible, so a count may be below 0 until the next fold; with the changes that are not folded
 --   it is right. xmin is compared, so no savepoint may be around this. In a restored copy all is
 --   folded in one go, as old numbers and new ones mean different transactions. No two CTEs are
---   joined: each count is looked up, and summed, by itself; what was retried is told once by each.
+--   joined: each count is looked up, and summed, by itself; what was retried, and what is blocked, is told
+--   once by each.
 WITH noted AS MATERIALIZED (
     SELECT ctid AS spot, version, xmin = xid::xid AS is_ours,
            ARRAY(SELECT pg_snapshot_xip(snapshot)) AS open_xids,
@@ -42,12 +43,13 @@ WITH noted AS MATERIALIZED (
         WHERE xid = ANY ((SELECT open_xids FROM noted)::xid8[])
           AND xid < (SELECT first_xid FROM noted)
     ))
-    RETURNING lane_id, state, jobs, retries
+    RETURNING lane_id, state, jobs, retries, blocked
 ), changed AS MATERIALIZED (
     SELECT lane_id, array_agg(state) AS states, array_agg(jobs) AS jobs,
-           sum(retries)::bigint AS retries
+           sum(retries)::bigint AS retries, sum(blocked)::bigint AS blocked
     FROM (
-        SELECT lane_id, state, sum(jobs)::bigint AS jobs, sum(retries) AS retries
+        SELECT lane_id, state, sum(jobs)::bigint AS jobs, sum(retries) AS retries,
+               sum(blocked) AS blocked
         FROM removed GROUP BY lane_id, state
     ) AS by_state
     GROUP BY lane_id
@@ -64,13 +66,14 @@ WITH noted AS MATERIALIZED (
     ) AS kept ON true
     CROSS JOIN LATERAL ({{summed_up}}) AS summed
 ), kinds AS MATERIALIZED (
-    SELECT changed.*, kept.spot, summed.*
+    SELECT changed.*, kept.spot, coalesce(kept.blocked, 0) AS kept_blocked, summed.*
     FROM (
         SELECT namespace_id, type_id, priority, array_agg(state) AS states, array_agg(n) AS jobs,
-               sum(retries)::bigint AS retries
+               sum(retries)::bigint AS retries, sum(blocked)::bigint AS blocked
         FROM (
             SELECT namespace_id, type_id, priority, state, sum(n)::bigint AS n,
-                   sum(retries) FILTER (WHERE place = 1) AS retries
+                   sum(retries) FILTER (WHERE place = 1) AS retries,
+                   sum(blocked) FILTER (WHERE place = 1) AS blocked
             FROM lanes
             CROSS JOIN LATERAL unnest(states, jobs) WITH ORDINALITY AS told(state, n, place)
             WHERE namespace_id IS NOT NULL
@@ -79,7 +82,7 @@ WITH noted AS MATERIALIZED (
         GROUP BY namespace_id, type_id, priority
     ) AS changed
     LEFT JOIN LATERAL (
-        SELECT ctid AS spot, states, jobs FROM kind_count
+        SELECT ctid AS spot, states, jobs, blocked FROM kind_count
         WHERE namespace_id = changed.namespace_id AND type_id = changed.type_id
           AND priority = changed.priority
         ORDER BY version DESC LIMIT 1
@@ -113,8 +116,9 @@ WITH noted AS MATERIALIZED (
     DELETE FROM namespace_count WHERE ctid = ANY (ARRAY(SELECT spot FROM spaces))
     RETURNING 1
 ), kinds_kept AS (
-    INSERT INTO kind_count (namespace_id, type_id, priority, version, states, jobs)
-    SELECT namespace_id, type_id, priority, (SELECT version FROM noted) + 1, all_states, all_jobs
+    INSERT INTO kind_count (namespace_id, type_id, priority, version, states, jobs, blocked)
+    SELECT namespace_id, type_id, priority, (SELECT version FROM noted) + 1, all_states, all_jobs,
+           blocked + kept_blocked
     FROM kinds
 ), kinds_gone AS (
     DELETE FROM kind_count

@@ -9,12 +9,13 @@ noted AS MATERIALIZED (
            ARRAY(SELECT pg_snapshot_xip(snapshot)) AS open_xids
     FROM count_progress ORDER BY version DESC LIMIT 1
 ), tail AS MATERIALIZED (
-    SELECT lane_id, state, sum(jobs)::bigint AS jobs, sum(retries)::bigint AS retries
+    SELECT lane_id, state, sum(jobs)::bigint AS jobs, sum(retries)::bigint AS retries,
+           sum(blocked)::bigint AS blocked
     FROM (
-        SELECT lane_id, state, jobs, retries FROM count_delta
+        SELECT lane_id, state, jobs, retries, blocked FROM count_delta
         WHERE xid >= (SELECT first_xid FROM noted)
         UNION ALL
-        SELECT lane_id, state, jobs, retries FROM count_delta
+        SELECT lane_id, state, jobs, retries, blocked FROM count_delta
         WHERE xid = ANY ((SELECT open_xids FROM noted)::xid8[])
           AND xid < (SELECT first_xid FROM noted)
     ) AS changes

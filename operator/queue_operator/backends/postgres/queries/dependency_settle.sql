@@ -25,5 +25,8 @@ WITH written AS (
         eligible_at = greatest(eligible_at, now())
     WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
     RETURNING job_no, lane_id, order_time, due, eligible_at
-), {{arrived}}
+), {{arrived}}, counted AS (
+    INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+    SELECT lane_id, {{INITIAL_PENDING}}, 0, 0, -count(*) FROM waiting GROUP BY lane_id
+)
 SELECT DISTINCT lane_id FROM waiting

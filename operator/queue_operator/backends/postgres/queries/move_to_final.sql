@@ -22,7 +22,7 @@ WITH given AS MATERIALIZED (
                        CASE WHEN lease.error IS NOT NULL THEN lease.changed_at END) AS failed_at,
               lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
-              lease.state, lease.cancel_reason, given.*
+              lease.state, lease.cancel_reason, false AS blocked, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
@@ -39,7 +39,7 @@ WITH given AS MATERIALIZED (
                        CASE WHEN ready.error IS NOT NULL THEN ready.changed_at END) AS failed_at,
               ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
-              ready.state, ''::text, given.*
+              ready.state, ''::text, ready.blocked, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
@@ -100,10 +100,11 @@ WITH given AS MATERIALIZED (
            array_agg(lane_id)
     FROM gone GROUP BY event, state, new_state
 ), counted AS (
-    INSERT INTO count_delta (lane_id, state, jobs, retries)
-    SELECT lane_id, state, -count(*), 0 FROM gone GROUP BY lane_id, state
+    INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+    SELECT lane_id, state, -count(*), 0, -count(*) FILTER (WHERE blocked)
+    FROM gone GROUP BY lane_id, state
     UNION ALL
-    SELECT lane_id, new_state, count(*), sum(retries) FROM gone GROUP BY lane_id, new_state
+    SELECT lane_id, new_state, count(*), sum(retries), 0 FROM gone GROUP BY lane_id, new_state
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
 )

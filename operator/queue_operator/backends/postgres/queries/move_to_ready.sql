@@ -31,7 +31,7 @@ WITH given AS MATERIALIZED (
                        CASE WHEN lease.error IS NOT NULL THEN lease.changed_at END) AS failed_at,
               lease.mirrored,
               lease.has_children, lease.checkpointed, lease.result, lease.result_content_type,
-              lease.state, given.*
+              lease.state, false AS blocked, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
@@ -48,7 +48,7 @@ WITH given AS MATERIALIZED (
                        CASE WHEN ready.error IS NOT NULL THEN ready.changed_at END) AS failed_at,
               ready.mirrored,
               ready.has_children, ready.checkpointed, ready.result, ready.result_content_type,
-              ready.state, given.*
+              ready.state, ready.blocked, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
@@ -65,7 +65,7 @@ WITH given AS MATERIALIZED (
                        CASE WHEN final.error IS NOT NULL THEN final.changed_at END) AS failed_at,
               final.mirrored,
               final.has_children, false AS checkpointed, final.result, final.result_content_type,
-              final.state, given.*
+              final.state, false AS blocked, given.*
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
     ) final
@@ -150,10 +150,11 @@ WITH given AS MATERIALIZED (
            array_agg(lane_id)
     FROM gone GROUP BY event, state, new_state
 ), counted AS (
-    INSERT INTO count_delta (lane_id, state, jobs, retries)
-    SELECT lane_id, state, -count(*), -sum(retry_count) FROM gone GROUP BY lane_id, state
+    INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+    SELECT lane_id, state, -count(*), -sum(retry_count), -count(*) FILTER (WHERE blocked)
+    FROM gone GROUP BY lane_id, state
     UNION ALL
-    SELECT coalesce(new_lane_id, lane_id), new_state, count(*), sum(retry_count + retries)
+    SELECT coalesce(new_lane_id, lane_id), new_state, count(*), sum(retry_count + retries), 0
     FROM gone GROUP BY coalesce(new_lane_id, lane_id), new_state
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored

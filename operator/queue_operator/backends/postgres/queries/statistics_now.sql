@@ -2,26 +2,27 @@
 -- wait for other jobs, and how many for a time that is not over.
 -- Parameters: namespace_id.
 -- Index: kind_count_pkey, from one type and priority to the next below it, and of each the newest
---   version; lane_waiting_pkey, and of each of these lanes ready_undue, what waits for other jobs,
---   and ready_later, from now on; those of {{tail}}; lane_pkey, job_type_pkey. Locks: none.
--- Traps: what is over in ready_later lies before now, dead or alive. ready_undue is made for what
---   says `lane_id > 0`, and ready_later, instead of `NOT due`, for what says so by `coalesce`: with a
---   plan made for few jobs ready_stage would do as well. The first step begins above all kinds there are.
+--   version; lane_waiting_pkey, and of each of these lanes ready_later, from now on; those of
+--   {{tail}}; lane_pkey, job_type_pkey. Locks: none.
+-- Traps: what is over in ready_later lies before now, dead or alive. It is made for what says not
+--   `NOT due`, but so by `coalesce`: with a plan made for few jobs ready_stage would do as well. The
+--   first step begins above all kinds there are.
 WITH RECURSIVE {{tail}},
 kinds AS (
-    SELECT 2147483647 AS type_id, '' AS priority, NULL::text[] AS states, NULL::bigint[] AS jobs
+    SELECT 2147483647 AS type_id, '' AS priority, NULL::text[] AS states, NULL::bigint[] AS jobs,
+           NULL::bigint AS blocked
     UNION ALL
     SELECT below.*
     FROM kinds
     CROSS JOIN LATERAL (
-        SELECT type_id, priority, states, jobs
+        SELECT type_id, priority, states, jobs, blocked
         FROM kind_count
         WHERE namespace_id = %(namespace_id)s
           AND (kind_count.type_id, kind_count.priority) < (kinds.type_id, kinds.priority)
         ORDER BY type_id DESC, priority DESC, version DESC LIMIT 1
     ) AS below
 ), changed AS MATERIALIZED (
-    SELECT tail.lane_id, lane.type_id, lane.priority, tail.state, tail.jobs
+    SELECT tail.lane_id, lane.type_id, lane.priority, tail.state, tail.jobs, tail.blocked
     FROM tail
     CROSS JOIN LATERAL (
         SELECT * FROM lane
@@ -32,16 +33,10 @@ kinds AS (
     UNION
     SELECT lane_id FROM changed WHERE state IN ({{eligible}}) AND jobs > 0
 ), undue AS MATERIALIZED (
-    SELECT waiting.lane_id, found.state, found.blocked, found.later
+    SELECT waiting.lane_id, found.state, found.later
     FROM waiting
     CROSS JOIN LATERAL (
-        SELECT state, count(*) AS blocked, 0::bigint AS later
-        FROM ready
-        WHERE NOT due AND lane_id > 0 AND ready.lane_id = waiting.lane_id
-          AND state IN ({{INITIAL_PENDING}}) AND blocked
-        GROUP BY state
-        UNION ALL
-        SELECT state, 0, count(*)
+        SELECT state, count(*) AS later
         FROM ready
         WHERE NOT coalesce(due, true) AND NOT blocked AND ready.lane_id = waiting.lane_id
           AND eligible_at > now()
@@ -54,9 +49,11 @@ FROM (
     SELECT type_id, priority, told.state, told.jobs, 0 AS blocked, 0 AS later
     FROM kinds CROSS JOIN LATERAL unnest(states, kinds.jobs) AS told(state, jobs)
     UNION ALL
-    SELECT type_id, priority, state, jobs, 0, 0 FROM changed
+    SELECT type_id, priority, {{INITIAL_PENDING}}, 0, blocked, 0 FROM kinds
     UNION ALL
-    SELECT lane.type_id, lane.priority, state, 0, blocked, later
+    SELECT type_id, priority, state, jobs, blocked, 0 FROM changed
+    UNION ALL
+    SELECT lane.type_id, lane.priority, state, 0, 0, later
     FROM undue
     CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = undue.lane_id OFFSET 0) AS lane
 ) AS counted

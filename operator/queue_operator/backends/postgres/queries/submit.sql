@@ -73,8 +73,9 @@ WITH certain AS MATERIALIZED (
            %(event_lane_ids)s::int[]
     WHERE (SELECT is_so FROM certain)
 ), counted AS (
-    INSERT INTO count_delta (lane_id, state, jobs, retries)
-    SELECT lane_id, {{INITIAL_PENDING}}, count(*), 0 FROM given GROUP BY lane_id
+    INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
+    SELECT lane_id, {{INITIAL_PENDING}}, count(*), 0, count(*) FILTER (WHERE blocked)
+    FROM given GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM given WHERE cluster_uid IS NOT NULL
 )
