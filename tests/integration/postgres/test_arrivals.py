@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, LiteralString
@@ -435,6 +436,42 @@ async def test_a_pause_counts_though_something_else_is_resumed_meanwhile(
     assert turns == 2
     await other.resume("default")
     await other.close()
+
+
+async def test_no_claim_goes_by_lanes_of_another_history(backend: PostgresBackend) -> None:
+    """Their numbers may be those of others, where the address leads by now."""
+    await backend.enqueue_job(Job(id="a", type="t"))
+    reading = backend._arrivals
+    await reading.catch_up()
+    assert reading._read is not None
+    reading._read = reading._read._replace(history="another")
+    reading._read_s, reading._hinted = float("inf"), False
+    with pytest.raises(Unavailable, match="another server by now"):
+        await claim(backend)
+    reading.lose()
+    reading._read_s = float("-inf")
+    assert await claim(backend) == ["a"]
+
+
+async def test_statistics_of_the_server_that_are_reset_stop_nobody(
+    dsn: str, backend: PostgresBackend, postgres_admin_dsn: str
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    await backend._arrivals.catch_up()
+    async with await psycopg.AsyncConnection.connect(postgres_admin_dsn) as admin:
+        await admin.execute("SELECT pg_stat_reset_shared('bgwriter')")
+    refused = 0
+    calls: list[Callable[[], Awaitable[object]]] = [
+        partial(claim, backend),
+        partial(backend.get_job, "a"),
+    ]
+    for call in (*calls, *calls):
+        try:
+            await call()
+        except Unavailable:
+            refused += 1
+    assert refused <= 2
+    assert (await backend.get_job("a")).state is JobState.RUNNING
 
 
 async def test_the_pulse_outlives_an_error_of_any_kind(

@@ -65,7 +65,7 @@ async def test_lanes_whose_jobs_others_took_are_forgotten(
     kept = await claim(backend, limit=498)
     assert len(other._arrivals.fronts) == 500
     await explorer_of(other).revisit()
-    left = other._arrivals.fronts.unwanted()
+    left = other._arrivals.fronts.next_unwanted(500)
     assert {front.lane.key.tags for front in left} == {jobs[498].tags, jobs[499].tags}
     # What comes back to one of them is told of anew.
     await backend.settle([Outcome(kept[0], Event.RELEASE)])

@@ -166,6 +166,13 @@ async def test_names_that_a_failover_lost_are_not_mixed_up_with_others(
     await asyncio.to_thread(servers.go_on_without_what_it_missed)
     newer = await PostgresBackend.open(servers.dsn, connect_timeout_s=2.0)
     await newer.enqueue_jobs(named("theirs", "first", count))
+    for n in range(count):
+        # Neither is what is theirs shown, nor changed.
+        ours = f"ours-{n}"
+        with pytest.raises(JobNotFound):
+            await insist(partial(backend.get_job, "first", namespace=ours))
+        cancelled = await insist(partial(backend.cancel_jobs, [], ["first"], namespace=ours))
+        assert cancelled.unknown_job_ids == ("first",)
     await insist(lambda: backend.enqueue_jobs(named("ours", "again", count)))
     for owner, job_id in (("ours", "again"), ("theirs", "first")):
         for n in range(count):

@@ -124,6 +124,22 @@ async def test_numbers_that_are_in_use_when_they_begin_anew_are_passed_over(
     assert [one.job_id for one in await backend.claim([OTHER], lease_ttl_s=60)] == ["one"]
 
 
+async def test_lanes_read_before_another_history_was_noted_are_not_remembered(
+    backend: PostgresBackend,
+) -> None:
+    await backend.enqueue_jobs(own_tags(1))
+    lanes = backend._lanes
+    [(lane_id, (key, _))] = lanes._keys.items()
+    assert lanes.recall([lane_id])[lane_id].key == key
+    [lane] = lanes.recall([lane_id]).values()
+    before = lanes._history
+    lanes.note_history("another")
+    lanes.remember([lane], before)
+    assert lanes.recall([lane_id]) == {}
+    lanes.remember([lane], "another")
+    assert lanes.recall([lane_id]) == {lane_id: lane}
+
+
 async def test_tags_of_any_kind_name_a_lane(dsn: str, backend: PostgresBackend) -> None:
     tags = [
         frozenset(one) for one in ({'"'}, {"\\"}, {"a,b", "{}"}, {"NULL", " "}, {"\n", "é"}, ())

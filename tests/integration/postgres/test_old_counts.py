@@ -51,7 +51,7 @@ async def pinned(new_database: Callable[[], str]) -> AsyncIterator[str]:
 
 
 async def work(backend: PostgresBackend, rounds: int) -> None:
-    """Jobs come, some only later or after another one, and go: each round is counted and paid for."""
+    """Jobs come, some later or after another one, and go: each round is counted and paid for."""
     for _ in range(rounds):
         tags = frozenset({"eu"})
         new = [

@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.connection import HISTORY, LONG_S, Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
-from queue_operator.backends.postgres.lanes import HISTORY, TOLD, Lane, Lanes, lanes_of
+from queue_operator.backends.postgres.lanes import TOLD, Lane, Lanes, lanes_of, names_of
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.sql import load
 
@@ -67,7 +67,9 @@ class Arrivals:
     def __init__(
         self, pool: Pool, lanes: Lanes, staging: Staging, resumed: Callable[[], None]
     ) -> None:
-        """`resumed` is called when a pause was found to be over."""
+        """`resumed` is called when jobs may be claimed that claims passed by: a pause was found to
+        be over, or all began anew.
+        """
         self._pool = pool
         self._lanes = lanes
         self._staging = staging
@@ -148,6 +150,11 @@ class Arrivals:
         return self._read is not None
 
     @property
+    def history(self) -> str:
+        """The one of which is known where jobs wait; empty before anything is."""
+        return self._read.history if self._read is not None else ""
+
+    @property
     def now(self) -> datetime | None:
         """The server's time at the last look."""
         return self._read.at if self._read is not None else None
@@ -212,13 +219,16 @@ class Arrivals:
         self._prune_to = self._pruned_to = 0
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
+        names = names_of(rows[0][4:]) if rows[0][4] is not None else None
         for first in range(0, len(rows), _SLICE):
-            lanes = lanes_of([(*rows[0][4:6], *row[6:]) for row in rows[first : first + _SLICE]])
-            self._lanes.remember(lanes)
+            lanes = lanes_of([row[4:] for row in rows[first : first + _SLICE]], names)
+            self._lanes.remember(lanes, history)
             for lane in lanes:
                 self.fronts.open_whole(lane)
             await asyncio.sleep(0)
         self._note_read(_Read(Horizon.parse(snapshot), at, history))
+        # Claims that were under way meanwhile did not see all of them.
+        self._resumed()
 
     def _learn_pauses(self, paused: Sequence[Sequence[str]], asked_at: int) -> None:
         """Unless this process paused or resumed anything meanwhile, which was not read, maybe."""

@@ -132,6 +132,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         super().__init__(limits)
         self._pool = pool
         self._lanes = Lanes(pool)
+        pool.on_history = self._lanes.note_history
         self._staging = Staging(pool)
         self._arrivals = Arrivals(
             pool, self._lanes, self._staging, resumed=lambda: self._pulse.resumed()

@@ -81,8 +81,8 @@ class Claims:
         """
         # Grows with every statement, so that what was had before an error is not lost with it.
         found: list[Found] = []
-        terms = _Terms(lease_ttl_s, defaults, self._entropy)
         await self._arrivals.catch_up(thorough=thorough)
+        terms = _Terms(lease_ttl_s, defaults, self._entropy, self._arrivals.history)
         fronts = self._arrivals.fronts
         every = [Group(asking, fronts) for asking in group_by_filter(demands)]
         try:
@@ -104,7 +104,8 @@ class Claims:
         await self._arrivals.catch_up()
         found = [False] * len(demands)
         every = [Group([replace(one, limit=1)], self._arrivals.fronts) for one in demands]
-        await self._explorer.explore([front for group in every for front in group.unknown()])
+        for group in every:
+            await self._explorer.explore(group.unknown())
         while asking := [n for n, one in enumerate(every) if not found[n] and one.ask()]:
             for n in await self._glance({n: every[n] for n in asking}):
                 found[n] = True
@@ -135,7 +136,8 @@ class Claims:
         """Looks deeper into many ranges, step by step, and further where others claim at the same
         time, until the slots are full or there is no more.
         """
-        await self._explorer.explore([front for group in groups for front in group.unknown()])
+        for group in groups:
+            await self._explorer.explore(group.unknown())
         while asking := [group for group in groups if group.is_open]:
             # Which jobs are locked, of more than there is room for, is not ours to say by group.
             further = [group for group in asking if group.reach > group.room]
@@ -164,6 +166,7 @@ class Claims:
                 assignees=set(parameters["assignees"]),
                 chances=parameters["chances"],
                 endless=terms.lease_ttl_s is None,
+                history=terms.history,
             )
             rows = await self._returns.fetch(claim)
         finally:
@@ -189,6 +192,7 @@ class _Terms:
     lease_ttl_s: float | None
     defaults: Mapping[str, TypeDefaults]
     entropy: Entropy
+    history: str
 
 
 _RANGES: Final = slice(3, 7)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextvars import ContextVar
 from functools import wraps
 from select import POLLIN, poll
 from typing import Final, LiteralString, ParamSpec, TypeVar
@@ -20,8 +21,11 @@ from queue_operator.backends.postgres.arrays import DUMPERS
 from queue_operator.backends.postgres.driver_errors import Undone, named, unavailable
 from queue_operator.backends.postgres.line import Line, address, hosts
 from queue_operator.backends.postgres.probing import probe
+from queue_operator.backends.sql import load
+from queue_operator.domain.errors import Unavailable
 
 SCHEMA: Final = "queue_operator"
+HISTORY: Final = load(__package__, "history")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -56,6 +60,7 @@ _SETTINGS: Final[dict[LiteralString, str]] = {
 _SET: Final = (
     "SELECT set_config(name, value, %s) FROM unnest(%s::text[], %s::text[]) s(name, value)"
 )
+_HISTORY: Final = f"SELECT {HISTORY}"
 # To be said before the first query of a transaction.
 _FREEZE: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
@@ -70,12 +75,14 @@ class Pool(AsyncConnectionPool[Line]):
     nothing comes back from it at all, by hanging up half a second later. `pooler` says that a
     pooler in transaction mode sits in between: what is set on a session there is lost, or found
     by others, so settings are made anew in each transaction. `loop` is the one that it was
-    opened on, which alone may use it.
+    opened on, which alone may use it. Of each new connection `on_history` is told the history of
+    the database that it leads to; not with a pooler, behind which that may change at any time.
     """
 
     loop: asyncio.AbstractEventLoop
     statement_timeout_s: float
     pooler: bool
+    on_history: Callable[[str], None] = staticmethod(lambda _: None)
 
     async def putconn(self, conn: Line) -> None:
         """Whoever is cancelled in the queue for the pool's lock would take the connection, and
@@ -116,6 +123,9 @@ async def open_pool(
             connection.adapters.register_dumper(kind, dumper)
         if not pooler:
             await _apply_settings(connection, statement_timeout_s, local=False)
+            cursor = await connection.execute(_HISTORY)
+            [(connection.history,)] = await cursor.fetchall()
+            pool.on_history(connection.history)
 
     try:
         conninfo = address(
@@ -179,6 +189,27 @@ async def _apply_settings(connection: Line, statement_s: float, *, local: bool) 
     await connection.execute(_SET, (local, list(settings), list(settings.values())))
 
 
+_trusted: Final = ContextVar("trusted", default="")
+
+
+def trust(history: str) -> None:
+    """What this task has looked up is so in one history of the database only: where the next
+    connection that it borrows leads to another one, it gets Unavailable instead. So numbers of
+    lanes and namespaces are not taken for those that a new primary gave to others. Not Undone: who
+    then tries again without looking them up again would take them so.
+    """
+    _trusted.set(history)
+
+
+def _check(connection: Line) -> None:
+    trusted = _trusted.get()
+    _trusted.set("")
+    if trusted and connection.history and connection.history != trusted:
+        # It may only look so, when somebody reset the server's statistics: a new one knows.
+        connection.worn = True
+        raise Unavailable("the address leads to another server by now; call again")
+
+
 @asynccontextmanager
 async def borrowed(
     pool: Pool, patience_s: float | None = None, *, frozen: bool = False
@@ -194,9 +225,14 @@ async def borrowed(
         connection = await _live(pool)
         role = connection.role
         try:
+            _check(connection)
             async with _settled(pool, connection, patience_s, frozen):
                 yield connection
-        except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
+        except (
+            psycopg.errors.ReadOnlySqlTransaction,
+            psycopg.errors.ObjectNotInPrerequisiteState,
+            psycopg.errors.FeatureNotSupported,
+        ):
             # The address may lead to the new primary by now: look it up again. And a plan
             # that a migration made unfit goes with its connection.
             connection.worn = True

@@ -94,7 +94,8 @@ def unavailable(error: BaseException) -> Unavailable:
         )
     if isinstance(error, errors.QueryCanceled):
         return TookTooLong(f"PostgreSQL took too long: {_first_line(error)}; call again")
-    if isinstance(error, errors.ReadOnlySqlTransaction):
+    # Where it stands in its log only a server that takes writes will say.
+    if isinstance(error, errors.ReadOnlySqlTransaction | errors.ObjectNotInPrerequisiteState):
         return Unavailable(
             f"PostgreSQL takes no writes: {_first_line(error)}; after a failover, the address has "
             "to lead to the new primary"

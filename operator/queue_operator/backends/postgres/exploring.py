@@ -22,6 +22,7 @@ _GLANCE: Final = load(__package__, "glance")
 _PIECE_S: Final = 1.0
 _LEAST_PIECE: Final = timedelta(seconds=1)
 _AT_ONCE: Final = 10_000
+_REVISITED: Final = 20_000
 _REVISITED_AT_ONCE: Final = 1000
 _MANY: Final = 10_000
 _EVERYWHERE: Final = Range(START, END)
@@ -52,22 +53,23 @@ class Explorer:
         if not fronts:
             return
         async with self._exploring:
-            left = list(dict.fromkeys(fronts))
+            # Another claim may have waited for the same.
+            left = [front for front in dict.fromkeys(fronts) if front.is_unknown]
             for first in range(0, len(left), _AT_ONCE):
-                # Another claim may have waited for the same.
-                some = left[first : first + _AT_ONCE]
-                await self._find_all([front for front in some if front.is_unknown])
+                await self._find_all(left[first : first + _AT_ONCE])
 
     async def revisit(self) -> None:
-        """Looks into the lanes that were not asked since the last time. Whoever else takes their
-        jobs does not tell, so they would be remembered for ever, and be in the way of the first
-        claim that asks for them.
+        """Looks into lanes that were not asked since the last time, some after the other in turn.
+        Whoever else takes their jobs does not tell, so they would be remembered for ever, and be in
+        the way of the first claim that asks for them.
         """
-        unwanted = self._arrivals.fronts.unwanted()
-        for first in range(0, len(unwanted), _REVISITED_AT_ONCE):
-            some = unwanted[first : first + _REVISITED_AT_ONCE]
-            await self._look([(front, front.all_ranges()) for front in some])
-        self._left = len(self._arrivals.fronts)
+        fronts = self._arrivals.fronts
+        for _ in range(0, min(len(fronts), _REVISITED), _REVISITED_AT_ONCE):
+            some = fronts.next_unwanted(_REVISITED_AT_ONCE)
+            if some and not await self._look([(front, front.all_ranges()) for front in some]):
+                # Others may have more dead entries before them, too.
+                break
+        self._left = len(fronts)
 
     @property
     def is_behind(self) -> bool:

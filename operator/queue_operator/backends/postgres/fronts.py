@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final, NamedTuple
 
 from queue_operator.backends.postgres.gate import Gate
@@ -274,10 +275,16 @@ class Fronts:
         self._filters.clear()
         self._by_tag.clear()
 
-    def unwanted(self) -> list[Front]:
-        """Those that nobody asked for since the last call."""
-        found = [front for front in self._by_lane.values() if not front.is_wanted]
-        for front in self._by_lane.values():
+    def next_unwanted(self, most: int) -> list[Front]:
+        """Goes on, round and round, by so many fronts; gives those that nobody asked for since they
+        were last passed.
+        """
+        passed = list(islice(self._by_lane.items(), most))
+        for lane_id, front in passed:
+            del self._by_lane[lane_id]
+            self._by_lane[lane_id] = front
+        found = [front for _, front in passed if not front.is_wanted]
+        for _, front in passed:
             front.is_wanted = False
         return found
 

@@ -19,14 +19,19 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.news import Kinds, about
 from queue_operator.backends.postgres.arrays import Int8s, Texts
-from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
+from queue_operator.backends.postgres.connection import (
+    HISTORY,
+    Pool,
+    again_when_undone,
+    borrowed,
+    trust,
+)
 from queue_operator.backends.postgres.gate import Gate
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority
 
-HISTORY: Final = load(__package__, "history")
 SURE: Final = load(__package__, "sure", history=HISTORY)
 _IS_SURE: Final = load(__package__, "lanes_sure", sure=SURE)
 INTERN: Final = load(__package__, "lane_intern", if_made="", history=HISTORY)
@@ -125,8 +130,8 @@ class _Look(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What interning some lanes gave: the numbers of those at these places, from 1, and how many
-    of them were there.
+    """What interning some lanes gave: the numbers of those at these places, from 1; how many of
+    them were there; and how many were not made because they, or their numbers, are in use.
     """
 
     at: datetime
@@ -134,11 +139,13 @@ class _Told(NamedTuple):
     places: list[int]
     ids: list[int]
     known: int
+    refused: int
 
 
 _Known = tuple[int, _Look]
 """The number of a lane."""
 _Key = tuple[str, str, str, frozenset[str]]
+_NOT_KNOWN: Final[tuple[_Key, float]] = ("", "", "", frozenset()), float("-inf")
 
 
 class Lanes:
@@ -148,7 +155,7 @@ class Lanes:
         self._pool = pool
         # A named tuple is equal to a plain one, which is made in half the time.
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
-        self._keys: OrderedDict[int, _Key] = OrderedDict()
+        self._keys: OrderedDict[int, tuple[_Key, float]] = OrderedDict()
         self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
         # How often in a row many lanes were asked for of which none was there.
         self._all_new = 0
@@ -189,7 +196,9 @@ class Lanes:
             self._known.pop((job.namespace, job.type, job.priority, job.tags), None)
 
     async def namespace_id(self, name: str) -> int | None:
-        """The number of a namespace; None when nothing is stored there."""
+        """The number of a namespace; None when nothing is stored there. It counts for this task's
+        next connection, see `trust`.
+        """
         known = self._namespaces.get(name)
         now_s = time.monotonic()
         if known is None or known[1] < now_s - _NAMESPACE_S:
@@ -202,40 +211,49 @@ class Lanes:
             known = row[0], now_s
             if self._history == history:
                 _remember(self._namespaces, {name: known})
+        trust(self._history)
         return known[0]
 
     def recall(self, ids: Collection[int]) -> dict[int, Lane]:
-        """Those of the lanes that are remembered."""
-        known = {lane_id: self._keys[lane_id] for lane_id in ids if lane_id in self._keys}
-        return {
-            lane_id: Lane(lane_id, LaneKey(*key), _PRIORITIES[key[2]])
-            for lane_id, key in known.items()
-        }
+        """Those of the lanes that were looked up a short time ago."""
+        since_s, lanes = time.monotonic() - _SURE_S, dict[int, Lane]()
+        for lane_id in ids:
+            key, at_s = self._keys.get(lane_id, _NOT_KNOWN)
+            if at_s >= since_s:
+                lanes[lane_id] = Lane(lane_id, LaneKey(*key), _PRIORITIES[key[2]])
+        return lanes
 
     async def find(self, ids: Collection[int]) -> dict[int, Lane]:
         """What lanes stand for, those that are gone left out."""
+        history = self._history
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_FIND, {"lanes": list(ids)})
             found = lanes_of(await cursor.fetchall())
-        self.remember(found)
+        self.remember(found, history)
         return {lane.id: lane for lane in found}
 
-    def remember(self, lanes: Iterable[Lane]) -> None:
-        """So that `kinds` knows them."""
-        _remember(self._keys, {lane.id: lane.key for lane in lanes})
+    def remember(self, lanes: Iterable[Lane], history: str) -> None:
+        """So that `kinds` knows them; unless another history was noted since they were read."""
+        if history == self._history:
+            self._remember_keys((lane.id, lane.key) for lane in lanes)
+
+    def _remember_keys(self, keys: Iterable[tuple[int, _Key]]) -> None:
+        now_s = time.monotonic()
+        _remember(self._keys, {lane_id: (key, now_s) for lane_id, key in keys})
 
     def kinds(self, ids: Iterable[int]) -> Kinds:
         """What jobs of these lanes are selected by; None where that is not known of all."""
         keys = [self._keys.get(lane_id) for lane_id in set(ids)]
-        known = [(key[0], key[1], key[3]) for key in keys if key is not None]
+        known = [(key[0], key[1], key[3]) for key, _ in filter(None, keys)]
         return None if len(known) < len(keys) else about(known)
 
     async def _intern(self, keys: Sequence[_Key]) -> dict[_Key, _Known]:
         found: dict[_Key, _Known] = {}
         left, statement = list(keys), INTERN
         looks = len(keys) < _MANY or self._all_new < _ALL_NEW
+        told: _Told | None = None
         for tries in range(_TRIES):
-            if tries >= _SKIPS_AFTER:
+            if tries >= _SKIPS_AFTER and told is not None and told.refused:
                 await self._skip(_SKIPPED << 2 * (tries - _SKIPS_AFTER))
             at_s = time.monotonic()
             told = await self._look_up(statement, left, looks)
@@ -247,7 +265,7 @@ class Lanes:
                 given = [left[place - 1] for place in told.places]
                 of = {key: (lane_id, look) for key, lane_id in zip(given, told.ids, strict=True)}
                 _remember(self._known, of)
-                _remember(self._keys, dict(zip(told.ids, given, strict=True)))
+                self._remember_keys(zip(told.ids, given, strict=True))
                 found |= of
                 left = [key for key in left if key not in of]
             if not left:
@@ -278,10 +296,10 @@ class Lanes:
         try:
             async with borrowed(self._pool) as connection:
                 cursor = await connection.execute(statement, parameters, binary=True)
-                [(at, history, places, ids, known)] = await cursor.fetchall()
+                [(at, history, places, ids, *counts)] = await cursor.fetchall()
         except psycopg.errors.UniqueViolation:
             return None
-        return _Told(at, history, places or [], ids or [], known)
+        return _Told(at, history, places or [], ids or [], *counts)
 
     async def _skip(self, numbers: int) -> None:
         async with borrowed(self._pool) as connection:
@@ -297,13 +315,23 @@ class Lanes:
             await connection.execute(NAMES, parameters)
 
 
-def lanes_of(rows: Sequence[Sequence[Any]]) -> list[Lane]:
-    """Lanes from rows as `lane_find.sql` gives them. One whose namespace or type is missing, which
-    only a hand in the database can bring about, is left out: nobody can ask for it.
+Names = dict[int, str]
+
+
+def names_of(first: Sequence[Any]) -> tuple[Names, Names]:
+    """Of the first row that `lane_find.sql` gives, the names of namespaces and types by number."""
+    spaces, kinds = ({int(number): name for number, name in names} for names in first[:2])
+    return spaces, kinds
+
+
+def lanes_of(rows: Sequence[Sequence[Any]], names: tuple[Names, Names] | None = None) -> list[Lane]:
+    """Lanes from rows as `lane_find.sql` gives them; `names` for rows without the first one. One
+    whose namespace or type is missing, which only a hand in the database can bring about, is left
+    out: nobody can ask for it.
     """
     if not rows or rows[0][2] is None:
         return []
-    spaces, kinds = ({int(number): name for number, name in names} for names in rows[0][:2])
+    spaces, kinds = names or names_of(rows[0])
     lanes = [
         Lane(
             lane_id,

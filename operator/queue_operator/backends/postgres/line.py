@@ -41,12 +41,14 @@ logger = logging.getLogger(__name__)
 class Line(AsyncConnection[TupleRow]):
     """`patience_s` is for each exchange with the server, not for all that is done with the
     connection. `worn` says that nobody should get it again, nor others made before now; `role` is
-    the user of the server that it is for.
+    the user of the server that it is for; `history` is the one that it leads to, where that is
+    known.
     """
 
     patience_s = _PATIENCE_S
     worn = False
     role = ""
+    history = ""
     _answer_by: float | None = None
     _watch: asyncio.TimerHandle | None = None
     _given_up = False

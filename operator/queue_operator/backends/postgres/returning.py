@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from queue_operator.backends.postgres.assigned import leased
-from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.connection import Pool, borrowed, trust
 from queue_operator.backends.postgres.driver_errors import Undone
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment
@@ -32,6 +32,7 @@ Rows = list[TupleRow]
 class Claim:
     """What one statement asks for. `read` makes assignments of its rows; `chances` are the random
     halves of the tokens that it may give, to these assignees. `endless` leases never expire.
+    `history` is the one in which its lanes mean what they do.
     """
 
     statement: LiteralString
@@ -40,6 +41,7 @@ class Claim:
     assignees: Collection[str]
     chances: Collection[int]
     endless: bool
+    history: str
 
 
 class Returns:
@@ -63,6 +65,7 @@ class Returns:
 
     async def fetch(self, claim: Claim) -> Rows:
         """Raises Unavailable. What it took then goes back, unless its leases expire."""
+        trust(claim.history)
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(borrowed(self._pool))
             line = stack.pop_all()
