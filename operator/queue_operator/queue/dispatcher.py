@@ -59,6 +59,8 @@ class Dispatcher:
         self._clock = clock
         self._loops = Loops(clock, rng)
         self._hungry: set[Filter] = set()
+        # By claims that began since the last look did, or just before.
+        self._asked_meanwhile: set[Filter] = set()
         self._wanted = asyncio.Event()
         self._hastened = asyncio.Event()
         self._poll_s = settings.idle_poll_s
@@ -155,14 +157,22 @@ class Dispatcher:
         some, also those that have no slot now: they look once they have one.
         """
         idle = self._streams.idle_filters()
-        if idle and (found := await self._found(list(idle))):
+        if self._claim is None or self._claim.done():
+            self._asked_meanwhile.clear()
+        found = set(await self._found(list(idle)))
+        # A claim may have taken what was seen for these. What else came is seen when it is over.
+        if unsure := found & self._asked_meanwhile:
+            await self.claimed()
+            found -= unsure
+            found.update(await self._found(list(unsure & self._streams.idle_filters())))
+        if found:
             self.wake(found)
         if told:
             self._hungry.update(self._streams.filters() - idle)
 
     async def _found(self, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Those for which a claim is worth its while, as far as the store can say cheaply."""
-        if self._glance is None:
+        if self._glance is None or not filters:
             return filters
         there = await self._glance.eligible_for([specimen(one) for one in filters])
         return [one for one, is_there in zip(filters, there, strict=True) if is_there]
@@ -184,6 +194,7 @@ class Dispatcher:
 
     async def _run(self, planned: Round[JobStream]) -> None:
         self._hungry.difference_update(planned.asked)
+        self._asked_meanwhile.update(planned.asked)
         try:
             demands = await self._allowed(planned)
             assignments = await self._ask(planned, demands) if demands else []

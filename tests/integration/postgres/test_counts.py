@@ -18,6 +18,7 @@ from queue_operator.backends.postgres.connection import Pool, open_pool, transac
 from queue_operator.backends.postgres.counts import Counts, OfLane, forget, lanes_waiting
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.migrate import migrations
+from queue_operator.backends.protocol import StatsWindow
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
@@ -263,6 +264,35 @@ async def test_the_counts_of_a_lane_without_jobs_go(
     assert await ask(RECOUNT) == []
 
 
+async def test_the_count_of_a_kind_stays_while_it_lacks_some_that_are_blocked(
+    backend: PostgresBackend, counts: Counts, pool: Pool, ask: Ask
+) -> None:
+    """A fold stopped between a settlement and the submission of what it set free, which has the
+    higher number.
+    """
+    change = (
+        "INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)"
+        " SELECT id, 'INITIAL_PENDING', 0, 0, %s FROM lane"
+    )
+    [old] = jobs(1, "eu")
+    await backend.enqueue_jobs([old])
+    await backend.cancel_jobs([], [old.id])
+    await backend.delete_jobs([], [old.id])
+    await ask(change, -1)
+    await counts.fold()
+    lanes = await ask("SELECT id, namespace_id, type_id, priority FROM lane")
+
+    async def forgotten() -> int:
+        async with transaction(pool) as connection:
+            return await forget(connection, [OfLane(*lane) for lane in lanes])
+
+    assert await forgotten() == 2
+    await ask(change, 1)
+    await counts.fold()
+    assert await ask(RECOUNT) == []
+    assert await forgotten() == 3
+
+
 @pytest.mark.parametrize("shift", [0, 200, 1_000_000_000], ids=["same", "a-bit", "far"])
 @pytest.mark.parametrize("adopted", [True, False])
 async def test_a_restored_copy_counts_on(
@@ -308,7 +338,9 @@ async def test_a_restored_copy_counts_on(
 
 
 async def test_what_was_counted_before_is_taken_over(new_database: Callable[[], str]) -> None:
-    """Counts, and changes that were not folded, of the schema before."""
+    """Counts, and changes that were not folded, of the schema before, which counted jobs that
+    wait for others by their rows.
+    """
     dsn = new_database()
     await migrate(dsn, shipped=[one for one in migrations() if one.name < "0009"])
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
@@ -319,15 +351,24 @@ async def test_what_was_counted_before_is_taken_over(new_database: Callable[[], 
             "INSERT INTO lane (namespace_id, type_id, priority, tags)"
             " SELECT 1, 1, 'NORMAL', ARRAY[tag] FROM unnest('{eu,us}'::text[]) AS tag;"
             "INSERT INTO lane_count SELECT id, 'COMPLETED', 10, id FROM lane;"
+            "INSERT INTO lane_count SELECT id, 'INITIAL_PENDING', 3, 0 FROM lane;"
             "INSERT INTO count_delta (lane_id, state, jobs, retries)"
-            " SELECT id, 'COMPLETED', 1, 1 FROM lane"
+            " SELECT id, 'COMPLETED', 1, 1 FROM lane;"
+            # Of the three of each lane one waits for others in one, and two in the other.
+            "INSERT INTO ready (job_no, lane_id, order_time, eligible_at, due, blocked)"
+            " SELECT 10 * id + n, id, now(), now(), n > id, n <= id"
+            " FROM lane CROSS JOIN generate_series(1, 3) AS n"
         )
     await migrate(dsn)
     backend = await PostgresBackend.open(dsn)
+    # Who looks folds, or there would be no look before.
+    backend._counts._fold_at_s = float("inf")
     for _ in ("before the first fold", "after it"):
         whole, tagged = await backend.get_job_stats([]), await backend.get_job_stats(["us"])
         assert (whole.completed_jobs, whole.total_retries) == (22, 5)
         assert (tagged.completed_jobs, tagged.total_retries) == (11, 3)
+        window = await backend.window_stats(StatsWindow())
+        assert (window.pending, window.scheduled, window.delayed) == (3, 3, 0)
         await backend._counts.fold_all()
     await backend.close()
 

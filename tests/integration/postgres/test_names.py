@@ -202,17 +202,21 @@ async def test_a_claim_from_many_waiting_lanes_reads_what_it_takes(dsn: str) -> 
         assert max(pages) <= 1500, str(seen)
 
 
-async def test_a_new_process_looks_once_at_each_of_many_waiting_lanes(dsn: str) -> None:
-    async with watched(dsn, plans="auto") as (backend, seen):
-        await backend.enqueue_jobs(own_tags(MANY))
-        fresh = await PostgresBackend.open(dsn)
+async def test_a_new_process_looks_once_at_each_of_many_waiting_lanes(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_jobs(own_tags(MANY))
+    async with watched(dsn, plans="auto") as (fresh, seen):
         await fresh._arrivals.catch_up()
         seen.clear()
         assert len(await claim(fresh, 10)) == 10
-        await fresh.close()
-        # All first jobs, and then those of the lanes that are asked.
+        [look] = [plan for plan in seen.plans if "In which of some ranges" in plan.text]
+        assert sum(one["Actual Loops"] for one in look.scans) == MANY, str(seen)
+        # What arrived, the transaction's settings, all first jobs, and the claim.
         assert len(seen.plans) <= 4, str(seen)
-        assert seen.pages <= 3 * MANY + 2500, str(seen)
+        # Three for the first job of each lane, two of which are the index's, again for each of the
+        # two hundred that are asked, and some for each of the ten that are taken.
+        assert seen.pages <= 3 * (MANY + 200) + 200, str(seen)
 
 
 async def test_others_have_turns_while_a_process_learns_of_many_lanes(

@@ -150,6 +150,22 @@ async def test_as_many_as_can_be_made_due_at_once_leave_none_behind(
     assert staged == [1000, 1000, 400, 0]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_look_that_is_over_after_all_is_looked_through_anew_leaves_nothing_out(
+    backend: PostgresBackend, other: PostgresBackend, ask: Ask, fails: bool
+) -> None:
+    """It went on from where the one before it ended: what is due before is not in it."""
+    staging = backend._staging
+    assert await staging.stage() == []
+    await delayed(other, "missed", 1, 60)
+    await hour_later(ask)
+    look = staging.ask()
+    staging.look_everywhere()
+    staging.leave(look, None if fails else look.parameters["since"])
+    assert not staging.is_behind
+    assert len(await staging.stage()) == 1
+
+
 async def test_the_last_of_many_looks_reads_no_more_than_the_first(pinned: str) -> None:
     """Though what was made due before it lies there for ever."""
     pages: list[int] = []

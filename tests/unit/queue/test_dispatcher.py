@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.queue.conftest import ManualClock
@@ -164,4 +165,52 @@ async def test_a_resume_wakes_who_waits_at_once(unpolled: Backend, clock: Manual
     assert [one.job_id for one in await given(stream, 1)] == ["runs"]
     assert await operations.resume("default", "paused")
     assert [one.job_id for one in await given(stream, 1)] == ["waits"]
+    await queue.close()
+
+
+class Slow(Picky):
+    """Tells what it is asked in order: None for a claim, and for each look at what is there a
+    future of the answer, which is the test's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sleep=never)
+        self.happened = asyncio.Queue[asyncio.Future[bool] | None]()
+
+    async def claim(self, *given: Any, **named: Any) -> list[Assignment]:
+        self.happened.put_nowait(None)
+        return await super().claim(*given, **named)
+
+    async def eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
+        self.happened.put_nowait(answer := asyncio.get_running_loop().create_future())
+        return [await answer] * len(demands)
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_a_claim_took_while_a_poll_looked_is_not_asked_for_again(there: bool) -> None:
+    """But what came meanwhile is."""
+    backend = Slow()
+    queue = QueueService(backend)
+    await queue.start()
+    stream = await queue.open_stream(spec("w", capacity=10))
+    async with asyncio.timeout(DEADLINE_S):
+        # For the new stream, and for what each listener hears first.
+        first = [await backend.happened.get() for _ in range(2)]
+        [answer] = [one for one in first if one is not None]
+        answer.set_result(False)
+        await queue.enqueue_job(Job(id="first", type="t"))
+        await given(stream, 1)
+        assert await backend.happened.get() is None
+        # Early, because the claim brought less than there was room for.
+        look = await backend.happened.get()
+        assert look is not None
+        await queue.enqueue_job(Job(id="second", type="t"))
+        await given(stream, 1)
+        assert await backend.happened.get() is None
+        look.set_result(True)
+        look = await backend.happened.get()
+        assert look is not None, "a claim"
+        look.set_result(there)
+        # Otherwise the next is a look that is due in any case.
+        assert (await backend.happened.get() is None) is there
     await queue.close()

@@ -76,10 +76,10 @@ class Front:
         self.late: list[Range] = []
         # What arrives while a claim is under way may or may not be seen by it. By number, when
         # each that is under way began. Nearly all fronts have neither: no lists for the collector
-        # of cycles to look at.
+        # of cycles to look at. What arrives is a list while there is any, which may be much.
         self._asked: tuple[int, ...] = ()
         self._tick = 0
-        self._noted: tuple[tuple[int, Range], ...] = ()
+        self._noted: list[tuple[int, Range]] | tuple[()] = ()
 
     @property
     def head(self) -> Place | None:
@@ -113,7 +113,9 @@ class Front:
         """Jobs came to wait in a range."""
         if self._asked:
             self._tick += 1
-            self._noted += ((self._tick, arrived),)
+            if not self._noted:
+                self._noted = []
+            self._noted.append((self._tick, arrived))
         self._put(arrived)
 
     def ranges(self, most: int) -> tuple[list[Range], Place | None]:
@@ -151,7 +153,7 @@ class Front:
                 if tick > asked_at:
                     self._put(arrived)
         oldest = min(self._asked, default=self._tick)
-        self._noted = tuple(one for one in self._noted if one[0] > oldest)
+        self._noted = [one for one in self._noted if one[0] > oldest] or ()
 
     def _clear(self, asked: Range, answer: Answer, limit: Place) -> None:
         end = beyond(asked.last) if answer.upto is None else answer.upto

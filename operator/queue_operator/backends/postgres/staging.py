@@ -19,10 +19,13 @@ NOWHERE: Final = {"since": _LATER, "until": _LATER, "max_rows": 0}
 
 
 class Look(NamedTuple):
-    """A look that began: the parameters of its statement, and what it has to bring back."""
+    """A look that began: the parameters of its statement, and what it has to bring back. `steps`
+    is what it is a piece of.
+    """
 
     parameters: dict[str, Any]
     tick: int
+    steps: Steps
 
 
 class Staging:
@@ -62,12 +65,16 @@ class Staging:
     def ask(self) -> Look:
         self._asked += 1
         since, until = self._steps.next() or (_LATER, _LATER)
-        return Look({"since": since, "until": until, "max_rows": _BATCH}, self._tick)
+        parameters = {"since": since, "until": until, "max_rows": _BATCH}
+        return Look(parameters, self._tick, self._steps)
 
     def leave(self, look: Look, since: datetime | None) -> None:
         """A look is over: nothing that it could see waits before `since`; None where it failed."""
         self._asked -= 1
-        if since is None:
+        if look.steps is not self._steps:
+            # All is looked through anew since it began, also what lies before its piece.
+            pass
+        elif since is None:
             self._steps.failed()
         else:
             later = [at for tick, at in self._expected if tick > look.tick]

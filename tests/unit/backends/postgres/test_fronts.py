@@ -1,5 +1,6 @@
 """What a claimer knows of where jobs wait, against lanes that are plain sets of places."""
 
+import gc
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -151,6 +152,23 @@ def test_claims_that_overlap_without_end_leave_nothing_to_remember() -> None:
         front.leave(tick, [], END)
         tick = following
     assert len(front._noted) == 1
+
+
+def test_what_arrives_during_a_claim_is_noted_without_a_copy_of_what_was_noted_before() -> None:
+    """A look at all of a lane may take a minute, in which any number arrives. And when it is over
+    there is nothing left that the collector of cycles has to look at.
+    """
+    front = Front(lane())
+    front.open_whole()
+    tick = front.ask()
+    front.note(span(0, 0))
+    noted = front._noted
+    for second in range(1, 100):
+        front.note(span(second, second))
+    assert front._noted is noted
+    assert len(noted) == 100
+    front.leave(tick, [], END)
+    assert not gc.is_tracked(front._noted)
 
 
 def test_who_was_asked_when_all_was_forgotten_takes_nothing_with_it() -> None:

@@ -4,7 +4,8 @@
 -- Index: of each count its newest version, by its primary key. Locks: the rows, of namespaces first,
 --   then of kinds, then of lanes, as `count_fold.sql` does; each waits for the one before by counting it.
 -- Trap: a fold that works meanwhile adds to nothing, whether it finds the row or not; it may remove
---   it first, and then its own stays.
+--   it first, and then its own stays. Where a fold stopped on the way no job may be counted and
+--   some be blocked all the same, or fewer than none: the next fold goes on from that.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(lanes)s::int[], %(namespaces)s::int[], %(types)s::int[],
                          %(priorities)s::text[])
@@ -26,11 +27,11 @@ WITH given AS MATERIALIZED (
         SELECT kept.spot
         FROM (SELECT DISTINCT namespace_id, type_id, priority FROM given) AS one
         CROSS JOIN LATERAL (
-            SELECT ctid AS spot, jobs FROM kind_count
+            SELECT ctid AS spot, jobs, blocked FROM kind_count
             WHERE kind_count.namespace_id = one.namespace_id AND kind_count.type_id = one.type_id
               AND kind_count.priority = one.priority
             ORDER BY version DESC LIMIT 1
-        ) AS kept WHERE 0 = ALL (kept.jobs) AND (SELECT count(*) FROM spaces) >= 0
+        ) AS kept WHERE 0 = ALL (kept.jobs) AND kept.blocked = 0 AND (SELECT count(*) FROM spaces) >= 0
     ))
     RETURNING 1
 ), lanes AS (
