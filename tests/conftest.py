@@ -2,17 +2,17 @@
 taken down at the end of the run.
 
 Set QUEUE_OPERATOR_TEST_KEEP=1 to leave both running for the next run, and to use what an earlier
-one left. What another run is using is shared with it, and left running; what a killed run left
-behind is taken down first.
+one left. What another run is using is shared with it, and the last of them takes it down; what a
+killed run left behind is taken down first.
 """
 
 import asyncio
-import fcntl
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.shared import used
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
@@ -49,8 +50,7 @@ def postgres_admin_dsn() -> Iterator[str]:
         server.kill()
         shutil.rmtree(POSTGRES_FOLDER, ignore_errors=True)
 
-    with _used(POSTGRES_FOLDER.name, remove):
-        server.start()
+    with used(_lock(POSTGRES_FOLDER.name), server.start, remove, keep=KEEP):
         yield server.admin_dsn
 
 
@@ -87,25 +87,10 @@ def cluster() -> Iterator[ClusterInfo]:
         if CLUSTER_NAME in {status.name for status in statuses()}:
             down(CLUSTER_NAME)
 
-    with _used(f"queue-operator-test-cluster-{CLUSTER_NAME}", remove):
-        yield up(CLUSTER_NAME)
+    lock = _lock(f"queue-operator-test-cluster-{CLUSTER_NAME}")
+    with used(lock, partial(up, CLUSTER_NAME), remove, keep=KEEP) as started:
+        yield started
 
 
-@contextmanager
-def _used(name: str, remove: Callable[[], None]) -> Iterator[None]:
-    """While it is used. The first user removes it, at the end and before: what is there then was
-    left by a run that was killed.
-    """
-    with Path(f"/var/tmp/{name}.lock").open("w") as lock:  # noqa: S108
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield
-            return
-        if not KEEP:
-            remove()
-        try:
-            yield
-        finally:
-            if not KEEP:
-                remove()
+def _lock(name: str) -> Path:
+    return Path(f"/var/tmp/{name}.lock")  # noqa: S108

@@ -1,5 +1,6 @@
 """What is done with each sweep, or once a minute, so that nothing grows: by every replica, and safe
-on all of them at once. Each part fails for itself, and is tried again with the next turn.
+on all of them at once. Each part fails for itself, and is tried again when it is due the next time:
+with the next sweep, or, where it prunes, a minute later.
 """
 
 import asyncio

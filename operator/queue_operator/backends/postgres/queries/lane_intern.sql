@@ -13,10 +13,9 @@
 -- Locks: the names of lanes that are made, until these are stored: `name_lock.sql` takes no name that
 --   somebody holds, so whoever waits for it is not waited for. The lanes made, in the order of their
 --   key, so that two of these never wait in a circle, and those noted as used.
--- Traps: to look for a lane is a quarter of what it takes to make one.
---  : a lane that is there keeps its names. One that is used stays for longer than any submission
---   takes; see `lane_remove.sql`. The sets that IS TRUE keeps from becoming joins would be planned
---   as loops over both.
+-- Traps: to look for a lane is a quarter of what it takes to make one. While a lane is there its
+--   names stay. One that is used stays for longer than any submission takes; see `lane_remove.sql`.
+--   The sets that IS TRUE keeps from becoming joins would be planned as loops over both.
 WITH spaces AS MATERIALIZED (
     SELECT array_agg(found.id ORDER BY g.place) AS ids
     FROM unnest(%(spaces)s::text[]) WITH ORDINALITY AS g(name, place)
