@@ -35,6 +35,7 @@ _FILES: Final = (
     "pyproject.toml",
     "tests/conftest.py",
     "tests/programs.py",
+    "tests/shared.py",
     "tests/integration/test_draws.py",
 )
 _AT_ONCE: Final = 2
