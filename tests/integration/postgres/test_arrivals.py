@@ -16,6 +16,7 @@ import pytest
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
+from queue_operator.backends.postgres.connection import trust
 from queue_operator.backends.protocol import Pause
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
@@ -451,6 +452,20 @@ async def test_no_claim_goes_by_lanes_of_another_history(backend: PostgresBacken
     reading.lose()
     reading._read_s = float("-inf")
     assert await claim(backend) == ["a"]
+
+
+async def test_what_was_looked_up_elsewhere_refuses_one_connection_and_no_more(
+    backend: PostgresBackend,
+) -> None:
+    """Also where tasks that were begun later know of it."""
+    trust("another")
+    refused = 0
+    for _ in range(3):
+        try:
+            await asyncio.create_task(backend.ping())
+        except Unavailable:
+            refused += 1
+    assert refused == 1
 
 
 async def test_statistics_of_the_server_that_are_reset_stop_nobody(

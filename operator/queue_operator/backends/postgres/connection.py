@@ -189,7 +189,9 @@ async def _apply_settings(connection: Line, statement_s: float, *, local: bool) 
     await connection.execute(_SET, (local, list(settings), list(settings.values())))
 
 
-_trusted: Final = ContextVar("trusted", default="")
+# Of each task the history in which it looked something up, in a list that tasks share which it
+# begins: who of them borrows a connection takes it out, so that nothing is left for later ones.
+_trusted: Final = ContextVar[list[str]]("trusted")
 
 
 def trust(history: str) -> None:
@@ -198,12 +200,15 @@ def trust(history: str) -> None:
     lanes and namespaces are not taken for those that a new primary gave to others. Not Undone: who
     then tries again without looking them up again would take them so.
     """
-    _trusted.set(history)
+    _trusted.set([history])
 
 
-def _check(connection: Line) -> None:
-    trusted = _trusted.get()
-    _trusted.set("")
+def _take_trusted() -> str:
+    found = _trusted.get(None)
+    return found.pop() if found else ""
+
+
+def _check(connection: Line, trusted: str) -> None:
     if trusted and connection.history and connection.history != trusted:
         # It may only look so, when somebody reset the server's statistics: a new one knows.
         connection.worn = True
@@ -220,12 +225,12 @@ async def borrowed(
     breaks off or does not answer; psycopg.DataError and IntegrityError for values that the
     database refuses, which only the caller can explain.
     """
-    role = ""
+    role, trusted = "", _take_trusted()
     try:
         connection = await _live(pool)
         role = connection.role
         try:
-            _check(connection)
+            _check(connection, trusted)
             async with _settled(pool, connection, patience_s, frozen):
                 yield connection
         except (
