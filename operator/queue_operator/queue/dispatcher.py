@@ -59,7 +59,7 @@ class Dispatcher:
         self._clock = clock
         self._loops = Loops(clock, rng)
         self._hungry: set[Filter] = set()
-        # By claims that began since the last look did, or just before.
+        # What claims asked for that were under way since the last look began.
         self._asked_meanwhile: set[Filter] = set()
         self._wanted = asyncio.Event()
         self._hastened = asyncio.Event()

@@ -148,7 +148,7 @@ async def forget_arrivals(backend: PostgresBackend) -> None:
     await arrivals.catch_up(thorough=True)
     last = arrivals._read
     assert last is not None
-    arrivals._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    arrivals._past._reads = [last._replace(at=last.at.replace(year=last.at.year - 1))]
     await arrivals.prune()
 
 

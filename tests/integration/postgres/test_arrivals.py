@@ -13,6 +13,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
@@ -42,11 +43,6 @@ FROM appeared HAVING count(*) > 0
 @pytest.fixture
 def dsn(own_dsn: str) -> str:
     return own_dsn
-
-
-async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
-    demand = Demand(assignee_id="w", limit=limit)
-    return [one.job_id for one in await backend.claim([demand], lease_ttl_s=600)]
 
 
 def test_every_statement_that_makes_jobs_claimable_tells_of_them() -> None:
@@ -186,7 +182,7 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
         while (last := arrivals._read) is None or last.horizon.open_xids:
             await arrivals.catch_up(thorough=True)
     # Read eleven minutes ago, and now.
-    arrivals._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    arrivals._past._reads = [last._replace(at=last.at.replace(year=last.at.year - 1))]
     await backend.enqueue_job(Job(id="b", type="t"))
     await arrivals.prune()
     assert await told(dsn) == 1
@@ -292,7 +288,7 @@ async def test_what_an_old_snapshot_kept_is_forgotten_a_part_at_a_time(
     async with asyncio.timeout(20):
         while (last := known._read) is None or last.horizon.open_xids:
             await known.catch_up(thorough=True)
-    known._past = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+    known._past._reads = [last._replace(at=last.at.replace(year=last.at.year - 1))]
     left = []
     for _ in range(3):
         await known.prune()
@@ -455,10 +451,12 @@ async def test_no_claim_goes_by_lanes_of_another_history(backend: PostgresBacken
 
 
 async def test_what_was_looked_up_elsewhere_refuses_one_connection_and_no_more(
-    backend: PostgresBackend,
+    backend: PostgresBackend, other: PostgresBackend
 ) -> None:
-    """Also where tasks that were begun later know of it."""
-    trust("another")
+    """Also where tasks that were begun later know of it, and none of another pool."""
+    trust(other._pool, "yet another")
+    await backend.ping()
+    trust(backend._pool, "another")
     refused = 0
     for _ in range(3):
         try:

@@ -5,12 +5,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, claiming, exploring
 from queue_operator.backends.postgres.exploring import Explorer
 from queue_operator.backends.postgres.fronts import Range
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 
@@ -18,11 +19,6 @@ from queue_operator.domain.states import Event
 @pytest.fixture
 def dsn(own_dsn: str) -> str:
     return own_dsn
-
-
-async def claim(backend: PostgresBackend, limit: int = 100) -> list[str]:
-    demand = Demand(assignee_id="w", limit=limit)
-    return [one.job_id for one in await backend.claim([demand], lease_ttl_s=600)]
 
 
 def explorer_of(backend: PostgresBackend) -> Explorer:

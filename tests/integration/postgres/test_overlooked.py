@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from tests.integration.postgres.test_arrivals import claim
+from tests.integration.postgres.taking import claim
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job

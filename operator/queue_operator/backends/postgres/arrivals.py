@@ -36,6 +36,7 @@ PARTS: Final = {
 _KEPT: Final = timedelta(minutes=10)
 _READ_WITHIN: Final = timedelta(minutes=5)
 _MOST_ROWS: Final = 50_000
+_MOST_PAST: Final = 100
 _BATCH: Final = 10_000
 _SLICE: Final = 1000
 """So many rows are worked off before others have a turn."""
@@ -81,9 +82,7 @@ class Arrivals:
         self._knows_pauses = False
         # Whoever reads applies what he read before another one begins: snapshots go forward.
         self.lock = asyncio.Lock()
-        self._past: list[_Read] = []
-        self._prune_to = 0
-        self._pruned_to = 0
+        self._past = _Past(pool)
 
     def hint(self) -> None:
         """Something arrived."""
@@ -216,7 +215,6 @@ class Arrivals:
         self._lanes.note_history(history)
         self.fronts.clear()
         self._past.clear()
-        self._prune_to = self._pruned_to = 0
         self._staging.look_everywhere()
         self._learn_pauses(paused, asked_at)
         names = names_of(rows[0][4:]) if rows[0][4] is not None else None
@@ -239,17 +237,41 @@ class Arrivals:
 
     def _note_read(self, now: _Read) -> None:
         self._read = now
-        if not self._past or now.at - self._past[-1].at > _KEPT / 10:
-            self._past.append(now)
+        self._past.note(now)
 
-    async def prune(self, max_past: int = 100) -> None:
+    async def prune(self) -> None:
         """Forgets what everybody has read who does not have to begin anew."""
-        last = self._read
+        await self._past.prune(self._read)
+
+
+class _Past:
+    """What was read and when, so that arrivals are forgotten that everybody has read who does not
+    have to begin anew.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._reads: list[_Read] = []
+        self._prune_to = 0
+        self._pruned_to = 0
+
+    def clear(self) -> None:
+        """Of another history nothing is to be forgotten."""
+        self._reads.clear()
+        self._prune_to = self._pruned_to = 0
+
+    def note(self, now: _Read) -> None:
+        if not self._reads or now.at - self._reads[-1].at > _KEPT / 10:
+            # Who never prunes remembers the latest ones.
+            self._reads = [*self._reads[1 - _MOST_PAST :], now]
+
+    async def prune(self, last: _Read | None) -> None:
+        """`last` is what was read last."""
         if last is None:
             return
-        old = [one for one in self._past if last.at - one.at > _KEPT]
+        old = [one for one in self._reads if last.at - one.at > _KEPT]
         if old:
-            self._past = self._past[len(old) :][-max_past:]
+            self._reads = self._reads[len(old) :]
             self._prune_to = max(self._prune_to, old[-1].horizon.lowest)
         for _ in range(_MOST_BATCHES):
             if self._pruned_to >= self._prune_to:

@@ -18,11 +18,7 @@ from queue_operator.backends.postgres.completing import Claimed
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.exploring import Explorer, limits, where
-from queue_operator.backends.postgres.fronts import (
-    Answer,
-    Place,
-    beyond,
-)
+from queue_operator.backends.postgres.fronts import Answer, Place, beyond
 from queue_operator.backends.postgres.groups import Group, Looked, apart, group_by_filter
 from queue_operator.backends.postgres.lanes import Lane
 from queue_operator.backends.postgres.returning import Claim, Returns

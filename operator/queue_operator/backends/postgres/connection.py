@@ -189,23 +189,23 @@ async def _apply_settings(connection: Line, statement_s: float, *, local: bool) 
     await connection.execute(_SET, (local, list(settings), list(settings.values())))
 
 
-# Of each task the history in which it looked something up, in a list that tasks share which it
-# begins: who of them borrows a connection takes it out, so that nothing is left for later ones.
-_trusted: Final = ContextVar[list[str]]("trusted")
+# Of each task where it looked something up, in a list that it shares with tasks that it begins: who
+# of them borrows a connection of that pool takes it out, so that nothing is left for later ones.
+_trusted: Final = ContextVar[list[tuple[Pool, str]]]("trusted")
 
 
-def trust(history: str) -> None:
+def trust(pool: Pool, history: str) -> None:
     """What this task has looked up is so in one history of the database only: where the next
     connection that it borrows leads to another one, it gets Unavailable instead. So numbers of
     lanes and namespaces are not taken for those that a new primary gave to others. Not Undone: who
     then tries again without looking them up again would take them so.
     """
-    _trusted.set([history])
+    _trusted.set([(pool, history)])
 
 
-def _take_trusted() -> str:
+def _take_trusted(pool: Pool) -> str:
     found = _trusted.get(None)
-    return found.pop() if found else ""
+    return found.pop()[1] if found and found[0][0] is pool else ""
 
 
 def _check(connection: Line, trusted: str) -> None:
@@ -225,7 +225,7 @@ async def borrowed(
     breaks off or does not answer; psycopg.DataError and IntegrityError for values that the
     database refuses, which only the caller can explain.
     """
-    role, trusted = "", _take_trusted()
+    role, trusted = "", _take_trusted(pool)
     try:
         connection = await _live(pool)
         role = connection.role

@@ -385,25 +385,12 @@ class Fronts:
                 self._by_tag[place].pop(oldest, None)
                 if not self._by_tag[place]:
                     del self._by_tag[place]
-            found = self._filters[wanted] = _Filter(wanted, self._fitting(wanted))
+            fitting = (f for f in self._by_lane.values() if self._is_for(wanted, f.lane.key))
+            found = self._filters[wanted] = _Filter(wanted, fitting)
             self._by_tag[_place_of(wanted)][wanted] = found
         else:
             self._filters.move_to_end(wanted)
         return found
-
-    def _fitting(self, wanted: Wanted) -> list[Front]:
-        """Of all fronts, of which there may be very many: what most of them fail is asked first."""
-        namespace, types, tags = wanted
-        fronts = [
-            front
-            for front in self._by_lane.values()
-            if tags <= (key := front.lane.key)[3] and key[0] == namespace
-        ]
-        if types:
-            fronts = [front for front in fronts if front.lane.key.type in types]
-        if self._gate.is_open:
-            return fronts
-        return [one for one in fronts if self._gate.lets(namespace, one.lane.key.type)]
 
     def _is_for(self, wanted: Wanted, key: LaneKey) -> bool:
         namespace, types, tags = wanted

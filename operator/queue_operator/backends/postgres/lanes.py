@@ -211,7 +211,7 @@ class Lanes:
             known = row[0], now_s
             if self._history == history:
                 _remember(self._namespaces, {name: known})
-        trust(self._history)
+        trust(self._pool, self._history)
         return known[0]
 
     def recall(self, ids: Collection[int]) -> dict[int, Lane]:

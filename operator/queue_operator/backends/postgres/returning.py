@@ -65,7 +65,7 @@ class Returns:
 
     async def fetch(self, claim: Claim) -> Rows:
         """Raises Unavailable. What it took then goes back, unless its leases expire."""
-        trust(claim.history)
+        trust(self._pool, claim.history)
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(borrowed(self._pool))
             line = stack.pop_all()
