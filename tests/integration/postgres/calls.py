@@ -328,7 +328,7 @@ async def sweep(backend: PostgresBackend) -> None:
     backend._housekeeping.overlooked._look_at_s = float("inf")
     # So long that it is not taken for the first one after an outage.
     assert len(await backend.expire_leases(lease_ttl_s=3600, limit=5)) == 5
-    await backend._housekeeping.pruned()
+    await backend._housekeeping.settled()
     await backend.settle([outcome(h, Event.COMPLETE) for h in held[:10]])
 
 

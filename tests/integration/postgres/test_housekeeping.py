@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from tests.integration.postgres.locking import until_waiting
 
-from queue_operator.backends.postgres import PostgresBackend, exploring
+from queue_operator.backends.postgres import PostgresBackend, counts, exploring
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -21,7 +21,7 @@ Somebody = psycopg.AsyncConnection[tuple[Any, ...]]
 HELD_UP = "LOCK TABLE session_beat IN ACCESS EXCLUSIVE MODE"
 """Sessions cannot be pruned; sweeps do not read it."""
 PARTS: dict[str, Callable[[PostgresBackend], tuple[object, str]]] = {
-    "fold": lambda backend: (backend._counts, "fold_all"),
+    "fold": lambda backend: (backend._counts, "fold_some"),
     "look": lambda backend: (backend._housekeeping.overlooked, "look_in_time"),
     "sessions": lambda backend: (backend._sessions, "prune_sessions"),
     "arrivals": lambda backend: (backend._arrivals, "prune"),
@@ -49,13 +49,36 @@ async def test_what_a_sweep_found_does_not_wait_for_pruning(
     assert await backend.expire_leases(lease_ttl_s=3600) == []
     assert backend._housekeeping._pruning is at_it
     await somebody.commit()
-    await backend._housekeeping.pruned()
+    await backend._housekeeping.settled()
     # When it is over the next one may begin.
     await backend.open_session(WorkerSession(session_id="s", namespace="n", worker_name="w"))
     await ask("UPDATE worker_session SET connected_at = now() - interval '2 hours'")
     await backend.expire_leases(lease_ttl_s=3600)
-    await backend._housekeeping.pruned()
+    await backend._housekeeping.settled()
     assert await backend.list_sessions() == []
+
+
+async def test_what_a_sweep_found_does_not_wait_for_many_counts(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "_STEP", 10)
+    for n in range(30):
+        await backend.enqueue_job(Job(id=f"{n}", type="t"))
+    folding, fold_all = backend._counts, backend._counts.fold_all
+    may_go_on = asyncio.Event()
+
+    async def later() -> None:
+        await may_go_on.wait()
+        await fold_all()
+
+    monkeypatch.setattr(folding, "fold_all", later)
+    await backend.expire_leases(lease_ttl_s=3600)
+    # The next sweep begins no other.
+    await backend.expire_leases(lease_ttl_s=3600)
+    assert [one.get_name() for one in asyncio.all_tasks()].count("folding counts") == 1
+    may_go_on.set()
+    await backend._housekeeping.settled()
+    assert await folding.fold() == 0
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), RuntimeError("a fault of ours")], ids=repr)
@@ -82,7 +105,7 @@ async def test_a_part_that_fails_keeps_no_other_from_being_done(
         monkeypatch.setattr(*find(backend), replaced(name))
     with caplog.at_level(logging.WARNING):
         assert await backend.expire_leases(lease_ttl_s=3600) == []
-        await backend._housekeeping.pruned()
+        await backend._housekeeping.settled()
     assert done == [name for name in PARTS if name != failing]
     [record] = [one for one in caplog.records if str(error) in f"{one.getMessage()}{one.exc_text}"]
     # A store that is away is no fault; of another error it is told where it was.
@@ -94,7 +117,7 @@ async def test_many_lanes_that_others_emptied_are_forgotten_before_the_minute_is
 ) -> None:
     monkeypatch.setattr(exploring, "_MANY", 100)
     await backend.expire_leases(lease_ttl_s=3600)
-    await backend._housekeeping.pruned()
+    await backend._housekeeping.settled()
     other = await PostgresBackend.open(dsn)
     for count, left in ((100, 100), (1, 0)):
         jobs = [Job(id=f"{count}-{n}", type="t", tags=frozenset({f"{n}"})) for n in range(count)]
@@ -103,7 +126,7 @@ async def test_many_lanes_that_others_emptied_are_forgotten_before_the_minute_is
         assert len(await other.claim([demand], lease_ttl_s=600)) == count
         await backend._arrivals.catch_up(thorough=True)
         await backend.expire_leases(lease_ttl_s=3600)
-        await backend._housekeeping.pruned()
+        await backend._housekeeping.settled()
         assert len(backend._arrivals.fronts) == left
     await other.close()
 

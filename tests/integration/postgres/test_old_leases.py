@@ -41,7 +41,7 @@ async def work_off(backend: PostgresBackend, jobs: int) -> None:
             [Outcome(one.job_id, Event.COMPLETE, token=one.token) for one in claimed]
         )
         assert await backend.expire_leases(lease_ttl_s=TTL_S) == []
-        await backend._housekeeping.pruned()
+        await backend._housekeeping.settled()
 
 
 async def take(backend: PostgresBackend, count: int, ttl_s: float) -> list[Held]:

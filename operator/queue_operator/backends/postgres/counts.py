@@ -84,11 +84,15 @@ class Counts:
             async with borrowed(self._pool, LONG_S) as connection:
                 await connection.execute(FOLD, {"limit": _STEP})
 
+    async def fold_some(self) -> bool:
+        """A step; whether there is more."""
+        self._fold_at_s = time.monotonic() + _EVERY_S
+        return await self.fold(_STEP) >= _STEP
+
     async def fold_all(self) -> None:
         """What there is, up to a bound."""
-        self._fold_at_s = time.monotonic() + _EVERY_S
         for _ in range(_STEPS):
-            if await self.fold() < _STEP:
+            if not await self.fold_some():
                 break
 
     async def keep_up(self) -> None:
@@ -96,7 +100,6 @@ class Counts:
         there is little to add up, however seldom leases are swept.
         """
         if time.monotonic() >= self._fold_at_s:
-            self._fold_at_s = time.monotonic() + _EVERY_S
             # What is not folded is added up.
             with suppress(Unavailable):
-                await self.fold()
+                await self.fold_some()

@@ -9,7 +9,7 @@ snapshot can keep any number.
 import heapq
 from bisect import bisect_left
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
@@ -253,6 +253,46 @@ class _Filter:
         return [self.members[lane_id] for lane_id in found], bound
 
 
+class _Tagged:
+    """Fronts by the tags of their lanes. Most tags may be of one lane alone, an order's or a
+    customer's: these have no list of their own.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[str, Front] = {}
+        self._shared: dict[str, dict[int, Front]] = {}
+
+    def __len__(self) -> int:
+        """How many tags are known."""
+        return len(self._alone) + len(self._shared)
+
+    def clear(self) -> None:
+        self._alone.clear()
+        self._shared.clear()
+
+    def add(self, front: Front) -> None:
+        for tag in front.lane.key.tags:
+            if tag in self._shared:
+                self._shared[tag][front.lane.id] = front
+            elif (other := self._alone.setdefault(tag, front)) is not front:
+                del self._alone[tag]
+                self._shared[tag] = {other.lane.id: other, front.lane.id: front}
+
+    def drop(self, front: Front) -> None:
+        for tag in front.lane.key.tags:
+            if self._alone.get(tag) is front:
+                del self._alone[tag]
+            elif shared := self._shared.get(tag):
+                shared.pop(front.lane.id, None)
+                if not shared:
+                    del self._shared[tag]
+
+    def of(self, tag: str) -> Collection[Front]:
+        if shared := self._shared.get(tag):
+            return shared.values()
+        return [self._alone[tag]] if tag in self._alone else []
+
+
 class Fronts:
     """All lanes that may hold a waiting job. Nobody asks those that the gate does not let."""
 
@@ -260,6 +300,7 @@ class Fronts:
         self._gate = gate
         self._grouped_at = gate.version
         self._by_lane: dict[int, Front] = {}
+        self._tagged = _Tagged()
         self._filters: OrderedDict[Wanted, _Filter] = OrderedDict()
         # By namespace and one of the tags that are demanded: a lane without it is none of theirs.
         self._by_tag: dict[tuple[str, str], dict[Wanted, _Filter]] = defaultdict(dict)
@@ -270,6 +311,7 @@ class Fronts:
     def clear(self) -> None:
         """Nothing is known any more."""
         self._by_lane.clear()
+        self._tagged.clear()
         self._regroup()
 
     def _regroup(self) -> None:
@@ -331,6 +373,7 @@ class Fronts:
         if front is not None:
             return front, False
         front = self._by_lane[lane.id] = Front(lane)
+        self._tagged.add(front)
         return front, True
 
     def _tell(self, front: Front, is_new: bool) -> None:
@@ -363,6 +406,7 @@ class Fronts:
 
     def _drop(self, front: Front) -> None:
         del self._by_lane[front.lane.id]
+        self._tagged.drop(front)
         for one in self._near(front.lane.key):
             one.members.pop(front.lane.id, None)
 
@@ -385,12 +429,17 @@ class Fronts:
                 self._by_tag[place].pop(oldest, None)
                 if not self._by_tag[place]:
                     del self._by_tag[place]
-            fitting = (f for f in self._by_lane.values() if self._is_for(wanted, f.lane.key))
+            fitting = (f for f in self._candidates(wanted) if self._is_for(wanted, f.lane.key))
             found = self._filters[wanted] = _Filter(wanted, fitting)
             self._by_tag[_place_of(wanted)][wanted] = found
         else:
             self._filters.move_to_end(wanted)
         return found
+
+    def _candidates(self, wanted: Wanted) -> Collection[Front]:
+        """All that a demand may be about, and as few others as one of its tags leaves."""
+        _, _, tags = wanted
+        return min((self._tagged.of(tag) for tag in tags), key=len, default=self._by_lane.values())
 
     def _is_for(self, wanted: Wanted, key: LaneKey) -> bool:
         namespace, types, tags = wanted

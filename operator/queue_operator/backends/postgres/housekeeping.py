@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Folds counts and looks for overlooked jobs; and, in a task of its own, removes sessions,
-    arrivals and names that nobody needs any more.
+    """Folds counts and looks for overlooked jobs; and, in tasks of their own, folds what is more
+    than a step, and removes sessions, arrivals and names that nobody needs any more.
     """
 
     def __init__(
@@ -47,18 +47,26 @@ class Housekeeping:
         self._sessions = sessions
         self._explorer = explorer
         self._prune_at_s = float("-inf")
+        self._folding: asyncio.Task[None] | None = None
         self._pruning: asyncio.Task[None] | None = None
 
     async def keep(self) -> None:
         """A turn. Raises nothing and does not wait for what may take seconds: who calls has
         something to tell that must not be lost or held up by it.
         """
-        await _by_itself("counts are folded", self._counts.fold_all)
+        await _by_itself("counts are folded", self._fold)
         await _by_itself("overlooked jobs are looked for", self.overlooked.look_in_time)
         self._prune_in_time()
 
+    async def _fold(self) -> None:
+        if _is_over(self._folding) and await self._counts.fold_some():
+            self._folding = asyncio.create_task(self._fold_rest(), name="folding counts")
+
+    async def _fold_rest(self) -> None:
+        await _by_itself("the other counts are folded", self._counts.fold_all)
+
     def _prune_in_time(self) -> None:
-        if self._pruning is not None and not self._pruning.done():
+        if not _is_over(self._pruning):
             return
         if time.monotonic() >= self._prune_at_s:
             self._prune_at_s = time.monotonic() + _PRUNE_S
@@ -77,14 +85,20 @@ class Housekeeping:
     async def _revisit(self) -> None:
         await _by_itself("lanes that others emptied are forgotten", self._explorer.revisit)
 
-    async def pruned(self) -> None:
+    async def settled(self) -> None:
         """Returns when what was begun of it is over."""
-        if self._pruning is not None:
-            await asyncio.wait([self._pruning])
+        if begun := self._begun():
+            await asyncio.wait(begun)
 
     async def aclose(self) -> None:
-        if self._pruning is not None:
-            await end_tasks([self._pruning])
+        await end_tasks(self._begun())
+
+    def _begun(self) -> list[asyncio.Task[None]]:
+        return [one for one in (self._folding, self._pruning) if one is not None]
+
+
+def _is_over(task: asyncio.Task[None] | None) -> bool:
+    return task is None or task.done()
 
 
 async def _by_itself(what: str, part: Callable[[], Awaitable[object]]) -> None:

@@ -266,6 +266,41 @@ def test_a_demand_is_for_lanes_of_its_types_that_carry_its_tags_and_are_let() ->
     assert set(known.members(wanted)) == {1, 4, 5}
 
 
+@given(st.lists(st.tuples(st.integers(1, 12), st.booleans())), st.sets(st.sampled_from("abc")))
+def test_a_demand_that_comes_late_is_for_all_lanes_that_carry_its_tags(
+    changes: list[tuple[int, bool]], demanded: set[str]
+) -> None:
+    known, waiting = fronts(), dict[int, set[str]]()
+    for number, comes in changes:
+        # The bits of the number say which of the three tags the lane has.
+        tags = {tag for bit, tag in enumerate("abc") if number >> bit & 1}
+        if comes:
+            known.open_whole(lane(number, tags=[*tags, f"order-{number}"]))
+            waiting[number] = tags
+        elif waiting.pop(number, None) is not None:
+            _close(known, only(known, number))
+    expected = {number for number, tags in waiting.items() if demanded <= tags}
+    assert set(known.members(("n", frozenset(), frozenset(demanded)))) == expected
+
+
+def test_what_is_known_by_tag_goes_with_its_lanes() -> None:
+    known = fronts()
+    for number in range(1, 100):
+        known.open_whole(lane(number, tags=["pool", f"order-{number}"]))
+    for number in range(1, 100):
+        _close(known, only(known, number))
+    assert len(known._tagged) == 0
+
+
+def test_lanes_without_a_demanded_tag_are_not_looked_at() -> None:
+    known = fronts()
+    for number in range(1, 1001):
+        known.open_whole(lane(number, tags=["pool" if number % 100 else "rare", "all"]))
+    wanted = "n", frozenset[str](), frozenset({"all", "rare"})
+    assert len(known._candidates(wanted)) == 10
+    assert len(known.members(wanted)) == 10
+
+
 def _answer(front: Front, answers: Sequence[Answer]) -> None:
     asked = ranges(front)
     front.leave(front.ask(), zip(asked, answers, strict=True), END)
