@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +18,7 @@ from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
-from queue_operator.backends.postgres.connection import trust
+from queue_operator.backends.postgres.connection import borrowed, trust
 from queue_operator.backends.protocol import Pause
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
@@ -435,6 +436,19 @@ async def test_a_pause_counts_though_something_else_is_resumed_meanwhile(
     await other.close()
 
 
+async def test_a_claim_sees_what_another_process_committed_20_ms_before_it(
+    backend: PostgresBackend, other: PostgresBackend
+) -> None:
+    """Also where it did not hear of it."""
+    assert await claim(backend) == []
+    await other.enqueue_job(Job(id="a", type="t"))
+    backend._arrivals._hinted = False
+    backend._arrivals._read_s = float("inf")
+    assert await claim(backend) == []
+    backend._arrivals._read_s = time.monotonic() - 0.02
+    assert await claim(backend) == ["a"]
+
+
 async def test_no_claim_goes_by_lanes_of_another_history(backend: PostgresBackend) -> None:
     """Their numbers may be those of others, where the address leads by now."""
     await backend.enqueue_job(Job(id="a", type="t"))
@@ -464,6 +478,36 @@ async def test_what_was_looked_up_elsewhere_refuses_one_connection_and_no_more(
         except Unavailable:
             refused += 1
     assert refused == 1
+
+
+@pytest.mark.parametrize("names", [["a"], ["none"], ["a", "none"], ["none", "a"]], ids=" ".join)
+async def test_numbers_of_namespaces_are_not_used_on_another_server(
+    dsn: str, names: list[str]
+) -> None:
+    backend = await PostgresBackend.open(dsn, pool_size=1)
+    await backend.enqueue_job(Job(id="a", type="t", namespace="a"))
+    async with borrowed(backend._pool) as line:
+        pass
+    for name in names:
+        await backend._lanes.namespace_id(name)
+    line.history = "another"
+    with pytest.raises(Unavailable, match="another server by now"):
+        await backend.ping()
+    await backend.close()
+
+
+async def test_what_a_lost_server_still_answers_is_not_taken_for_what_the_new_one_says(
+    dsn: str,
+) -> None:
+    backend = await PostgresBackend.open(dsn, pool_size=1)
+    async with borrowed(backend._pool) as line:
+        new, line.history = line.history, "of the lost one"
+    assert await backend._lanes.namespace_id("none") is None
+    line.history = new
+    with pytest.raises(Unavailable, match="another server by now"):
+        await backend.ping()
+    await backend.ping()
+    await backend.close()
 
 
 async def test_statistics_of_the_server_that_are_reset_stop_nobody(

@@ -11,6 +11,7 @@ from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import JobState
+from queue_operator.testing.walking import walk
 from queue_operator.testing.wrong import IDS, LIMITS, UNSTORABLE
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
@@ -195,3 +196,44 @@ async def test_a_wrong_argument_is_named(
         with pytest.raises(InvalidArgument) as refused:
             await getattr(backend, call)(value)
         assert refused.value.field == field, value
+
+
+async def test_a_cancelled_taking_in_is_found_by_a_repeat(
+    mirror: MirrorStore, backend: PostgresBackend, namespace: str
+) -> None:
+    async def bring() -> list[Job]:
+        uids = [str(uuid.uuid4()) for _ in range(3)]
+        return [
+            Job(id=uid, type="mail", namespace=namespace, resource=ResourceRef("c", uid, uid))
+            for uid in uids
+        ]
+
+    async def call(jobs: list[Job]) -> list[str]:
+        return await backend.take_in(jobs)
+
+    async for one in walk(bring, call):
+        uids = {job.id for job in one.subject}
+        again = set(await call(one.subject))
+        assert again in (uids, set()), one
+        assert one.cancelled or (set(one.answers[0]) == uids and not again), one
+        assert await backend.taken_in(uids) == uids, one
+        entries = await mirror.pending_mirrors()
+        assert {entry.job.id for entry in entries} == uids, one
+        await mirror.acknowledge_mirrors([entry.sequence for entry in entries])
+
+
+async def test_a_cancelled_detaching_is_found_by_a_repeat(
+    backend: PostgresBackend, submit: Submit, namespace: str
+) -> None:
+    cluster = str(uuid.uuid4())
+
+    async def call(uid: str) -> None:
+        await backend.detach([uid])
+
+    async for one in walk(lambda: submit("", cluster), call):
+        await call(one.subject)
+        job = await backend.get_job(one.subject, namespace=namespace)
+        assert job.state is JobState.UNSCHEDULED, one
+        assert await backend.attached(cluster) == [], one
+        history = await backend.get_history(one.subject, namespace=namespace)
+        assert len(history.transitions) == 2, one

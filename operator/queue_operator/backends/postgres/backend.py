@@ -355,10 +355,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     # Workers and leases
 
     async def _lose(self, *, assignee_id: str | None, namespace: str | None) -> Freed:
-        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
-        if namespace is not None and namespace_id is None:
-            return {}
-        freed = await self._leases.lose(assignee_id=assignee_id, namespace_id=namespace_id)
+        freed = await self._leases.lose(assignee_id=assignee_id, namespace=namespace)
         self._announcer.announce(Topic.MIRROR)
         return freed
 
@@ -437,10 +434,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:
-        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
-        if namespace is not None and namespace_id is None:
-            return 0
-        return await self._selection.cleanup(ttl_s, namespace_id)
+        return await self._selection.cleanup(ttl_s, namespace)
 
     async def _delete(self, namespace: str, tags: frozenset[str], job_ids: list[str]) -> int:
         return await self._selection.delete(namespace, tags, job_ids)
@@ -450,7 +444,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     async def detach(self, uids: Collection[str]) -> None:
         check_texts("uids", uids, self._limits.id_characters)
         await self._selection.detach(uids)
-        self._announcer.announce(Topic.CANCEL)
+        # What waited for them may have a resource.
+        self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
 
     async def taken_in(self, uids: Collection[str]) -> set[str]:
         check_texts("uids", uids, self._limits.id_characters)

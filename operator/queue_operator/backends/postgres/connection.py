@@ -218,7 +218,7 @@ def _check(connection: Line, trusted: str) -> None:
 @asynccontextmanager
 async def borrowed(
     pool: Pool, patience_s: float | None = None, *, frozen: bool = False
-) -> AsyncIterator[AsyncConnection[TupleRow]]:
+) -> AsyncIterator[Line]:
     """A connection from the pool, with `patience_s` for each statement (the statement timeout).
 
     Raises Unavailable, or one of its kinds, when there is no connection or the server refuses,

@@ -201,18 +201,20 @@ class Lanes:
         """
         known = self._namespaces.get(name)
         now_s = time.monotonic()
-        if known is None or known[1] < now_s - _NAMESPACE_S:
-            history = self._history
-            async with borrowed(self._pool) as connection:
-                row = await (await connection.execute(_NAMESPACE, {"name": name})).fetchone()
-            if row is None:
-                self._namespaces.pop(name, None)
-                return None
-            known = row[0], now_s
-            if self._history == history:
-                _remember(self._namespaces, {name: known})
-        trust(self._pool, self._history)
-        return known[0]
+        if known is not None and known[1] >= now_s - _NAMESPACE_S:
+            trust(self._pool, self._history)
+            return known[0]
+        history = self._history
+        async with borrowed(self._pool) as connection:
+            row = await (await connection.execute(_NAMESPACE, {"name": name})).fetchone()
+            # Somebody else may have noted another one by now.
+            trust(self._pool, connection.history)
+        number = None if row is None else int(row[0])
+        if number is None:
+            self._namespaces.pop(name, None)
+        elif self._history == history:
+            _remember(self._namespaces, {name: (number, now_s)})
+        return number
 
     def recall(self, ids: Collection[int]) -> dict[int, Lane]:
         """Those of the lanes that were looked up a short time ago."""

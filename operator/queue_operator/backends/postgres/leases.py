@@ -155,8 +155,11 @@ class Leases:
         return _Swept(decided, released, more=len(spent) == MOST_GIVEN_UP)
 
     @again_when_undone
-    async def lose(self, *, assignee_id: str | None, namespace_id: int | None) -> dict[str, int]:
+    async def lose(self, *, assignee_id: str | None, namespace: str | None) -> dict[str, int]:
         """LOSE for every running job that matches, caused by a caller: no attempt counts."""
+        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
+        if namespace is not None and namespace_id is None:
+            return {}
         wanted = {"assignee_id": assignee_id, "namespace_id": namespace_id}
 
         async def work(connection: AsyncConnection[TupleRow], terms: Terms) -> _Done:

@@ -123,8 +123,11 @@ class Selection:
         return await run(self._pool, work)
 
     @again_when_undone
-    async def cleanup(self, ttl_s: float, namespace_id: int | None) -> int:
+    async def cleanup(self, ttl_s: float, namespace: str | None) -> int:
         """Of one namespace, or of all."""
+        namespace_id = None if namespace is None else await self._lanes.namespace_id(namespace)
+        if namespace is not None and namespace_id is None:
+            return 0
         async with transaction(self._pool) as connection:
             if namespace_id is not None:
                 return await _clean_up(connection, ttl_s, namespace_id)

@@ -14,7 +14,7 @@ from queue_operator.domain.errors import (
     JobNotFound,
     Unavailable,
 )
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Demand, Job, Submitted
 from queue_operator.domain.lease import Lost
 from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.clauses import proves
@@ -173,15 +173,18 @@ async def _check_lost(backend: Contract, job: Job, one: object) -> None:
     assert (stored.state, stored.transition) == (JobState.UNKNOWN_RETRY, 3), one
 
 
+@pytest.mark.parametrize("atomic", [True, False], ids=["all or none", "each for itself"])
 @pytest.mark.parametrize("key", ["", "key of "], ids=["ids", "keys"])
-async def test_a_cancelled_submission_is_found_by_a_repeat(backend: Contract, key: str) -> None:
+async def test_a_cancelled_submission_is_found_by_a_repeat(
+    backend: Contract, key: str, atomic: bool
+) -> None:
     async def bring() -> Jobs:
         jobs = [a_job() for _ in range(3)]
         tags = frozenset({jobs[0].id})
         return [replace(job, tags=tags, idempotency_key=key and key + job.id) for job in jobs]
 
-    async def call(jobs: Jobs) -> list[str]:
-        return await backend.enqueue_jobs(jobs)
+    async def call(jobs: Jobs) -> list[Submitted]:
+        return await backend.submit(jobs, atomic=atomic)
 
     async for one in walk(bring, call):
         jobs = one.subject

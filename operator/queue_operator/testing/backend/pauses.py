@@ -247,6 +247,23 @@ async def test_a_cancelled_pause_is_found_by_a_repeat(backend: Contract) -> None
         assert one.cancelled or one.answers == (again,), one
 
 
+async def test_a_cancelled_resume_is_found_by_a_repeat(backend: Contract) -> None:
+    names = count()
+
+    async def bring() -> str:
+        namespace = f"resumed {next(names)}"
+        await _pause(backend, namespace)
+        return namespace
+
+    async def call(namespace: str) -> bool:
+        return await _pausing(backend).resume(namespace)
+
+    async for one in walk(bring, call):
+        was_left = await call(one.subject)
+        assert one.cancelled or (one.answers == (True,) and not was_left), one
+        assert await _pausing(backend).pauses(one.subject) == [], one
+
+
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [

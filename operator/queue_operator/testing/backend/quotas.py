@@ -184,3 +184,27 @@ async def test_a_cancelled_take_took_its_tokens_once_or_not_at_all(backend: Cont
         waits = [await call(one.subject) > 0 for _ in range(3)]
         assert waits in ([False, True, True], [False, False, True]), one
         assert one.cancelled or waits[1], one
+
+
+async def test_a_cancelled_return_gives_its_tokens_back_once_or_not_at_all(
+    backend: Contract,
+) -> None:
+    names = count()
+
+    async def take(bucket: str, amount: float) -> bool:
+        """Whether they were there."""
+        usages = _usages(backend)
+        return await usages.take_tokens(bucket, amount, rate_per_s=_SLOW, burst=10.0) == 0
+
+    async def bring() -> str:
+        bucket = f"returned {next(names)}"
+        assert await take(bucket, 10.0)
+        return bucket
+
+    async def call(bucket: str) -> None:
+        await _usages(backend).return_tokens(bucket, 4.0, rate_per_s=_SLOW, burst=10.0)
+
+    async for one in walk(bring, call):
+        there = [await take(one.subject, 4.0) for _ in range(2)]
+        assert there in ([True, False], [False, False]), one
+        assert one.cancelled or there[0], one

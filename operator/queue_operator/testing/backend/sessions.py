@@ -193,6 +193,23 @@ async def test_a_cancelled_opening_is_found_by_a_repeat(backend: Contract) -> No
     assert len(await _sessions(backend).list_sessions()) == len(walked)
 
 
+async def test_a_cancelled_closing_is_found_by_a_repeat(backend: Contract) -> None:
+    names = count()
+
+    async def bring() -> WorkerSession:
+        session = _session(f"closed-{next(names)}")
+        await _sessions(backend).open_session(session)
+        return session
+
+    async def call(session: WorkerSession) -> list[WorkerSession]:
+        await _sessions(backend).close_sessions([session.session_id])
+        return await _sessions(backend).list_sessions()
+
+    async for one in walk(bring, call):
+        assert one.cancelled or one.answers == ([],), one
+        assert await call(one.subject) == [], one
+
+
 _NO_COUNTS: Final = (-1, 1.5, True, "1", None)
 _Call = Callable[[Sessions, Any], Awaitable[object]]
 _WRONG: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
