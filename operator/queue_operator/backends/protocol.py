@@ -447,11 +447,14 @@ class ProgressReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
     """One cached roll-up for metrics: jobs by namespace, type and state, and the age in
-    seconds of the oldest eligible job by namespace and type.
+    seconds of the oldest eligible job by namespace and type. `waiting_lanes` is how many
+    combinations of namespace, type, priority and tags have waiting jobs; None where it costs
+    nothing, and nobody counts it.
     """
 
     jobs: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     oldest_age_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    waiting_lanes: int | None = None
 
 
 @runtime_checkable

@@ -54,6 +54,8 @@ class Snapshot(Collector):
         yield _family(table.JOBS, jobs)
         yield _family(table.DEAD_LETTERS, dead)
         yield _family(table.OLDEST_AGE, ages)
+        if depth.waiting_lanes is not None:
+            yield _family(table.WAITING_LANES, {(): float(depth.waiting_lanes)})
 
     def _usage(self, usage: Sequence[StreamUsage]) -> Iterator[GaugeMetricFamily]:
         streams: dict[tuple[str, ...], float] = defaultdict(float)

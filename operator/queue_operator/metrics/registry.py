@@ -47,6 +47,13 @@ DEAD_LETTERS: Final = Metric(
     labels=("namespace", "type"),
     help="Jobs that failed for good and wait for somebody to look. The same on every replica.",
 )
+WAITING_LANES: Final = Metric(
+    name="queue_waiting_lanes",
+    kind=Kind.GAUGE,
+    help="Combinations of namespace, type, priority and tags that have waiting jobs, in a store "
+    "on Postgres. A hundred thousand make a look at the gauges take a second. The same on every "
+    "replica: aggregate with max, not sum.",
+)
 WORKER_STREAMS: Final = Metric(
     name="queue_worker_streams",
     kind=Kind.GAUGE,
@@ -139,6 +146,7 @@ METRICS: Final = (
     JOBS,
     OLDEST_AGE,
     DEAD_LETTERS,
+    WAITING_LANES,
     ENQUEUED,
     ATTEMPTS,
     FINISHED,

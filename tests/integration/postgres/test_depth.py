@@ -151,6 +151,22 @@ async def test_oldest_age_counts_from_when_the_job_could_run(
     assert (namespace, "later") not in ages
 
 
+async def test_lanes_are_counted_while_jobs_wait_in_them(
+    depth: DepthStore, counts: Counts, backend: PostgresBackend, namespace: str
+) -> None:
+    async def waiting() -> int:
+        while await counts.fold():
+            pass
+        return (await depth.queue_depth()).waiting_lanes or 0
+
+    before = await waiting()
+    for tags in (["a"], ["a"], ["b"], ["a", "b"]):
+        await backend.enqueue_jobs(jobs(namespace, 1, *tags))
+    assert await waiting() == before + 3
+    await backend.dequeue_jobs("worker", ["b"], 4, namespace=namespace)
+    assert await waiting() == before + 1
+
+
 async def test_no_age_without_waiting_jobs(
     depth: DepthStore, backend: PostgresBackend, namespace: str
 ) -> None:

@@ -93,6 +93,7 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
             ("ns", "scan", JobState.RUNNING): 1,
         },
         oldest_age_s={("ns", "mail"): 12.5},
+        waiting_lanes=4,
     )
     await running.next_look()
     found = await running.scrape()
@@ -100,6 +101,7 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     assert found[key("queue_jobs", **labels, state=JobState.INITIAL_PENDING)] == 7
     assert found[key("queue_dead_letters", **labels)] == 2
     assert found[key("queue_oldest_job_age_seconds", **labels)] == 12.5
+    assert found[key("queue_waiting_lanes")] == 4
     assert found[key("queue_worker_streams", namespace="ns")] == 2
     slots = {
         state: found[key("queue_worker_slots", namespace="ns", state=state)]

@@ -55,6 +55,7 @@ class DepthStore:
         return QueueDepth(
             jobs={(namespace, type_, state): count for namespace, type_, state, count in jobs},
             oldest_age_s=ages,
+            waiting_lanes=len(lanes),
         )
 
     async def stats(self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE) -> JobStats:
