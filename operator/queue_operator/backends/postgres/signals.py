@@ -150,13 +150,13 @@ class Seen:
                     del own[next(iter(own))]
 
     def note(self, versions: Versions) -> News:
-        """News from the table: of what others raised nobody knows the kinds."""
+        """News from the sequences: of what others raised nobody knows the kinds."""
         risen = [t for t in versions if self._unexplained(t, versions[t])]
         self._advance(versions)
         return dict.fromkeys(risen)
 
     def notice(self, told: Mapping[str, Any]) -> News:
-        """News from a notification. A late one may be behind what the table said."""
+        """News from a notification. A late one may be behind what the sequences said."""
         versions = {Topic(topic): version for topic, version in told["versions"].items()}
         if told["origin"] == self.origin:
             self.raise_own(versions)
