@@ -149,7 +149,7 @@ class Dispatcher:
         try:
             await self._look(told)
         except BaseException:
-            self._look_now = told
+            self._look_now |= told
             raise
 
     async def _look(self, told: bool) -> None:
@@ -164,7 +164,10 @@ class Dispatcher:
         if unsure := found & self._asked_meanwhile:
             await self.claimed()
             found -= unsure
-            found.update(await self._found(list(unsure & self._streams.idle_filters())))
+            now_idle = unsure & self._streams.idle_filters()
+            found.update(await self._found(list(now_idle)))
+            # The others look once they have a slot again.
+            self._hungry |= unsure - now_idle
         if found:
             self.wake(found)
         if told:

@@ -14,12 +14,13 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
 from queue_operator.backends.postgres.connection import borrowed, trust
-from queue_operator.backends.protocol import Pause
+from queue_operator.backends.protocol import Pause, StatsWindow
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -204,10 +205,10 @@ async def test_a_lane_that_a_claim_forgets_while_another_is_looked_up_is_noted(
         await looking.wait()
         return rows
 
-    async def wait(ids: Any) -> Any:
+    async def wait(*asked: Any) -> Any:
         looking.set()
         await left.wait()
-        return await find(ids)
+        return await find(*asked)
 
     with monkeypatch.context() as patched:
         patched.setattr(backend._returns, "fetch", hold_back)
@@ -508,6 +509,52 @@ async def test_what_a_lost_server_still_answers_is_not_taken_for_what_the_new_on
         await backend.ping()
     await backend.ping()
     await backend.close()
+
+
+async def test_statistics_are_not_those_of_another_server(dsn: str) -> None:
+    backend = await PostgresBackend.open(dsn, pool_size=1)
+    await backend.enqueue_job(Job(id="a", type="t", namespace="a"))
+    await backend.window_stats(StatsWindow(namespace="a"))
+    # Remembered from the server that is lost.
+    backend._lanes._history = "another"
+    backend._counts._fold_at_s = float("-inf")
+    with pytest.raises(Unavailable, match="another server by now"):
+        await backend.window_stats(StatsWindow(namespace="a"))
+    await backend.close()
+
+
+async def test_who_only_reads_knows_to_which_server_its_numbers_belong(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    fresh = await PostgresBackend.open(dsn, pool_size=1)
+    await fresh.get_job("a")
+    async with borrowed(fresh._pool) as line:
+        pass
+    line.history = "another"
+    with pytest.raises(Unavailable, match="another server by now"):
+        await fresh.cancel_jobs([], ["a"])
+    await fresh.close()
+
+
+async def test_lanes_are_named_by_the_server_that_told_of_them(backend: PostgresBackend) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    [lane_id] = backend._lanes._keys
+    with pytest.raises(Unavailable, match="another server by now"):
+        await backend._lanes.find([lane_id], "another")
+
+
+async def test_what_is_made_due_here_is_claimed_at_once(
+    backend: PostgresBackend, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "FRESH_S", 3600.0)
+    await backend.enqueue_job(Job(id="a", type="t", delay_s=60.0))
+    await backend._pulse._turn()
+    assert await claim(backend) == []
+    await ask("UPDATE ready SET eligible_at = now()")
+    backend._staging.look_everywhere()
+    await backend._pulse._turn()
+    assert await claim(backend) == ["a"]
 
 
 async def test_statistics_of_the_server_that_are_reset_stop_nobody(

@@ -5,13 +5,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, claiming, exploring
 from queue_operator.backends.postgres.exploring import Explorer
 from queue_operator.backends.postgres.fronts import Range
-from queue_operator.domain.job import Job
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 
@@ -21,8 +23,11 @@ def dsn(own_dsn: str) -> str:
     return own_dsn
 
 
+ANY = Demand(assignee_id="w", limit=1)
+
+
 def explorer_of(backend: PostgresBackend) -> Explorer:
-    return backend._claims._explorer
+    return backend._explorer
 
 
 async def test_what_one_statement_has_not_the_time_for_is_looked_through_in_pieces(
@@ -67,6 +72,60 @@ async def test_lanes_whose_jobs_others_took_are_forgotten(
     await backend.settle([Outcome(kept[0], Event.RELEASE)])
     assert sorted(await claim(other)) == sorted([kept[0], "498", "499"])
     await other.close()
+
+
+@pytest.mark.parametrize("why", ["many", "a minute later"])
+async def test_a_process_that_only_listens_forgets_what_others_emptied(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """It never claims, and sweeps nothing."""
+    listener = await PostgresBackend.open(dsn)
+    await listener._pulse._turn()
+    for n in range(3):
+        jobs = [Job(id=f"{n}-{m}", type="t", tags=frozenset({f"{n}-{m}"})) for m in range(1500)]
+        await backend.enqueue_jobs(jobs)
+        assert len(await claim(backend, limit=1500)) == 1500
+    if why == "many":
+        monkeypatch.setattr(exploring, "_MANY", 4000)
+        # Of so many only some would go in a minute.
+        monkeypatch.setattr(exploring, "_REVISITED", 1000)
+    else:
+        await listener._pulse._turn()
+        await listener._explorer.revisiting.settled()
+        assert len(listener._arrivals.fronts) == 4500
+        listener._explorer._revisit_at_s = float("-inf")
+    await listener._pulse._turn()
+    await listener._explorer.revisiting.settled()
+    assert len(listener._arrivals.fronts) == 0
+    await listener.close()
+
+
+async def test_lanes_that_wait_at_first_are_not_looked_into_at_once(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploring, "_MANY", 100)
+    jobs = [Job(id=f"{n}", type="t", tags=frozenset({f"n={n}"})) for n in range(500)]
+    await backend.enqueue_jobs(jobs)
+    async with watched(dsn, plans="auto") as (listener, seen):
+        await listener._pulse._turn()
+        await listener._explorer.revisiting.settled()
+        assert "FROM ready" not in str(seen)
+    assert len(listener._arrivals.fronts) == 500
+
+
+async def test_no_lane_is_forgotten_for_what_another_server_has(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    await backend._arrivals.catch_up()
+    assert backend._arrivals._read is not None
+    backend._arrivals._read = backend._arrivals._read._replace(history="another")
+    await ask("DELETE FROM ready")
+    for look in (backend._explorer.revisit, lambda: backend.eligible_for([ANY])):
+        backend._arrivals._read_s, backend._arrivals._hinted = float("inf"), False
+        with pytest.raises(Unavailable, match="another server by now"):
+            await look()
+        assert len(backend._arrivals.fronts) == 1
 
 
 async def test_what_arrives_while_a_lane_is_looked_into_again_is_not_passed_by(

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 from tests.integration.postgres.locking import until_waiting
 
-from queue_operator.backends.postgres import PostgresBackend, counts, exploring
+from queue_operator.backends.postgres import PostgresBackend, counts
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -25,7 +24,6 @@ PARTS: dict[str, Callable[[PostgresBackend], tuple[object, str]]] = {
     "look": lambda backend: (backend._housekeeping.overlooked, "look_in_time"),
     "sessions": lambda backend: (backend._sessions, "prune_sessions"),
     "arrivals": lambda backend: (backend._arrivals, "prune"),
-    "lanes": lambda backend: (backend._claims._explorer, "revisit"),
     "names": lambda backend: (backend._housekeeping.tidying, "tidy"),
 }
 
@@ -110,25 +108,6 @@ async def test_a_part_that_fails_keeps_no_other_from_being_done(
     [record] = [one for one in caplog.records if str(error) in f"{one.getMessage()}{one.exc_text}"]
     # A store that is away is no fault; of another error it is told where it was.
     assert (record.levelno == logging.ERROR) == isinstance(error, RuntimeError)
-
-
-async def test_many_lanes_that_others_emptied_are_forgotten_before_the_minute_is_over(
-    backend: PostgresBackend, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exploring, "_MANY", 100)
-    await backend.expire_leases(lease_ttl_s=3600)
-    await backend._housekeeping.settled()
-    other = await PostgresBackend.open(dsn)
-    for count, left in ((100, 100), (1, 0)):
-        jobs = [Job(id=f"{count}-{n}", type="t", tags=frozenset({f"{n}"})) for n in range(count)]
-        await other.enqueue_jobs([replace(job, namespace=f"of-{count}") for job in jobs])
-        demand = Demand(assignee_id="w", limit=100, namespace=f"of-{count}")
-        assert len(await other.claim([demand], lease_ttl_s=600)) == count
-        await backend._arrivals.catch_up(thorough=True)
-        await backend.expire_leases(lease_ttl_s=3600)
-        await backend._housekeeping.settled()
-        assert len(backend._arrivals.fronts) == left
-    await other.close()
 
 
 async def test_a_backend_that_is_closed_leaves_no_pruning_behind(

@@ -40,7 +40,7 @@ def listener(dsn: str | None, pool: Pool) -> Pulse:
 
 def pulse_of(dsn: str | None, pool: Pool, announcer: Announcer) -> Pulse:
     lanes, staging = Lanes(pool), Staging(pool)
-    arrivals = Arrivals(pool, lanes, staging, lambda: None)
+    arrivals = Arrivals(pool, lanes, staging, lambda: None, lambda: None)
     return Pulse(dsn, pool, lanes, arrivals, staging, announcer)
 
 

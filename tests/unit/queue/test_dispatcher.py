@@ -16,6 +16,7 @@ from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailabl
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
+from queue_operator.queue import dispatcher
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import EndReason, StreamSpec
 from queue_operator.queue.service import QueueService
@@ -213,4 +214,56 @@ async def test_what_a_claim_took_while_a_poll_looked_is_not_asked_for_again(ther
         look.set_result(there)
         # Otherwise the next is a look that is due in any case.
         assert (await backend.happened.get() is None) is there
+    await queue.close()
+
+
+async def test_a_look_that_ends_when_no_slot_is_left_is_made_up_for_once_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A claim for the same came back short, though what the look saw is still there."""
+    backend = Slow()
+    queue = QueueService(backend)
+    await queue.open_stream(spec("w", capacity=1))
+    looker, streams = queue.dispatcher, queue.dispatcher._streams
+    [asked] = streams.idle_filters()
+    looking = asyncio.create_task(looker._look(told=False))
+    answer = await backend.happened.get()
+    assert answer is not None
+    looker._asked_meanwhile.add(asked)
+    looker._hungry.clear()
+    looker._wanted.clear()
+    monkeypatch.setattr(streams, "idle_filters", set)
+    answer.set_result(True)
+    await looking
+    assert not looker._wanted.is_set()
+    looker.freed()
+    assert looker._wanted.is_set()
+    await queue.close()
+
+
+async def test_news_that_come_during_a_look_that_fails_are_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def due(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(dispatcher, "sleep_unless", due)
+    backend = Slow()
+    queue = QueueService(backend)
+    await queue.open_stream(spec("w"))
+    queue.dispatcher._look_now = False
+    polling = asyncio.create_task(queue.dispatcher._poll())
+    look = await backend.happened.get()
+    assert look is not None
+    queue.dispatcher.wake_all()
+    look.set_exception(Unavailable("away"))
+    with pytest.raises(Unavailable):
+        await polling
+    # Nobody told this one of anything: it does not wait until it is due.
+    monkeypatch.setattr(dispatcher, "sleep_unless", None)
+    polling = asyncio.create_task(queue.dispatcher._poll())
+    look = await backend.happened.get()
+    assert look is not None
+    look.set_result(False)
+    await polling
     await queue.close()

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg.rows import TupleRow
 
-from queue_operator.backends.postgres.connection import HISTORY, LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.connection import HISTORY, LONG_S, Pool, borrowed, trust
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
 from queue_operator.backends.postgres.horizon import Horizon
@@ -66,15 +66,21 @@ class Arrivals:
     """Keeps `fronts` and `staging` up to what other transactions told."""
 
     def __init__(
-        self, pool: Pool, lanes: Lanes, staging: Staging, resumed: Callable[[], None]
+        self,
+        pool: Pool,
+        lanes: Lanes,
+        staging: Staging,
+        resumed: Callable[[], None],
+        noted: Callable[[], None],
     ) -> None:
         """`resumed` is called when jobs may be claimed that claims passed by: a pause was found to
-        be over, or all began anew.
+        be over, or all began anew. `noted` is called whenever there may be more lanes in `fronts`.
         """
         self._pool = pool
         self._lanes = lanes
         self._staging = staging
         self._resumed = resumed
+        self._noted = noted
         self.fronts = Fronts(lanes.gate)
         self._read: _Read | None = None
         self._read_s = float("-inf")
@@ -170,29 +176,30 @@ class Arrivals:
         if last is None or not _follows(now, last) or len(rows) >= _MOST_ROWS:
             self.lose()
             return False
-        await self._note([row[4:10] for row in rows])
+        await self._note([row[4:10] for row in rows], history)
         self._note_read(now)
         return True
 
     async def note(self, waiting: Mapping[int, Range]) -> None:
         """By lane, where jobs wait of which nobody told."""
         async with self.lock:
-            await self._note([(lane, *one.first, *one.last, None) for lane, one in waiting.items()])
+            told = [(lane, *one.first, *one.last, None) for lane, one in waiting.items()]
+            await self._note(told, self.history)
 
-    async def _note(self, told: Sequence[Sequence[Any]]) -> None:
+    async def _note(self, told: Sequence[Sequence[Any]], history: str) -> None:
         for first in range(0, len(told), _SLICE):
-            await self._note_some(told[first : first + _SLICE])
+            await self._note_some(told[first : first + _SLICE], history)
             # What else this process does need not wait for all of them.
             await asyncio.sleep(0)
 
-    async def _note_some(self, told: Sequence[Sequence[Any]]) -> None:
+    async def _note_some(self, told: Sequence[Sequence[Any]], history: str) -> None:
         ids = {row[0] for row in told if row[0] is not None}
         lanes, asked = dict[int, Lane](), set[int]()
         # While lanes are looked up a claim may forget another one.
         while unknown := {one for one in ids - asked if not self.fronts.knows(one)}:
             lanes |= (known := self._lanes.recall(unknown))
             if others := unknown - known.keys():
-                lanes |= await self._lanes.find(others)
+                lanes |= await self._lanes.find(others, history)
             asked |= unknown
         for lane_id, first, first_no, last, last_no, due_at in told:
             if due_at is not None:
@@ -224,6 +231,7 @@ class Arrivals:
             for lane in lanes:
                 self.fronts.open_whole(lane)
             await asyncio.sleep(0)
+        self.fronts.looked_into = len(self.fronts)
         self._note_read(_Read(Horizon.parse(snapshot), at, history))
         # Claims that were under way meanwhile did not see all of them.
         self._resumed()
@@ -238,6 +246,7 @@ class Arrivals:
     def _note_read(self, now: _Read) -> None:
         self._read = now
         self._past.note(now)
+        self._noted()
 
     async def prune(self) -> None:
         """Forgets what everybody has read who does not have to begin anew."""
@@ -276,6 +285,8 @@ class _Past:
         for _ in range(_MOST_BATCHES):
             if self._pruned_to >= self._prune_to:
                 break
+            # The numbers of transactions of another server are others.
+            trust(self._pool, last.history)
             await self._prune_some()
 
     async def _prune_some(self) -> None:

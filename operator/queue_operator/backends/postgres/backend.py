@@ -135,8 +135,13 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         pool.on_history = self._lanes.note_history
         self._staging = Staging(pool)
         self._arrivals = Arrivals(
-            pool, self._lanes, self._staging, resumed=lambda: self._pulse.resumed()
+            pool,
+            self._lanes,
+            self._staging,
+            resumed=lambda: self._pulse.resumed(),
+            noted=lambda: self._explorer.revisit_in_time(),
         )
+        self._explorer = Explorer(pool, self._arrivals)
         self._announcer = Announcer(pool, hear=lambda news: self._pulse.hear(news))
         self._pulse = Pulse(
             listen_dsn,
@@ -151,9 +156,8 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._submission = Submission(pool, self._lanes)
         claimed = Claimed()
         self._returns = Returns(pool, lambda given: self._settle(given), sleep)
-        explorer = Explorer(pool, self._arrivals)
         self._claims = Claims(
-            pool, self._arrivals, explorer, claimed, self._returns, entropy=entropy
+            pool, self._arrivals, self._explorer, claimed, self._returns, entropy=entropy
         )
         self._settling = Settling(
             pool,
@@ -172,11 +176,11 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._roll_ups = RollUps(pool)
         self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes, self._counts)
-        self._windows = WindowStore(pool, self._roll_ups, self._counts)
+        self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
         self._sessions = SessionStore(pool, self._announcer)
         self._housekeeping = Housekeeping(
-            pool, self._counts, self._arrivals, self._staging, self._sessions, explorer
+            pool, self._counts, self._arrivals, self._staging, self._sessions
         )
         self._progress = ProgressStore(pool)
         self._inbox = CancelInboxStore(pool)
@@ -393,7 +397,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         return await self._depths.queue_depth()
 
     async def _window(self, window: StatsWindow) -> WindowStats:
-        return await self._windows.window(await self._lanes.namespace_id(window.namespace), window)
+        return await self._windows.window(window)
 
     async def _roll_up(self, limit: int) -> int:
         return await self._roll_ups.roll_up(limit)
@@ -540,4 +544,5 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         await self._pulse.aclose()
         await self._submission.aclose()
         await self._announcer.aclose()
+        await self._explorer.revisiting.aclose()
         await self._pool.close()

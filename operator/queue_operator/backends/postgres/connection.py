@@ -75,13 +75,15 @@ class Pool(AsyncConnectionPool[Line]):
     nothing comes back from it at all, by hanging up half a second later. `pooler` says that a
     pooler in transaction mode sits in between: what is set on a session there is lost, or found
     by others, so settings are made anew in each transaction. `loop` is the one that it was
-    opened on, which alone may use it. Of each new connection `on_history` is told the history of
-    the database that it leads to; not with a pooler, behind which that may change at any time.
+    opened on, which alone may use it. `history` is that of the database to which the newest
+    connection leads, and `on_history` is told of each; not with a pooler, behind which that may
+    change at any time.
     """
 
     loop: asyncio.AbstractEventLoop
     statement_timeout_s: float
     pooler: bool
+    history = ""
     on_history: Callable[[str], None] = staticmethod(lambda _: None)
 
     async def putconn(self, conn: Line) -> None:
@@ -125,6 +127,7 @@ async def open_pool(
             await _apply_settings(connection, statement_timeout_s, local=False)
             cursor = await connection.execute(_HISTORY)
             [(connection.history,)] = await cursor.fetchall()
+            pool.history = connection.history
             pool.on_history(connection.history)
 
     try:

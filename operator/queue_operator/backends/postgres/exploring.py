@@ -3,6 +3,7 @@ known, and in those that nobody of this process asked for a while.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,11 @@ from typing import Any, Final
 
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.arrivals import Arrivals
-from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed
+from queue_operator.backends.postgres.connection import LONG_S, Pool, borrowed, trust
 from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.fronts import END, START, Answer, Front, Place, Range
 from queue_operator.backends.postgres.steps import Steps
+from queue_operator.backends.postgres.upkeep import Background, by_itself
 from queue_operator.backends.sql import load
 from queue_operator.domain.ordering import PRIORITY_BONUS
 
@@ -22,6 +24,7 @@ _GLANCE: Final = load(__package__, "glance")
 _PIECE_S: Final = 1.0
 _LEAST_PIECE: Final = timedelta(seconds=1)
 _AT_ONCE: Final = 10_000
+_REVISIT_S: Final = 60.0
 _REVISITED: Final = 20_000
 _REVISITED_AT_ONCE: Final = 1000
 _MANY: Final = 10_000
@@ -35,12 +38,15 @@ class Explorer:
         self._pool = pool
         self._arrivals = arrivals
         self._exploring = asyncio.Lock()
-        self._left = 0
+        self._revisit_at_s = time.monotonic() + _REVISIT_S
+        self.revisiting = Background("revisiting lanes", self._revisit)
 
     async def first_jobs(
         self, ranges: Sequence[tuple[int, Range]], patience_s: float | None = None
     ) -> dict[int, Place]:
         """Of those ranges in which a job is due, by their place, where the first one is."""
+        # Another server may have nothing there, and the front would be forgotten.
+        trust(self._pool, self._arrivals.history)
         async with borrowed(self._pool, patience_s) as connection:
             cursor = await connection.execute(_GLANCE, where(ranges))
             return {n - 1: (at, number) for n, at, number in await cursor.fetchall()}
@@ -58,23 +64,41 @@ class Explorer:
             for first in range(0, len(left), _AT_ONCE):
                 await self._find_all(left[first : first + _AT_ONCE])
 
-    async def revisit(self) -> None:
+    def revisit_in_time(self) -> None:
+        """Has lanes looked into that nobody asks here, in a task of its own: once a minute some of
+        them, in turn, and all of them when they have become many. To be called whenever more of
+        them may have come to be remembered.
+        """
+        if self.revisiting.is_over and (self._is_due or self._is_behind):
+            self.revisiting.begin()
+
+    @property
+    def _is_due(self) -> bool:
+        return time.monotonic() >= self._revisit_at_s
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether many lanes came to be remembered since the last time."""
+        fronts = self._arrivals.fronts
+        return len(fronts) > 2 * fronts.looked_into + _MANY
+
+    async def _revisit(self) -> None:
+        most = len(self._arrivals.fronts) if self._is_behind else _REVISITED
+        self._revisit_at_s = time.monotonic() + _REVISIT_S
+        await by_itself("lanes that others emptied are forgotten", lambda: self.revisit(most))
+
+    async def revisit(self, most: int = _REVISITED) -> None:
         """Looks into lanes that were not asked since the last time, some after the other in turn.
         Whoever else takes their jobs does not tell, so they would be remembered for ever, and be in
         the way of the first claim that asks for them.
         """
         fronts = self._arrivals.fronts
-        for _ in range(0, min(len(fronts), _REVISITED), _REVISITED_AT_ONCE):
+        for _ in range(0, min(len(fronts), most), _REVISITED_AT_ONCE):
             some = fronts.next_unwanted(_REVISITED_AT_ONCE)
             if some and not await self._look([(front, front.all_ranges()) for front in some]):
                 # Others may have more dead entries before them, too.
                 break
-        self._left = len(fronts)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether many lanes came to be remembered since the last time."""
-        return len(self._arrivals.fronts) > 2 * self._left + _MANY
+        fronts.looked_into = len(fronts)
 
     async def _find_all(self, fronts: Sequence[Front]) -> None:
         if not await self._look([(front, [_EVERYWHERE]) for front in fronts], LONG_S):

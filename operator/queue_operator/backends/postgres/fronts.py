@@ -298,6 +298,8 @@ class Fronts:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        # How many there were when they were last looked into, or all were read.
+        self.looked_into = 0
         self._grouped_at = gate.version
         self._by_lane: dict[int, Front] = {}
         self._tagged = _Tagged()

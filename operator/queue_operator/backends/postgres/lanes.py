@@ -159,7 +159,7 @@ class Lanes:
         self._namespaces: OrderedDict[str, tuple[int, float]] = OrderedDict()
         # How often in a row many lanes were asked for of which none was there.
         self._all_new = 0
-        self._history = _NO_HISTORY
+        self._history = pool.history
         self.gate = Gate()
 
     async def of_jobs(self, jobs: Iterable[Job]) -> Interned:
@@ -225,9 +225,9 @@ class Lanes:
                 lanes[lane_id] = Lane(lane_id, LaneKey(*key), _PRIORITIES[key[2]])
         return lanes
 
-    async def find(self, ids: Collection[int]) -> dict[int, Lane]:
-        """What lanes stand for, those that are gone left out."""
-        history = self._history
+    async def find(self, ids: Collection[int], history: str) -> dict[int, Lane]:
+        """What lanes of a history stand for, those that are gone left out."""
+        trust(self._pool, history)
         async with borrowed(self._pool) as connection:
             cursor = await connection.execute(_FIND, {"lanes": list(ids)})
             found = lanes_of(await cursor.fetchall())

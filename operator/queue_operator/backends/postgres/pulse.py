@@ -170,6 +170,8 @@ class Pulse:
 
     def _tell_staged(self, lanes: Sequence[int]) -> None:
         if lanes:
+            # Also for claims of this process, which reads what it stored itself.
+            self._arrivals.hint()
             self._announcer.announce_ready(self._lanes.kinds(lanes))
 
     async def _beat(self) -> _Beat:

@@ -10,6 +10,7 @@ from psycopg.rows import TupleRow
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import LONG_S, Pool, snapshot
 from queue_operator.backends.postgres.counts import TAIL, Counts
+from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.roll_ups import (
     BOUNDS,
     CELLS,
@@ -41,15 +42,17 @@ _TRIES: Final = 3
 class WindowStore:
     """The protocol `Statistics` but for the checks."""
 
-    def __init__(self, pool: Pool, roll_ups: RollUps, counts: Counts) -> None:
+    def __init__(self, pool: Pool, lanes: Lanes, roll_ups: RollUps, counts: Counts) -> None:
         self._pool = pool
+        self._lanes = lanes
         self._roll_ups = roll_ups
         self._counts = counts
 
-    async def window(self, namespace_id: int | None, asked: StatsWindow) -> WindowStats:
+    async def window(self, asked: StatsWindow) -> WindowStats:
         """What is not rolled up yet is added here; where it is much, it is rolled up first."""
         await self._counts.keep_up()
         for left in reversed(range(_TRIES)):
+            namespace_id = await self._lanes.namespace_id(asked.namespace)
             async with snapshot(self._pool, LONG_S) as connection:
                 progress = await read_progress(connection, _TAIL_ROWS)
                 if _is_near(progress) or not left:
