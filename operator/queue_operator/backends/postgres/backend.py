@@ -159,13 +159,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._claims = Claims(
             pool, self._arrivals, self._explorer, claimed, self._returns, entropy=entropy
         )
-        self._settling = Settling(
-            pool,
-            self._lanes,
-            rng,
-            Completions(pool, claimed),
-            self._ready,
-        )
+        self._settling = Settling(pool, self._lanes, rng, Completions(pool, claimed), self._ready)
         self._leases = Leases(pool, self._lanes, rng, cancel_timeout_s, self._ready)
         self._selection = Selection(pool, self._lanes, rng)
         self._reader = Reader(pool)
