@@ -67,6 +67,11 @@ class Hour:
         end_s = max(end_s, began + 2 * window_s)
         await self._traffic.steady(self._spec["rate"], end_s)
         self._metrics |= young | self._figures(began, end_s, "")
+        self._metrics |= {
+            f"{name}_typical_p99_ms": self._timings.typical(name, began, end_s, window_s)
+            for name in self._timings.names
+            if not name.startswith("burn_")
+        }
         self._metrics |= self._figures(end_s - window_s, end_s, "_last")
 
     def metrics(self) -> dict[str, float]:

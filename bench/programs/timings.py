@@ -5,7 +5,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Sequence
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import TypeVar
 
 from queue_operator.domain.errors import Unavailable
@@ -49,6 +49,15 @@ class Timings:
         """What ended in that time."""
         ended_s, taken_ms = self._ended_s[what], self._taken_ms[what]
         return [*taken_ms[bisect_left(ended_s, first_s) : bisect_left(ended_s, last_s)]]
+
+
+    def typical(self, what: str, first_s: float, last_s: float, window_s: float) -> float:
+        """The median of the 99th percentiles of the windows in that time: what it is like, however
+        long the server or the machine stood still in some of them.
+        """
+        starts = [first_s + n * window_s for n in range(int((last_s - first_s) / window_s))]
+        taken = [self.between(what, start, start + window_s) for start in starts]
+        return median([percentile(one, 99) for one in taken if one] or [0.0])
 
 
 def figures(name: str, taken_ms: Sequence[float]) -> dict[str, float]:

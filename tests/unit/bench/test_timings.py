@@ -50,6 +50,17 @@ def test_a_call_belongs_to_the_window_in_which_it_ends(monkeypatch: pytest.Monke
     assert timings.names == ["sweep"]
 
 
+def test_windows_in_which_all_stood_still_are_not_typical(monkeypatch: pytest.MonkeyPatch) -> None:
+    timings = Timings()
+    for second, taken_s in enumerate([0.004, 4.0, 0.006, 0.005]):
+        monkeypatch.setattr("bench.programs.timings.time.perf_counter", lambda at=second: float(at))
+        timings.note("sweep", taken_s)
+    assert timings.typical("sweep", 0.0, 4.0, 1.0) == 5.5
+    # Of two windows.
+    assert timings.typical("sweep", 2.0, 4.0, 1.0) == 5.5
+    assert timings.typical("sweep", 4.0, 8.0, 1.0) == 0.0
+
+
 def test_figures_of_many_of_one_and_of_nothing() -> None:
     many = figures("claim", [float(n) for n in range(1, 102)])
     assert many == {"claim_p50_ms": 51.0, "claim_p99_ms": 100.0, "claim_max_ms": 101.0}
@@ -102,7 +113,7 @@ def test_the_calls_of_both_hours_stand_side_by_side() -> None:
     pinned = Result(PINNED, "queue-operator", {}, {"claim_p99_ms": 12.0, "claim_first_p99_ms": 9.0})
     free = Result(UNPINNED, "queue-operator", {}, {"claim_p50_ms": 4.0, "claim_p99_ms": 8.0})
     found = rows([free, pinned])
-    assert found[0] == ("claim of 20", "4.0", "8.0", "", "12.0", "9.0", "", "")
+    assert found[0] == ("claim of 20", "4.0", "8.0", "", "12.0", "", "9.0", "", "")
     assert {len(row) for row in found} == {len(HEADINGS)}
     assert len(found) == len(CALLS)
     assert rows([pinned]) == []
