@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache, partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -215,7 +216,8 @@ class _Filter:
 
     def _sort(self) -> None:
         self._heap = [(head, n) for n, front in self.members.items() if (head := front.head)]
-        heapq.heapify(self._heap)
+        # They come nearly in order, for which this is quicker than `heapify`.
+        self._heap.sort()
 
     def add(self, front: Front) -> None:
         self.members[front.lane.id] = front
@@ -431,12 +433,25 @@ class Fronts:
                 self._by_tag[place].pop(oldest, None)
                 if not self._by_tag[place]:
                     del self._by_tag[place]
-            fitting = (f for f in self._candidates(wanted) if self._is_for(wanted, f.lane.key))
-            found = self._filters[wanted] = _Filter(wanted, fitting)
+            found = self._filters[wanted] = _Filter(wanted, self._fitting(wanted))
             self._by_tag[_place_of(wanted)][wanted] = found
         else:
             self._filters.move_to_end(wanted)
         return found
+
+    def _fitting(self, wanted: Wanted) -> Iterator[Front]:
+        """Of very many: as `_is_for`, at a third of its cost."""
+        namespace, types, tags = wanted
+        lets = cache(partial(self._gate.lets, namespace))
+        for front in self._candidates(wanted):
+            key = front.lane.key
+            if (
+                key.namespace == namespace
+                and (not types or key.type in types)
+                and tags <= key.tags
+                and lets(key.type)
+            ):
+                yield front
 
     def _candidates(self, wanted: Wanted) -> Collection[Front]:
         """All that a demand may be about, and as few others as one of its tags leaves."""
