@@ -30,10 +30,10 @@ from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S, heartbeat_interval_
 
 POOLS: Final = 10
 """Beside a name of its own each job has the tag of one of so many pools."""
-_ROUNDS: Final = 3
+_ROUNDS: Final = 7
 _CALLERS: Final = 2
 _SINGLE_CALLERS: Final = 16
-_SINGLES: Final = 10
+_SINGLES: Final = 4
 """Of the jobs of a round, one in so many comes alone in a round of singles."""
 _BATCH: Final = 1_000
 _CLAIM: Final = 100
