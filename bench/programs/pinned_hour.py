@@ -22,6 +22,7 @@ from bench.programs.timings import Timings, figures
 from bench.programs.traffic import LARGE, Pace, Traffic
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.sql import load
+from queue_operator.collector import collect_seldom
 
 _HOUR_S: Final = 3_600.0
 _WARM_S: Final = 1.0
@@ -142,6 +143,7 @@ async def main() -> None:
     await migrate(spec["dsn"])
     timings = Timings()
     backend = await PostgresBackend.open(spec["dsn"], sleep=PulseWatch(timings))
+    collect_seldom()
     hour = Hour(spec, backend, timings)
     async with hour.ready():
         say("ready")
