@@ -11,7 +11,7 @@ from tests.integration.postgres.watching import watched
 from queue_operator.backends.postgres import PostgresBackend, claiming, exploring
 from queue_operator.backends.postgres.exploring import Explorer
 from queue_operator.backends.postgres.fronts import Range
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 
@@ -67,6 +67,30 @@ async def test_lanes_whose_jobs_others_took_are_forgotten(
     await backend.settle([Outcome(kept[0], Event.RELEASE)])
     assert sorted(await claim(other)) == sorted([kept[0], "498", "499"])
     await other.close()
+
+
+async def test_a_lane_that_was_asked_once_is_forgotten_when_others_took_the_rest(
+    backend: PostgresBackend, other: PostgresBackend
+) -> None:
+    await other._arrivals.catch_up()
+    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(3)])
+    assert await claim(backend, limit=1) == ["0"]
+    assert await claim(other) == ["1", "2"]
+    # Asked since the last time, and not since then.
+    for left in (1, 0):
+        await explorer_of(backend).revisit()
+        assert len(backend._arrivals.fronts) == left
+
+
+async def test_what_is_found_for_one_demand_hides_no_job_of_another(
+    backend: PostgresBackend,
+) -> None:
+    await backend.enqueue_job(Job(id="older", type="a"))
+    await backend.enqueue_job(Job(id="younger", type="b"))
+    asked = [Demand(assignee_id="w", limit=1, types=frozenset(kind)) for kind in ("b", "a")]
+    for _ in range(2):
+        assert await backend.eligible_for(asked) == [True, True]
+    assert await claim(backend) == ["older", "younger"]
 
 
 async def test_what_arrives_while_a_lane_is_looked_into_again_is_not_passed_by(
