@@ -131,6 +131,28 @@ async def test_many_lanes_that_others_emptied_are_forgotten_before_the_minute_is
     await other.close()
 
 
+async def test_many_lanes_in_which_jobs_wait_are_looked_into_once_a_minute(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploring, "_MANY", 10)
+    explorer = backend._claims._explorer
+    jobs = [Job(id=f"{n}", type="t", tags=frozenset({f"{n}"})) for n in range(20)]
+    await backend.enqueue_jobs(jobs)
+    await backend._arrivals.catch_up()
+    looks, look = 0, explorer.first_jobs
+
+    async def counted(*asked: Any) -> dict[int, Any]:
+        nonlocal looks
+        looks += 1
+        return await look(*asked)
+
+    monkeypatch.setattr(explorer, "first_jobs", counted)
+    for _ in range(3):
+        await backend.expire_leases(lease_ttl_s=3600)
+        await backend._housekeeping.settled()
+    assert looks == 1
+
+
 async def test_a_backend_that_is_closed_leaves_no_pruning_behind(
     somebody: Somebody, dsn: str
 ) -> None:
