@@ -14,6 +14,7 @@ _LISTS: Final = (
     "drawn_mutants.toml",
     "queue_mutants.toml",
     "api_mutants.toml",
+    "store_mutants.toml",
 )
 # Where the tests of a shipped suite are run, the suite of the API, and other folders whose tests
 # may judge a mutant where those have none.

@@ -25,6 +25,7 @@ _COPIED: Final = (
     "tests/integration/local",
     "tests/integration/postgres",
     "tests/integration/sqlite",
+    "tests/unit/backends/postgres",
     "tests/unit/domain",
     "tests/unit/tasks",
     "tests/unit/worker",

@@ -189,6 +189,52 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
     assert await claim(backend) == ["b"]
 
 
+async def test_what_may_still_be_committed_is_not_forgotten(
+    dsn: str, backend: PostgresBackend, other: PostgresBackend
+) -> None:
+    """By a transaction that was open at the last look that everybody goes by, and still is."""
+    known = backend._arrivals
+    await backend.enqueue_job(Job(id="late", type="t", delay_s=86_400))
+    async with await psycopg.AsyncConnection.connect(
+        dsn, options="-c search_path=queue_operator"
+    ) as slow:
+        await slow.execute(_APPEAR, {"ids": ["late"], "older_s": 0})
+        await backend.enqueue_job(Job(id="first", type="t"))
+        assert await claim(backend) == ["first"]
+        assert await claim(other) == []
+        last = known._read
+        assert last is not None
+        known._past._reads = [last._replace(at=last.at.replace(year=last.at.year - 1))]
+        await slow.commit()
+    await known.prune()
+    other._arrivals.hint()
+    assert await claim(other) == ["late"]
+
+
+async def test_who_asks_while_a_read_is_under_way_reads_what_that_did_not_see(
+    backend: PostgresBackend, other: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = backend._arrivals
+    await known.catch_up()
+    take, reading, may_go_on = known.take, asyncio.Event(), asyncio.Event()
+
+    async def take_late(*rows: Any) -> bool:
+        reading.set()
+        await may_go_on.wait()
+        return await take(*rows)
+
+    monkeypatch.setattr(known, "take", take_late)
+    before = asyncio.create_task(known.catch_up(thorough=True))
+    await reading.wait()
+    await other.enqueue_job(Job(id="a", type="t"))
+    asking = asyncio.create_task(backend.dequeue_jobs("w", [], 1))
+    # Until it waits for the other read.
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await before
+    assert [job.id for job in await asking] == ["a"]
+
+
 async def test_a_lane_that_a_claim_forgets_while_another_is_looked_up_is_noted(
     dsn: str, backend: PostgresBackend, other: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

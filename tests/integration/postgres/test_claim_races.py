@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
 
 import pytest
@@ -145,6 +146,66 @@ async def test_what_one_stream_got_is_given_out_though_the_next_could_not_be_ask
     assert len(await backend.claim(demands, lease_ttl_s=60)) == 3
     with pytest.raises(Unavailable):
         await backend.claim(demands[1:], lease_ttl_s=60)
+
+
+async def test_of_three_that_overlap_the_one_that_asked_before_is_served_before(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    await _submit(backend, namespace, 2, "a")
+    demands = [
+        Demand(assignee_id=name, limit=1, namespace=namespace, types=frozenset(types))
+        for name, types in (("first", "a"), ("second", "ab"), ("third", "abc"))
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=60)
+    assert [(one.assignee_id, one.job_id) for one in claimed] == [
+        ("first", "a0000"),
+        ("second", "a0001"),
+    ]
+
+
+async def test_streams_that_are_served_together_get_what_they_asked_for(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    """As many as they have room for, the jobs of the later one being the older ones."""
+    await _submit(backend, namespace, 2, "b")
+    await _submit(backend, namespace, 2, "a")
+    demands = [
+        Demand(assignee_id=f"for-{type_}", limit=2, namespace=namespace, types=frozenset(type_))
+        for type_ in "ab"
+    ]
+    claimed = await backend.claim(demands, lease_ttl_s=60)
+    assert sorted((one.assignee_id, one.job_id) for one in claimed) == [
+        ("for-a", "a0000"),
+        ("for-a", "a0001"),
+        ("for-b", "b0000"),
+        ("for-b", "b0001"),
+    ]
+
+
+async def test_no_younger_job_passes_older_ones_of_a_lane_that_is_not_looked_at_to_the_end(
+    backend: PostgresBackend, namespace: str
+) -> None:
+    """Nor where another lane is not either."""
+    for type_, count in (("old", 20), ("young", 20), ("c", 1), ("d", 1), ("e", 1)):
+        await _submit(backend, namespace, count, type_)
+    assert _ids(await _claim(backend, namespace, 10)) == [f"old{n:04}" for n in range(10)]
+
+
+async def test_no_younger_job_passes_those_that_lie_in_more_places_than_are_asked_at_once(
+    backend: PostgresBackend, other: PostgresBackend, namespace: str
+) -> None:
+    await other._arrivals.catch_up()
+    now = datetime.now(UTC)
+    # Each is told of alone, and lies before the one before.
+    old = [
+        Job(id=f"old{n}", type="a", namespace=namespace, created_at=now - timedelta(hours=n + 1))
+        for n in range(10)
+    ]
+    for job in old:
+        await backend.enqueue_job(job)
+    await _submit(backend, namespace, 1, "young")
+    other._arrivals.hint()
+    assert set(_ids(await _claim(other, namespace, 10))) == {job.id for job in old}
 
 
 @pytest.mark.parametrize("part", [(Reader, "by_id"), (Staging, "stage")], ids=["read", "stage"])

@@ -237,6 +237,20 @@ async def test_waiting_lanes_are_known_at_once_and_until_nothing_waits(
     assert await ask("SELECT lane_id FROM lane_waiting") == [(both[1],)]
 
 
+async def test_a_lane_whose_count_was_below_nothing_is_known_when_jobs_wait_there(
+    backend: PostgresBackend, counts: Counts, dsn: str, ask: Ask
+) -> None:
+    """A fold stopped between what took jobs from there and what had brought them."""
+    await backend.enqueue_jobs(jobs(1, "eu"))
+    for change, waits in ((0, True), (-3, False), (3, True)):
+        await ask(NEW, change)
+        await counts.fold()
+        assert await ask("SELECT count(*) FROM lane_waiting") == [(waits,)]
+    fresh = await PostgresBackend.open(dsn)
+    assert len(await fresh.dequeue_jobs("w", ["eu"], 5)) == 1
+    await fresh.close()
+
+
 async def test_the_counts_of_a_lane_without_jobs_go(
     backend: PostgresBackend, counts: Counts, pool: Pool, ask: Ask
 ) -> None:

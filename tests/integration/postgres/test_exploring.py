@@ -100,6 +100,30 @@ async def test_a_process_that_only_listens_forgets_what_others_emptied(
     await listener.close()
 
 
+async def test_many_lanes_in_which_jobs_wait_are_looked_into_once_a_minute(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploring, "_MANY", 10)
+    listener = await PostgresBackend.open(dsn)
+    await listener._pulse._turn()
+    await backend.enqueue_jobs(
+        [Job(id=f"{n}", type="t", tags=frozenset({f"{n}"})) for n in range(20)]
+    )
+    looks, look = 0, listener._explorer.first_jobs
+
+    async def counted(*asked: Any) -> dict[int, Any]:
+        nonlocal looks
+        looks += 1
+        return await look(*asked)
+
+    monkeypatch.setattr(listener._explorer, "first_jobs", counted)
+    for _ in range(3):
+        await listener._pulse._turn()
+        await listener._explorer.revisiting.settled()
+    assert looks == 1
+    await listener.close()
+
+
 async def test_lanes_that_wait_at_first_are_not_looked_into_at_once(
     dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +156,30 @@ async def test_no_lane_is_forgotten_for_what_another_server_has(
         with pytest.raises(Unavailable, match="another server by now"):
             await look()
         assert len(backend._arrivals.fronts) == 1
+
+
+async def test_a_lane_that_was_asked_once_is_forgotten_when_others_took_the_rest(
+    backend: PostgresBackend, other: PostgresBackend
+) -> None:
+    await other._arrivals.catch_up()
+    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(3)])
+    assert await claim(backend, limit=1) == ["0"]
+    assert await claim(other) == ["1", "2"]
+    # Asked since the last time, and not since then.
+    for left in (1, 0):
+        await explorer_of(backend).revisit()
+        assert len(backend._arrivals.fronts) == left
+
+
+async def test_what_is_found_for_one_demand_hides_no_job_of_another(
+    backend: PostgresBackend,
+) -> None:
+    await backend.enqueue_job(Job(id="older", type="a"))
+    await backend.enqueue_job(Job(id="younger", type="b"))
+    asked = [Demand(assignee_id="w", limit=1, types=frozenset(kind)) for kind in ("b", "a")]
+    for _ in range(2):
+        assert await backend.eligible_for(asked) == [True, True]
+    assert await claim(backend) == ["older", "younger"]
 
 
 async def test_what_arrives_while_a_lane_is_looked_into_again_is_not_passed_by(

@@ -7,11 +7,13 @@ from typing import Any
 import psycopg
 import pytest
 from tests.integration.postgres import calls
+from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres import sweeping as parts
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.lease import Held, LeaseStatus
@@ -58,6 +60,21 @@ def held(claimed: list[Assignment]) -> list[Held]:
     return [Held(one.job_id, one.token) for one in claimed]
 
 
+async def renew(
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]], claimed: list[Assignment]
+) -> None:
+    """As a heartbeat, whose transaction stays open."""
+    parameters = {
+        "namespaces": [1] * len(claimed),
+        "ids": [one.job_id for one in claimed],
+        "tokens": [one.token for one in claimed],
+        "ttl_s": TTL_S,
+    }
+    statement = load("queue_operator.backends.postgres", "lease_extend")
+    renewed = await (await somebody.execute(statement, parameters)).fetchall()
+    assert len(renewed) == len(claimed)
+
+
 # Renewals
 
 
@@ -85,18 +102,31 @@ async def test_a_renewal_under_way_is_waited_for_by_the_next_sweep(
 ) -> None:
     claimed = await taken(backend, EXPIRED_S)
     renewing, rest = claimed[:2], {one.job_id for one in claimed[2:]}
-    parameters = {
-        "namespaces": [1, 1],
-        "ids": [one.job_id for one in renewing],
-        "tokens": [one.token for one in renewing],
-        "ttl_s": TTL_S,
-    }
-    statement = load("queue_operator.backends.postgres", "lease_extend")
-    assert len(await (await somebody.execute(statement, parameters)).fetchall()) == 2
+    await renew(somebody, renewing)
     assert await swept(backend) == rest
     await (somebody.commit() if goes_through else somebody.rollback())
     lost = set() if goes_through else {one.job_id for one in renewing}
     assert await swept(backend) == lost
+
+
+async def test_a_renewal_that_began_before_the_look_and_is_answered_before_the_lock_counts(
+    line: tuple[Proxy, PostgresBackend],
+    backend: PostgresBackend,
+    somebody: psycopg.AsyncConnection[tuple[Any, ...]],
+) -> None:
+    proxy, sweeper = line
+    claimed = await taken(backend, EXPIRED_S)
+    await renew(somebody, claimed[:2])
+    # A younger transaction has ended by then.
+    await backend.enqueue_job(Job(id="younger", type="other"))
+    proxy.stop_after(b"-- Takes what is due")
+    sweeping = asyncio.create_task(swept(sweeper))
+    await proxy.until_stopped()
+    await somebody.commit()
+    proxy.go_on()
+    assert await sweeping == {one.job_id for one in claimed[2:]}
+    assert await swept(backend) == set()
+    assert (await backend.get_job("0")).state is JobState.RUNNING
 
 
 async def test_only_what_a_heartbeat_names_is_renewed(backend: PostgresBackend) -> None:
@@ -187,6 +217,55 @@ async def test_after_a_long_time_without_sweeps_what_came_late_is_still_found(
         " marks = ARRAY(SELECT now() + interval '1 minute' FROM unnest(marks))"
     )
     await somebody.commit()
+    assert len(await swept(backend)) == JOBS
+
+
+async def test_what_is_due_at_one_time_is_found_however_little_a_look_takes(
+    backend: PostgresBackend, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_MAX_ROWS", 2)
+    await backend.enqueue_jobs([Job(id=f"{n}", type="t") for n in range(JOBS)])
+    for _ in range(JOBS):
+        await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=TTL_S)
+    await ask("UPDATE lease_check SET look_at = now()")
+    assert len(await swept(backend)) == JOBS
+
+
+# For one TTL after an outage no lease may be taken as expired.
+
+_OUTAGE = "UPDATE sweep SET swept_at = swept_at - interval '1 hour'"
+_OVER = "UPDATE sweep SET resumed_at = resumed_at - interval '1 hour'"
+
+
+async def test_what_runs_out_while_no_lease_may_expire_is_found_afterwards(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    await taken(backend, TTL_S)
+    assert await swept(backend) == set()
+    await ask("UPDATE lease_check SET look_at = now()")
+    await ask(_OUTAGE)
+    assert await swept(backend) == set()
+    await ask(_OVER)
+    assert len(await swept(backend)) == JOBS
+
+
+async def test_what_commits_late_while_no_lease_may_expire_is_found_afterwards(
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection[tuple[Any, ...]], ask: Ask
+) -> None:
+    """Though a sweep that looked for other things has seen it."""
+    await taken(backend, TTL_S)
+    await somebody.execute(
+        "WITH gone AS (DELETE FROM lease_check RETURNING *)"
+        " INSERT INTO lease_check (kind, look_at, leases)"
+        " SELECT 'CLAIM', now(), leases FROM gone"
+    )
+    assert await swept(backend) == set()
+    await ask(_OUTAGE)
+    await somebody.commit()
+    await ask("INSERT INTO lease_check (kind, look_at, leases) VALUES ('HELD', now(), '{1}')")
+    assert await swept(backend) == set()
+    assert await ask("SELECT kind FROM lease_check") == [("CLAIM",)]
+    await ask(_OVER)
     assert len(await swept(backend)) == JOBS
 
 

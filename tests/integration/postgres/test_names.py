@@ -11,8 +11,10 @@ import pytest
 from psycopg.rows import TupleRow
 from tests.integration.postgres.watching import at_most, watched
 
-from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres import PostgresBackend, tidying
+from queue_operator.backends.postgres import lanes as known_lanes
 from queue_operator.backends.postgres.roll_ups import RollUps
+from queue_operator.backends.protocol import StatsWindow
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
@@ -138,6 +140,32 @@ async def test_lanes_read_before_another_history_was_noted_are_not_remembered(
     assert lanes.recall([lane_id]) == {}
     lanes.remember([lane], "another")
     assert lanes.recall([lane_id]) == {lane_id: lane}
+
+
+async def test_the_number_of_a_namespace_is_looked_up_anew_in_another_history(
+    backend: PostgresBackend,
+) -> None:
+    await backend.enqueue_job(Job(id="one", type="t", namespace="team"))
+    lanes = backend._lanes
+    number = await lanes.namespace_id("team")
+    history = lanes._history
+    lanes._namespaces["team"] = (4711, float("inf"))
+    assert await lanes.namespace_id("team") == 4711
+    for another in ("another", history):
+        lanes.note_history(another)
+    assert await lanes.namespace_id("team") == number
+
+
+async def test_the_oldest_names_are_not_remembered_for_ever(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_lanes, "_MOST_REMEMBERED", 10)
+    jobs = own_tags(30)
+    for job in jobs:
+        await backend.enqueue_job(job)
+    newest = [job.tags for job in jobs[-10:]]
+    assert [key[3] for key in backend._lanes._known] == newest
+    assert [key[3] for key, _ in backend._lanes._keys.values()] == newest
 
 
 async def test_tags_of_any_kind_name_a_lane(dsn: str, backend: PostgresBackend) -> None:
@@ -277,6 +305,19 @@ async def test_names_go_when_their_last_job_is_gone(dsn: str, backend: PostgresB
     assert await left(dsn) == {"lane": 0, "job_type": 0, "namespace": 0, "lane_count": 0}
 
 
+async def test_names_stay_that_any_lane_has(dsn: str, backend: PostgresBackend) -> None:
+    """Also a type that is not the first of its namespace, and of which no statistics are kept."""
+    kinds = [(space, type_) for space in ("one", "two") for type_ in ("a", "b", "c")]
+    for space, type_ in kinds:
+        await backend.enqueue_job(Job(id=type_, type=type_, namespace=space))
+    await tidy(backend)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("DELETE FROM queue_operator.roll_up")
+    await tidy(backend)
+    found = await left(dsn)
+    assert (found["lane"], found["job_type"], found["namespace"]) == (6, 3, 2)
+
+
 async def test_names_go_though_nothing_is_logged_any_more(
     dsn: str, backend: PostgresBackend
 ) -> None:
@@ -318,10 +359,46 @@ async def test_what_is_used_or_was_not_rolled_up_stays(dsn: str, backend: Postgr
     assert (await left(dsn))["lane"] == 10
     other = await PostgresBackend.open(dsn)
     await other.enqueue_jobs(jobs[:3])
-    await RollUps(backend._pool).roll_up(10_000, waits=True)
-    await backend._housekeeping.tidying.tidy(unused_s=0.0)
-    assert (await left(dsn))["lane"] == 3
+    # Also where the counts do not know yet that there are jobs again.
+    for _ in range(2):
+        await RollUps(backend._pool).roll_up(10_000, waits=True)
+        await backend._housekeeping.tidying.tidy(unused_s=0.0)
+        assert (await left(dsn))["lane"] == 3
+    assert sorted(one.job_id for one in await claim(other, 10)) == sorted(j.id for j in jobs[:3])
     await other.close()
+
+
+async def test_what_was_logged_since_a_lane_is_used_again_is_counted_before_it_goes(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    [job] = own_tags(1)
+    for submits in (backend, await PostgresBackend.open(dsn)):
+        await submits.enqueue_job(job)
+        await submits.cancel_jobs([], [job.id])
+        await submits.delete_jobs([], [job.id])
+        await backend._counts.fold_all()
+        # Retired, and seen by the roll-ups the first time only.
+        await backend._housekeeping.tidying.tidy(unused_s=0.0)
+        if submits is backend:
+            await RollUps(backend._pool).roll_up(10_000, waits=True)
+    await submits.close()
+    await RollUps(backend._pool).roll_up(10_000, waits=True)
+    assert (await backend.window_stats(StatsWindow())).submitted == 2
+
+
+async def test_lanes_that_stay_keep_no_look_from_coming_round(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "_BATCH", 2)
+    jobs = own_tags(5)
+    await backend.enqueue_jobs(jobs)
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 5
+    gone = [job.id for job in jobs[:3]]
+    await backend.cancel_jobs([], gone)
+    await backend.delete_jobs([], gone)
+    await tidy(backend)
+    assert (await left(dsn))["lane"] == 2
 
 
 @pytest.mark.parametrize("count", [1, 3, 200], ids=["single", "few", "copied"])

@@ -12,6 +12,7 @@ from tests.integration.postgres.taking import claim
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import borrowed, trust
+from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.protocol import StatsWindow
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
@@ -136,3 +137,22 @@ async def test_statistics_of_the_server_that_are_reset_stop_nobody(
             refused += 1
     assert refused <= 2
     assert (await backend.get_job("a")).state is JobState.RUNNING
+
+
+async def test_of_another_history_nothing_is_forgotten_by_what_was_read_before(
+    backend: PostgresBackend, other: PostgresBackend
+) -> None:
+    """Its transactions have other numbers."""
+    known = backend._arrivals
+    assert await claim(backend) == []
+    last = known._read
+    assert last is not None
+    longer_ago = last.at.replace(year=last.at.year - 1)
+    known._past._reads = [last._replace(horizon=Horizon(10**12), at=longer_ago)]
+    known._read = last._replace(history="of another server")
+    assert await claim(other) == []
+    await backend.enqueue_job(Job(id="a", type="t"))
+    await known.catch_up(thorough=True)
+    await known.prune()
+    other._arrivals.hint()
+    assert await claim(other) == ["a"]

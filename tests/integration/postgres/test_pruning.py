@@ -7,6 +7,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 from psycopg.rows import TupleRow
+from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
@@ -159,6 +160,26 @@ async def test_two_that_prune_share_the_work(opened: Opened) -> None:
     assert await rows(admin) == 0
     [marks] = await (await admin.execute("SELECT count(*) FROM event_pruned")).fetchall()
     assert marks == (1,)
+    await other.close()
+
+
+async def test_who_is_overtaken_goes_on(opened: Opened) -> None:
+    backend, admin, dsn = opened
+    await events(backend, 0, 5)
+    await age(admin)
+    await backend.roll_up()
+    other = await admin_of(dsn)
+    async with other.transaction():
+        # As a step of one row.
+        await other.execute("DELETE FROM event_pruned")
+        await other.execute(
+            "WITH gone AS (DELETE FROM job_event WHERE seq = (SELECT min(seq) FROM job_event)"
+            " RETURNING seq) INSERT INTO event_pruned SELECT seq FROM gone"
+        )
+        pruning = asyncio.create_task(backend.prune_events(DAY_S))
+        await until_waiting(dsn, 1)
+    assert await pruning == 4
+    assert await rows(admin) == 0
     await other.close()
 
 

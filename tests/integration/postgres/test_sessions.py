@@ -221,6 +221,26 @@ async def test_a_touch_that_another_overtakes_is_asked_again(store: SessionStore
     assert {one.session_id: one.busy for one in await store.list_sessions()} == {"s-1": 4, "s-2": 9}
 
 
+async def test_a_touch_that_changes_nothing_is_asked_again_too(
+    store: SessionStore, ask: Ask, dsn: str
+) -> None:
+    """Or the session would be taken for a silent one."""
+    await store.open_session(session(replica="r"))
+    await store.touch_sessions([session(replica="r")])
+    await age(ask, 3600)
+    async with await psycopg.AsyncConnection.connect(dsn) as other:
+        await other.execute("SET search_path = queue_operator")
+        await other.execute(
+            "WITH gone AS (DELETE FROM session_beat RETURNING *) INSERT INTO session_beat"
+            " SELECT replica, number + 1, openings, busy, draining, followed, heard_at FROM gone"
+        )
+        late = asyncio.create_task(store.touch_sessions([session(replica="r")]))
+        await until_waiting(dsn, 1)
+        await other.commit()
+        await late
+    assert [one.session_id for one in await store.list_sessions(max_age_s=60)] == ["s-1"]
+
+
 async def test_of_two_that_a_replica_says_first_neither_hides_the_other(
     store: SessionStore, dsn: str
 ) -> None:

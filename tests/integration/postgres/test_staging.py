@@ -1,16 +1,20 @@
 """Jobs become due whatever lies before them that cannot."""
 
+import asyncio
 from typing import LiteralString
 
 import psycopg
 import pytest
 from tests.integration.postgres.conftest import Ask
+from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.pulse import PULSE_S
 from queue_operator.domain.job import Demand, Job
-from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
 
 __all__ = ["pinned"]
@@ -164,6 +168,71 @@ async def test_a_look_that_is_over_after_all_is_looked_through_anew_leaves_nothi
     staging.leave(look, None if fails else look.parameters["since"])
     assert not staging.is_behind
     assert len(await staging.stage()) == 1
+
+
+async def test_what_is_told_of_while_a_look_is_under_way_is_looked_for_again(
+    backend: PostgresBackend, other: PostgresBackend, ask: Ask
+) -> None:
+    """Its transaction ended after the look had begun, and its time is over by then."""
+    await backend._arrivals.catch_up()
+    staging = backend._staging
+    look = staging.ask()
+    await delayed(other, "meanwhile", 1, EXPIRED_S)
+    await backend._arrivals.catch_up(thorough=True)
+    [[now]] = await ask("SELECT clock_timestamp()")
+    staging.leave(look, now)
+    assert len(await staging.stage()) == 1
+
+
+async def test_of_jobs_that_come_back_together_the_first_that_is_due_is_told_of(
+    dsn: str,
+    backend: PostgresBackend,
+    other: PostgresBackend,
+    somebody: psycopg.AsyncConnection,
+    ask: Ask,
+) -> None:
+    """Their transaction ends when another process has looked beyond its time."""
+    await other._arrivals.catch_up()
+    delays = {"soon": EXPIRED_S, "later": 3600.0}
+    await backend.enqueue_jobs(
+        [
+            Job(id=name, type="t", backoff=Backoff(BackoffStrategy.CONSTANT, initial_delay_s=s))
+            for name, s in delays.items()
+        ]
+    )
+    held = await backend.claim([Demand(assignee_id="w", limit=2)], lease_ttl_s=TTL_S)
+    failed = [
+        Outcome(one.job_id, Event.FAIL, token=one.token, error=ErrorInfo("no")) for one in held
+    ]
+    # A settlement writes to it, and staging does not.
+    await somebody.execute("LOCK TABLE job_event IN SHARE MODE")
+    settling = asyncio.create_task(backend.settle(failed))
+    await until_waiting(dsn, 1)
+    assert await other._staging.stage() == []
+    await somebody.commit()
+    assert {one.state for one in await settling} == {JobState.FAILED_RETRY}
+    await other._arrivals.catch_up(thorough=True)
+    assert len(await other._staging.stage()) == 1
+    assert await claimed(other, "t") == ["soon"]
+
+
+async def test_a_beat_that_made_as_many_due_as_it_may_is_followed_by_another_at_once(
+    backend: PostgresBackend, ask: Ask
+) -> None:
+    await delayed(backend, "later", MANY, 60)
+    await hour_later(ask)
+    assert await backend._pulse._turn() == 0.0
+    assert await backend._pulse._turn() == PULSE_S
+    assert len(await claimed(backend, "later", MANY)) == MANY
+
+
+async def test_what_somebody_has_locked_is_not_asked_for_without_a_pause(
+    backend: PostgresBackend, somebody: psycopg.AsyncConnection, ask: Ask
+) -> None:
+    await delayed(backend, "held", 1, 60)
+    await hour_later(ask)
+    await somebody.execute(_LOCK)
+    assert await backend._pulse._turn() == PULSE_S
 
 
 async def test_the_last_of_many_looks_reads_no_more_than_the_first(pinned: str) -> None:

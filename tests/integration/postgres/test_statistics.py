@@ -382,6 +382,37 @@ async def test_what_is_over_is_summed_up_once_and_what_comes_late_is_added(
     assert (late.submitted, late.completed) == (9, 9)
 
 
+async def test_what_comes_late_is_added_to_the_last_hour_that_is_over(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    _, hour, _ = (span.seconds for span in SPANS)
+    await roll_up(backend)
+    await work(backend, namespace, 2)
+    await ask(
+        "UPDATE job_event SET at = date_trunc('hour', now()) - interval '1 minute'"
+        " WHERE at > now() - interval '1 h'"
+    )
+    await roll_up(backend)
+    assert [row[1:] for row in await cells(ask, namespace, hour)] == [(2, 2, 2)]
+
+
+async def test_a_day_has_also_those_of_its_hours_that_were_summed_up_before_it_was_over(
+    backend: PostgresBackend, namespace: str, ask: Ask
+) -> None:
+    *_, day = (span.seconds for span in SPANS)
+    await roll_up(backend)
+    await ask("UPDATE roll_up_progress SET closed_until = 'epoch', xid = pg_current_xact_id()")
+    await work(backend, namespace, 2)
+    [[today]] = await ask("SELECT date_trunc('day', now(), 'UTC')")
+    await ask(
+        "UPDATE job_event SET at = %s - interval '10 h' WHERE at > now() - interval '1 h'", today
+    )
+    await backend._roll_ups._step(1000, waits=True)
+    for at in (today - timedelta(minutes=30), today + timedelta(minutes=30)):
+        await backend._roll_ups._close(at)
+    assert [row[1:] for row in await cells(ask, namespace, day)] == [(2, 2, 2)]
+
+
 async def test_an_older_release_wrote_longer_spans_of_today_already(
     backend: PostgresBackend, namespace: str, ask: Ask
 ) -> None:

@@ -142,6 +142,18 @@ def test_what_arrived_before_a_claim_is_not_asked_for_again() -> None:
     assert front.head is None
 
 
+def test_what_arrived_is_remembered_until_all_are_over_that_may_not_have_seen_it() -> None:
+    front = Front(lane())
+    front.open_whole()
+    asked = ranges(front)
+    oldest = front.ask()
+    front.note(span(20, 20))
+    younger = [front.ask(), front.ask()]
+    front.leave(younger[0], [], END)
+    front.leave(oldest, [(one, Answer(None)) for one in asked], END)
+    assert front.covers(at(20))
+
+
 def test_claims_that_overlap_without_end_leave_nothing_to_remember() -> None:
     front = Front(lane())
     front.open_whole()
