@@ -50,7 +50,6 @@ class Timings:
         ended_s, taken_ms = self._ended_s[what], self._taken_ms[what]
         return [*taken_ms[bisect_left(ended_s, first_s) : bisect_left(ended_s, last_s)]]
 
-
     def typical(self, what: str, first_s: float, last_s: float, window_s: float) -> float:
         """The median of the 99th percentiles of the windows in that time: what it is like, however
         long the server or the machine stood still in some of them.
