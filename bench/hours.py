@@ -19,6 +19,8 @@ CALLS: Final[Mapping[str, str]] = {
     "depth": "queue depth",
     "usage": "usage of a quota",
     "take": "token of a quota",
+    "ping": "statement that reads nothing",
+    "lag": "lag of the program itself",
 }
 HEADINGS: Final = (
     "call",

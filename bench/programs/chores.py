@@ -17,6 +17,7 @@ _ROWS: Final = 5_000
 _LEAST_S: Final = 0.005
 _BUCKET: Final = "bench"
 _PLENTY: Final = 1e9
+_LAG_S: Final = 0.05
 
 
 class PulseWatch:
@@ -64,6 +65,8 @@ class Chores:
             self._every(0.02, self._take, writes=True),
             self._every(0.1, self._usage),
             self._every(1.0, self._ask),
+            self._every(0.25, self._ping),
+            self._every(0.0, self._lag),
             self._listen(),
         ]
         tasks = [asyncio.create_task(one) for one in chores]
@@ -109,6 +112,16 @@ class Chores:
         await self._timings.of("job_stats", self._backend.get_job_stats(()))
         await self._timings.of("window_stats", self._backend.window_stats(StatsWindow()))
         await self._timings.of("depth", self._backend.queue_depth())
+
+    async def _ping(self) -> None:
+        """What any call waits for: a connection, and a statement that reads no table."""
+        await self._timings.of("ping", self._backend.ping())
+
+    async def _lag(self) -> None:
+        """How late this program comes to what it has to do."""
+        before = time.perf_counter()
+        await asyncio.sleep(_LAG_S)
+        self._timings.note("lag", time.perf_counter() - before - _LAG_S)
 
     async def _listen(self) -> None:
         async for _ in self._backend.listen():
