@@ -124,6 +124,30 @@ async def test_many_lanes_in_which_jobs_wait_are_looked_into_once_a_minute(
     await listener.close()
 
 
+async def test_a_look_that_fails_is_not_tried_again_before_the_minute_is_over(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploring, "_MANY", 10)
+    listener = await PostgresBackend.open(dsn)
+    await listener._pulse._turn()
+    await backend.enqueue_jobs(
+        [Job(id=f"{n}", type="t", tags=frozenset({f"{n}"})) for n in range(20)]
+    )
+    tries = 0
+
+    async def fail(*_: object) -> dict[int, Any]:
+        nonlocal tries
+        tries += 1
+        raise Unavailable("a fault")
+
+    monkeypatch.setattr(listener._explorer, "first_jobs", fail)
+    for _ in range(3):
+        await listener._pulse._turn()
+        await listener._explorer.revisiting.settled()
+    assert (tries, len(listener._arrivals.fronts)) == (1, 20)
+    await listener.close()
+
+
 async def test_lanes_that_wait_at_first_are_not_looked_into_at_once(
     dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,12 +93,15 @@ class Explorer:
         the way of the first claim that asks for them.
         """
         fronts = self._arrivals.fronts
-        for _ in range(0, min(len(fronts), most), _REVISITED_AT_ONCE):
-            some = fronts.next_unwanted(_REVISITED_AT_ONCE)
-            if some and not await self._look([(front, front.all_ranges()) for front in some]):
-                # Others may have more dead entries before them, too.
-                break
-        fronts.looked_into = len(fronts)
+        try:
+            for _ in range(0, min(len(fronts), most), _REVISITED_AT_ONCE):
+                some = fronts.next_unwanted(_REVISITED_AT_ONCE)
+                if some and not await self._look([(front, front.all_ranges()) for front in some]):
+                    # Others may have more dead entries before them, too.
+                    break
+        finally:
+            # Also after an error, which is no reason to try again at once.
+            fronts.looked_into = len(fronts)
 
     async def _find_all(self, fronts: Sequence[Front]) -> None:
         if not await self._look([(front, [_EVERYWHERE]) for front in fronts], LONG_S):
