@@ -30,7 +30,7 @@ from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.overdue import WORKER_LOST, overdue
+from queue_operator.domain.overdue import WORKER_LOST, overdue, sweep_turn
 from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
@@ -413,16 +413,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @atomic
     def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         now, ttl, shelf = self._now, timedelta(seconds=lease_ttl_s), self._shelf
-        # After an outage the workers get the time to renew first.
-        if now - (shelf.swept_at or now) > ttl:
-            shelf.resumed_at = now
-        shelf.swept_at = now
-        may_expire = shelf.resumed_at is None or now - shelf.resumed_at >= ttl
+        turn = sweep_turn(shelf.swept_at or now, shelf.resumed_at, now, ttl)
+        shelf.swept_at, shelf.resumed_at = now, turn.resumed_at
         lost: list[Decided] = []
         for one in self._shelf.leased():
             unconfirmed = one.cancel_forced or not one.cancel_received
             times = Times(
-                expires_at=one.expires_at if may_expire else None,
+                expires_at=one.expires_at if turn.loses(one.expires_at) else None,
                 deadline=one.deadline,
                 cancel_at=one.cancel_at if unconfirmed else None,
             )

@@ -284,8 +284,8 @@ class Backend(Protocol):
 
     async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
         """LOSE for jobs whose lease ran out, execution timeouts, overdue forced cancels and
-        lost jobs with no attempt left. Safe on every replica at once. After a gap without
-        sweeps (an outage) it waits one TTL first.
+        lost jobs with no attempt left. Safe on every replica at once. After a gap of more than
+        one TTL without sweeps (an outage) leases get one TTL more: a later sweep finds them lost.
         """
         ...
 
