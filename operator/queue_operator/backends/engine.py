@@ -30,7 +30,7 @@ from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.overdue import WORKER_LOST, overdue, sweep_turn
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S, WORKER_LOST, overdue, sweep_turn
 from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
@@ -59,10 +59,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, cancel_timeout_s)
         self._shelf = shelf
         self._clock = clock
         self._rng = rng

@@ -12,6 +12,7 @@ QueueError
 ├── Forbidden           known, but not allowed
 ├── QuotaExceeded       over a limit; retry after `retry_after_s`, not at all where that is None
 └── Unavailable         the store or the cluster cannot be reached; retry with backoff
+    ├── AccessRefused       the database turns this user away, or there is no such database
     ├── SchemaMismatch      the database's schema and this release do not fit each other
     └── MissingPrivilege    the database role may not do what the queue needs
 """
@@ -165,6 +166,12 @@ class QuotaExceeded(QueueError):
 class Unavailable(QueueError):
     code = "UNAVAILABLE"
     retryable = True
+
+
+class AccessRefused(Unavailable):
+    """Heals when the address is set right, or when somebody makes what it names at the server: the
+    user, the password, the database, or the rule that lets them in.
+    """
 
 
 class SchemaMismatch(Unavailable):

@@ -9,6 +9,7 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST
 
+CANCEL_TIMEOUT_S: Final = 30.0
 TIMED_OUT: Final = ErrorInfo("the execution timeout passed", ErrorCategory.TIMEOUT, "TIMEOUT")
 WORKER_LOST: Final = ErrorInfo(
     "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST

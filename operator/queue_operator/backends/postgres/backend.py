@@ -30,6 +30,7 @@ from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
+from queue_operator.backends.postgres.line import checked
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
@@ -94,11 +95,13 @@ from queue_operator.domain.job import (
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
     check_batch,
+    check_flag,
     check_limit,
     check_numbers,
     check_text,
@@ -124,12 +127,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         pool: Pool,
         *,
         limits: Limits = DEFAULT_LIMITS,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, cancel_timeout_s)
         self._pool = pool
         self._lanes = Lanes(pool)
         pool.on_history = self._lanes.note_history
@@ -191,7 +194,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         *,
         pool_size: int = 8,
         limits: Limits = DEFAULT_LIMITS,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         connect_timeout_s: float = 5.0,
         statement_timeout_s: float = 4.0,
         pooler: bool = False,
@@ -205,8 +208,16 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         `pooler` says that `dsn` leads to a pooler in transaction mode; notifications are then
         heard only with a `listen_dsn`, which leads to the server itself.
 
-        Raises Unavailable when the server cannot be reached or the schema is not up to date.
+        Raises Unavailable when the server cannot be reached, AccessRefused when it turns this user
+        away or has no such database, SchemaMismatch when the schema is not up to date.
         """
+        cls._check(limits, cancel_timeout_s)
+        check_limit("pool_size", pool_size)
+        check_ttl("connect_timeout_s", connect_timeout_s)
+        check_ttl("statement_timeout_s", statement_timeout_s)
+        check_flag("pooler", pooler)
+        if listen_dsn is not None:
+            checked("listen_dsn", listen_dsn)
         pool = await open_pool(
             dsn,
             size=pool_size,
