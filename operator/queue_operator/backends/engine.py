@@ -173,7 +173,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     # Assignment
 
     async def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
-        return [job for job, _ in await self._give([demand], lease_ttl_s, {})]
+        given = await self._give([demand], lease_ttl_s, {})
+        return [replace(job, token=one.token) for job, one in given]
 
     async def _claim(
         self,

@@ -3,10 +3,23 @@ needs is not needed by those who use another.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypedDict, Unpack
+from typing import Final, Protocol, TypedDict, Unpack
 from urllib.parse import unquote
 
-from queue_operator.backends.protocol import Backend
+from queue_operator.backends.protocol import (
+    Backend,
+    Depths,
+    EventLog,
+    Failures,
+    History,
+    Lookup,
+    Pauses,
+    Places,
+    Search,
+    Signals,
+    Statistics,
+    Usages,
+)
 from queue_operator.domain.addresses import is_pairs, scheme_of
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
@@ -16,6 +29,24 @@ _MEMORY: Final = "memory://"
 _SQLITE_MEMORY: Final = ":memory:"
 _SQLITE: Final = "sqlite:///path/of/the/file"
 _POSTGRES: Final = "postgresql://user@host/database"
+
+
+class Store(
+    Backend,
+    Search,
+    Lookup,
+    History,
+    Failures,
+    EventLog,
+    Signals,
+    Statistics,
+    Depths,
+    Usages,
+    Pauses,
+    Places,
+    Protocol,
+):
+    """What each of the three stores has."""
 
 
 class PostgresOptions(TypedDict, total=False):
@@ -36,7 +67,7 @@ async def open_backend(
     limits: Limits = DEFAULT_LIMITS,
     cancel_timeout_s: float = CANCEL_TIMEOUT_S,
     **postgres: Unpack[PostgresOptions],
-) -> Backend:
+) -> Store:
     """The backend of `memory://`, `sqlite:///path` or `postgresql://…`, ready for use.
 
     The path of a SQLite file is absolute; `sqlite:name.db` is one in the current folder. The
@@ -57,7 +88,7 @@ async def open_backend(
     return await _OPENERS[scheme](url, limits, cancel_timeout_s, postgres)
 
 
-async def _memory(url: str, limits: Limits, cancel_s: float, _: PostgresOptions) -> Backend:
+async def _memory(url: str, limits: Limits, cancel_s: float, _: PostgresOptions) -> Store:
     from queue_operator.backends.memory import MemoryBackend
 
     if url != _MEMORY:
@@ -65,7 +96,7 @@ async def _memory(url: str, limits: Limits, cancel_s: float, _: PostgresOptions)
     return MemoryBackend(limits=limits, cancel_timeout_s=cancel_s)
 
 
-async def _sqlite(url: str, limits: Limits, cancel_s: float, _: PostgresOptions) -> Backend:
+async def _sqlite(url: str, limits: Limits, cancel_s: float, _: PostgresOptions) -> Store:
     from queue_operator.backends.sqlite import SqliteBackend
 
     path = unquote(url.removeprefix("sqlite:").removeprefix("//"))
@@ -77,7 +108,7 @@ async def _sqlite(url: str, limits: Limits, cancel_s: float, _: PostgresOptions)
     return await SqliteBackend.open(path, limits=limits, cancel_timeout_s=cancel_s)
 
 
-async def _postgres(url: str, limits: Limits, cancel_s: float, options: PostgresOptions) -> Backend:
+async def _postgres(url: str, limits: Limits, cancel_s: float, options: PostgresOptions) -> Store:
     try:
         from queue_operator.backends.postgres import PostgresBackend
     except ModuleNotFoundError as error:
@@ -94,7 +125,7 @@ async def _postgres(url: str, limits: Limits, cancel_s: float, options: Postgres
         raise InvalidArgument("url", error.reason) from None
 
 
-_Open = Callable[[str, Limits, float, PostgresOptions], Awaitable[Backend]]
+_Open = Callable[[str, Limits, float, PostgresOptions], Awaitable[Store]]
 _POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
 _OPENERS: Final[Mapping[str, _Open]] = {
     "memory": _memory,

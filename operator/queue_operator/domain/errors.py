@@ -121,8 +121,13 @@ class InvalidTransition(QueueError):
 class StaleLease(QueueError):
     code = "STALE_LEASE"
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"the lease token for job {job_id!r} is no longer current")
+    def __init__(self, job_id: str, *, empty: bool = False) -> None:
+        wrong = (
+            "is empty, which is nobody's: give the token of the claim, or None to act without one"
+            if empty
+            else "is no longer current"
+        )
+        super().__init__(f"the lease token for job {job_id!r} {wrong}")
         self.job_id = job_id
 
 

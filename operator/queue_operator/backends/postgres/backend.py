@@ -53,6 +53,7 @@ from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -111,6 +112,7 @@ from queue_operator.domain.validation import (
 
 logger = logging.getLogger(__name__)
 
+_ROLL_UP_ROWS: Final = 1000
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
@@ -298,7 +300,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
             self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
-        return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
+        return [replace(jobs[a.job_id], token=a.token) for a in claimed if a.job_id in jobs]
 
     async def _claim(
         self,
@@ -307,6 +309,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         defaults: Mapping[str, TypeDefaults],
     ) -> list[Assignment]:
         claimed = await self._claims.claim(demands, lease_ttl_s, defaults)
+        # Nobody else makes delayed jobs due where nobody listens.
+        if not claimed and not self._pulse.beats and await self._staging.stage():
+            claimed = await self._claims.claim(demands, lease_ttl_s, defaults, thorough=True)
         if claimed:
             self._announcer.announce(Topic.MIRROR)
         return claimed
@@ -378,8 +383,17 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         lost = await self._leases.expire(lease_ttl_s, limit)
         if lost:
             self._announcer.announce(Topic.MIRROR)
+        if not self._pulse.beats:
+            await by_itself("delayed jobs are made due", self._make_due)
         await self._housekeeping.keep()
         return lost
+
+    async def _make_due(self) -> None:
+        """For a program that claims and sweeps and does not listen; what is more than a step waits
+        for the next call.
+        """
+        if lanes := await self._staging.stage():
+            self._ready(lanes, None)
 
     # Queries
 
@@ -434,12 +448,14 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def prune_events(self, older_than_s: float) -> int:
         """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
-        and the roll-ups and every lake of the pipeline have them; gives how many.
+        and every lake of the pipeline has them; gives how many. Rolls up first what is not yet.
 
         Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
         Raises InvalidArgument for an age of 0 or less.
         """
         check_ttl("older_than_s", older_than_s)
+        while await self._roll_ups.roll_up(_ROLL_UP_ROWS) >= _ROLL_UP_ROWS:
+            pass
         return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:

@@ -97,6 +97,12 @@ class Pool(AsyncConnectionPool[Line]):
         else:
             await giving
 
+    def abandon(self) -> None:
+        """Hangs up on the server, when the loop that could do so in the usual way has ended."""
+        self._closed = True
+        while self._pool:
+            self._pool.popleft().pgconn.finish()
+
     async def _take_back(self, conn: Line) -> None:
         if conn.worn:
             # Those made at the same time lead to the same server, with the same plans.
