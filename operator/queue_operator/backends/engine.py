@@ -19,7 +19,7 @@ from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause
-from queue_operator.backends.stored import Edge, Stored, lanes_of
+from queue_operator.backends.stored import Stored, lanes_of
 from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of, window_of
 from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
@@ -147,9 +147,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _link(self, child: Stored, stands_for: Mapping[Name, str]) -> None:
         space = child.job.namespace
         for name in child.job.depends_on:
-            parent = self._find(space, stands_for.get((space, name), name))
-            child.edges.append(Edge(parent.number, name))
-            child.note_parent(parent)
+            child.depend_on(self._find(space, stands_for.get((space, name), name)), name)
 
     @atomic
     def _spawn(self, requests: Sequence[protocol.SpawnRequest]) -> list[Submitted]:
