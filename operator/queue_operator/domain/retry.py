@@ -38,6 +38,9 @@ class Backoff:
 
 DEFAULT_BACKOFF: Final = Backoff()
 
+_MOST_GROWTH: Final = 700.0
+"""The greatest exponent of which a float holds the power."""
+
 _NO_BOUND_S: Final = 10 * 365 * 86_400.0
 """The longest delay of strategies that are exact, where none was asked for."""
 
@@ -89,6 +92,9 @@ def _exponential_ceiling_s(backoff: Backoff, n: int) -> float:
     growth = (n - 1) * log(backoff.multiplier)
     if growth >= log(backoff.max_delay_s) - log(backoff.initial_delay_s):
         return backoff.max_delay_s
+    if growth > _MOST_GROWTH:
+        # Of a tiny first delay, whose growth alone a float cannot hold.
+        return min(exp(log(backoff.initial_delay_s) + growth), backoff.max_delay_s)
     return min(backoff.initial_delay_s * exp(growth), backoff.max_delay_s)
 
 
