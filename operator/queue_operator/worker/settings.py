@@ -14,7 +14,7 @@ from typing import Any, Final
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 from queue_operator.domain.tags import from_map
-from queue_operator.domain.validation import check_tags
+from queue_operator.domain.validation import DEFAULT_LIMITS, check_tags, check_text
 from queue_operator.worker.errors import InvalidSettings, UnusableToken
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ class WorkerSettings:
     """After the grace, how long to wait until the server has stored what was reported."""
     close_s: float = 5.0
     """After the last job, how long dependencies and the lifespan may take to close."""
+    process_start_s: float = 30.0
+    """How long a handler's process may take to be there, with the worker's script imported."""
     refused_s: float = 30.0
     """How long a refused worker tries again before it exits."""
     connect_timeout_s: float = 10.0
@@ -146,6 +148,7 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "grace_s": ((PREFIX + "GRACE_S",), float),
     "ack_wait_s": ((PREFIX + "ACK_WAIT_S",), float),
     "close_s": ((PREFIX + "CLOSE_S",), float),
+    "process_start_s": ((PREFIX + "PROCESS_START_S",), float),
     "refused_s": ((PREFIX + "REFUSED_S",), float),
     "connect_timeout_s": ((PREFIX + "CONNECT_TIMEOUT_S",), float),
     "reconnect_initial_s": ((PREFIX + "RECONNECT_INITIAL_S",), float),
@@ -195,6 +198,18 @@ def _certificate_fault(settings: WorkerSettings) -> str:
     return f"{PREFIX}CERT_FILE, {PREFIX}KEY_FILE: give both, and {PREFIX}CA_FILE, or none"
 
 
+def _text_fault(settings: WorkerSettings) -> str:
+    """Bytes of the environment that are no text would end every session."""
+    for name, (variables, _) in _VARIABLES.items():
+        value = getattr(settings, name)
+        if isinstance(value, str) and value:
+            try:
+                check_text(" or ".join(variables), value, DEFAULT_LIMITS.id_characters)
+            except InvalidArgument as error:
+                return str(error)
+    return ""
+
+
 def _tags_fault(settings: WorkerSettings) -> str:
     try:
         check_tags(f"{PREFIX}TAGS", settings.tags)
@@ -210,6 +225,7 @@ def _duration_fault(settings: WorkerSettings) -> str:
             "grace_s",
             "ack_wait_s",
             "close_s",
+            "process_start_s",
             "refused_s",
             "connect_timeout_s",
             "reconnect_initial_s",
@@ -221,6 +237,7 @@ def _duration_fault(settings: WorkerSettings) -> str:
 
 
 _RULES = (
+    _text_fault,
     _server_fault,
     _certificate_fault,
     _capacity_fault,
