@@ -22,6 +22,7 @@ from queue_operator.worker.durations import Duration, seconds_of
 from queue_operator.worker.errors import InvalidHandler
 from queue_operator.worker.injection import Needs
 from queue_operator.worker.middleware import Middleware
+from queue_operator.worker.settings import MAX_CAPACITY
 from queue_operator.worker.values import (
     PayloadReader,
     ResultWriter,
@@ -154,7 +155,7 @@ def build_spec(
     except InvalidArgument as error:
         raise InvalidHandler(error.field, error.reason) from None
     _check_count("max_attempts", max_attempts, MAX_ATTEMPTS_BOUND)
-    _check_count("concurrency", concurrency, 2**31)
+    _check_count("concurrency", concurrency, MAX_CAPACITY)
     if not callable(function):
         raise InvalidHandler("handler", f"must be a function, not {function!r}")
     place = _place(function, runs_in)

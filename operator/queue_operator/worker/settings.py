@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "QUEUE_OPERATOR_"
 _SIMILAR: Final = 0.75
+MAX_CAPACITY: Final = 10_000
+"""Jobs of one worker at a time, and of one type: the server takes no more."""
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What a header of HTTP can hold."""
 
@@ -180,15 +182,21 @@ def _server_fault(settings: WorkerSettings) -> str:
 
 
 def _capacity_fault(settings: WorkerSettings) -> str:
-    if 1 <= settings.capacity <= 10_000:
+    if _is_whole(settings.capacity) and 1 <= settings.capacity <= MAX_CAPACITY:
         return ""
-    return f"{PREFIX}CAPACITY: {settings.capacity} must be between 1 and 10000"
+    return (
+        f"{PREFIX}CAPACITY: {settings.capacity!r} must be a whole number from 1 to {MAX_CAPACITY}"
+    )
 
 
 def _port_fault(settings: WorkerSettings) -> str:
-    if 0 <= settings.health_port <= 65_535:
+    if _is_whole(settings.health_port) and 0 <= settings.health_port <= 65_535:
         return ""
-    return f"{PREFIX}HEALTH_PORT: {settings.health_port} must be between 0 (off) and 65535"
+    return f"{PREFIX}HEALTH_PORT: {settings.health_port!r} must be from 0 (off) to 65535"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _certificate_fault(settings: WorkerSettings) -> str:
@@ -231,9 +239,14 @@ def _duration_fault(settings: WorkerSettings) -> str:
             "reconnect_initial_s",
             "reconnect_max_s",
         )
-        if not 0 <= getattr(settings, name) < float("inf")
+        if not _is_length(getattr(settings, name))
     ]
     return f"{', '.join(wrong)}: must be 0 or more seconds" if wrong else ""
+
+
+def _is_length(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= cast(float, value) < float("inf")
 
 
 _RULES = (

@@ -162,6 +162,8 @@ def test_what_is_not_a_handler(function: Any, reason: str) -> None:
         ({"max_attempts": 101}, "max_attempts"),
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
+        ({"concurrency": 10_001}, "concurrency"),
+        ({"concurrency": 1.5}, "concurrency"),
     ],
 )
 @proves(

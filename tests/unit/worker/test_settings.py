@@ -130,3 +130,21 @@ def test_bytes_that_are_no_text_are_a_fault_of_their_variable(field: str, variab
         WorkerSettings.from_environment({variable: "node-\udcff:1"})
     with pytest.raises(InvalidSettings, match="surrogates"):
         WorkerSettings(**cast(Any, {field: "node-\udcff:1"}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("capacity", 1.5),
+        ("capacity", True),
+        ("capacity", "7"),
+        ("capacity", 10_001),
+        ("health_port", 80.5),
+        ("grace_s", "5"),
+        ("grace_s", True),
+        ("close_s", float("nan")),
+    ],
+)
+def test_a_number_of_another_kind_is_a_fault(field: str, value: object) -> None:
+    with pytest.raises(InvalidSettings, match=f"QUEUE_OPERATOR_{field.upper()}: "):
+        WorkerSettings(**cast(Any, {field: value}))
