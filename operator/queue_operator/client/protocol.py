@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -25,13 +24,11 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from queue_operator.domain.validation import check_text
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _BATCH_INDEX: Final = re.compile(r"jobs\[(\d+)\]")
-_HALF: Final = re.compile("[\ud800-\udfff]")
 _CONFLICT: Final = 409
 _MISSING: Final = 404
 _NO_SUCH_PATH: Final = "NO_SUCH_PATH"
@@ -87,7 +84,7 @@ def base_url(url: str) -> httpx.URL:
     """
     try:
         found = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError, ValueError):
+    except (httpx.InvalidURL, TypeError):
         found = httpx.URL()
     if found.scheme not in ("http", "https") or not found.host:
         reason = f"{url!r} must be that of the REST port, as in http://localhost:8080"
@@ -122,30 +119,8 @@ def encode(body: Any) -> bytes:
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode()
-    except UnicodeEncodeError:
-        place = _place_of_half(body, "") or "request"
-        raise InvalidArgument(place, "must not contain lone surrogates") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArgument("request", f"cannot be written as JSON: {error}") from None
-
-
-def _place_of_half(value: object, place: str) -> str | None:
-    """Where the text is, or the key, that UTF-8 cannot hold."""
-    if isinstance(value, str):
-        return place if _HALF.search(value) else None
-    if isinstance(value, Mapping):
-        items = [
-            (f"{place}.{key}" if place else str(key), key, item) for key, item in value.items()
-        ]
-        found = (
-            place or "request" if _HALF.search(str(key)) else _place_of_half(item, inner)
-            for inner, key, item in items
-        )
-    elif isinstance(value, list | tuple):
-        found = (_place_of_half(item, f"{place}[{n}]") for n, item in enumerate(value))
-    else:
-        return None
-    return next((one for one in found if one is not None), None)
 
 
 def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
@@ -155,22 +130,17 @@ def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
 
 
 def params_of(namespace: str | None, **others: Any) -> dict[str, Any]:
-    """The query of a call; what is None is left out. Raises InvalidArgument for a text that no
-    address holds.
-    """
+    """The query of a call; what is None is left out."""
     given = {"namespace": namespace, **others}
-    for name, value in given.items():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str):
-                check_text(name, text, sys.maxsize, required=False)
     return {name: value for name, value in given.items() if value is not None}
 
 
 def job_path(job_id: str, suffix: str = "") -> str:
     """Where a job is found, and what is done with it. Raises InvalidArgument for an empty id,
-    which would name all jobs, and for one that can be none.
+    which would name all jobs.
     """
-    check_text("job_id", job_id, sys.maxsize)
+    if not job_id:
+        raise InvalidArgument("job_id", "must not be empty")
     # As segments of their own, dots would be taken for a way through the path.
     segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
     return f"/v1/jobs/{segment}{suffix}"
