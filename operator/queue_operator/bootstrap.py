@@ -184,7 +184,11 @@ async def _servers(
         streams=queue,
         over_quota=controller.waiting,
     )
-    rest = RestServer(create_app(queue, authenticator, authorizer, settings), settings.rest)
+    rest = RestServer(
+        create_app(queue, authenticator, authorizer, settings),
+        settings.rest,
+        keep_alive_s=settings.rest.keep_alive_s,
+    )
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(queue.close)

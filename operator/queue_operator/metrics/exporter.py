@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable, Sequence
+from socketserver import ThreadingMixIn
 from typing import Protocol
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
@@ -19,6 +21,7 @@ from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
+from queue_operator.wire.listening import listening, refusal
 
 log = logging.getLogger(__name__)
 
@@ -75,12 +78,10 @@ class Exporter:
         """Serves from here on. Raises OSError when the address is taken."""
         host, port = self._settings.host, self._settings.port
         try:
-            self._server = start_http_server(port, host, registry=self._metrics.registry)
+            self._server = _serve(listening(host, port), self._metrics.registry)
         except OSError as error:
-            raise OSError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror}; set "
-                "QUEUE_OPERATOR_METRICS__PORT or QUEUE_OPERATOR_METRICS__HOST"
-            ) from error
+            told = refusal("metrics", host, port, error, "METRICS")
+            raise OSError(told) from None
         self._refreshing = asyncio.create_task(self._keep_fresh(), name="metrics refresh")
 
     async def stop(self) -> None:
@@ -115,6 +116,31 @@ class Exporter:
                 self._metrics.snapshot.depth = None
                 log.exception("metrics could not be refreshed")
             await self._clock.sleep(self._settings.depth_interval_s)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Scrapes are no news."""
+
+
+def _serve(
+    listener: socket.socket, registry: CollectorRegistry
+) -> tuple[WSGIServer, threading.Thread]:
+    """As prometheus_client would, on a socket that listens already."""
+    address = listener.getsockname()[:2]
+    server = _Server(address, _Quiet, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.server_name, server.server_port = address
+    server.setup_environ()
+    server.set_app(make_wsgi_app(registry))
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    return server, thread
 
 
 def _shut_down(server: WSGIServer, thread: threading.Thread) -> None:
