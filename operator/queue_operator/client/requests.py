@@ -4,16 +4,39 @@ import base64
 import binascii
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    JsonValue,
+    PlainSerializer,
+    model_validator,
+)
 
 from queue_operator.backends.lookups import SearchOrder
 from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.durations import iso_text, microseconds_of
+from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.domain.views import Phase
+
+
+def _length(value: object) -> timedelta:
+    return timedelta(microseconds=min(microseconds_of(value), _MOST_US))
+
+
+_MOST_US: Final = timedelta.max // timedelta(microseconds=1)
+
+Length = Annotated[
+    timedelta,
+    BeforeValidator(_length),
+    PlainSerializer(iso_text, return_type=str, when_used="json"),
+]
+"""A timedelta; seconds and texts such as "1h30m" and "PT5M" are read as the server reads them."""
 
 
 class _Sent(BaseModel):
@@ -29,10 +52,10 @@ class Backoff(_Sent):
     """How long to wait before a retry; `delays` for CUSTOM only."""
 
     strategy: BackoffStrategy = BackoffStrategy.EXPONENTIAL
-    initial_delay: timedelta | None = None
-    max_delay: timedelta | None = None
-    multiplier: float | None = None
-    delays: tuple[timedelta, ...] | None = None
+    initial_delay: Length | None = None
+    max_delay: Length | None = None
+    multiplier: Annotated[float, BeforeValidator(number)] | None = None
+    delays: tuple[Length, ...] | None = None
 
 
 class Submission(_Sent):
@@ -49,10 +72,10 @@ class Submission(_Sent):
     payload_bytes: bytes | None = None
     job_id: str | None = None
     priority: Priority | None = None
-    delay: timedelta | None = None
+    delay: Length | None = None
     scheduled_at: datetime | None = None
-    timeout: timedelta | None = None
-    max_attempts: int | None = None
+    timeout: Length | None = None
+    max_attempts: Annotated[int, BeforeValidator(whole)] | None = None
     backoff: Backoff | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None

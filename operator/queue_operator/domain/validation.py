@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from enum import Enum
 from math import inf
@@ -20,6 +20,16 @@ from queue_operator.domain.errors import (
 )
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
+
+# Those who check know the limits from here.
+from queue_operator.domain.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from queue_operator.domain.limits import MAX_ATTEMPTS_BOUND as MAX_ATTEMPTS_BOUND
+from queue_operator.domain.limits import MAX_CAPACITY, MAX_DELAYS, MAX_MULTIPLIER
+from queue_operator.domain.limits import MAX_DURATION_S as MAX_DURATION_S
+from queue_operator.domain.limits import MAX_JSON_DEPTH as MAX_JSON_DEPTH
+from queue_operator.domain.limits import MAX_LIMIT as MAX_LIMIT
+from queue_operator.domain.limits import REASON_CHARACTERS as REASON_CHARACTERS
+from queue_operator.domain.limits import Limits as Limits
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
 
@@ -27,35 +37,10 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _PLACE: Final = re.compile(r"^jobs\[\d+\]")
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
-MAX_ATTEMPTS_BOUND: Final = 100
-MAX_JSON_DEPTH: Final = 100
 _MAX_GENERATION: Final = 2**63 - 1
-REASON_CHARACTERS: Final = 1024
-MAX_LIMIT: Final = 1_000_000
-"""The most rows that one call may ask for."""
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
 _EARLIEST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-MAX_DURATION_S: Final = 100 * 365 * 86_400.0
-"""A century. Longer ones overflow timestamps and timers of stores and workers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Sizes: bytes for payloads, characters for texts, entries for collections."""
-
-    payload_bytes: int = 1024 * 1024
-    result_bytes: int = 1024 * 1024
-    checkpoint_bytes: int = 1024 * 1024
-    tags: int = 32
-    tag_characters: int = 128
-    id_characters: int = 255
-    dependencies: int = 1000
-    error_characters: int = 8192
-    stack_characters: int = 65_536
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 def check_text(field: str, value: object, limit: int, *, required: bool = True) -> None:
@@ -133,10 +118,10 @@ def check_flag(field: str, value: object) -> None:
         raise InvalidArgument(field, f"must be True or False, not {type(value).__name__}")
 
 
-def check_count(field: str, value: object) -> None:
-    """Raises InvalidArgument unless `value` is a whole number from 0 to a million."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LIMIT:
-        raise InvalidArgument(field, f"must be a whole number from 0 to {MAX_LIMIT}")
+def check_count(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
+    """Raises InvalidArgument unless `value` is a whole number from 0 to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+        raise InvalidArgument(field, f"must be a whole number from 0 to {maximum}")
 
 
 def check_choice(field: str, value: object, choices: type[Enum]) -> None:
@@ -200,6 +185,11 @@ def check_limit(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
         raise InvalidArgument(field, f"must be a whole number from 1 to {maximum}")
 
 
+def check_capacity(field: str, value: object) -> None:
+    """Raises InvalidArgument unless it is a number of jobs that a worker can run at a time."""
+    check_limit(field, value, MAX_CAPACITY)
+
+
 def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for the first field of a submission that is wrong."""
     if not isinstance(job, Job):
@@ -256,8 +246,8 @@ def _check_dependencies(job: Job, limits: Limits) -> None:
 
 
 def check_backoff(backoff: Backoff) -> None:
-    """Raises InvalidArgument for a delay that is negative or over a century, a multiplier
-    below 1, or a CUSTOM strategy without delays (or delays without CUSTOM).
+    """Raises InvalidArgument for a delay that is negative or over a century, a multiplier out of
+    bounds, or a CUSTOM strategy without delays (or delays without CUSTOM).
     """
     if not isinstance(backoff, Backoff):
         raise InvalidArgument("backoff", f"must be a Backoff, not {type(backoff).__name__}")
@@ -266,10 +256,13 @@ def check_backoff(backoff: Backoff) -> None:
         raise InvalidArgument("backoff.delays", "must be a tuple of seconds")
     check_duration("backoff.initial_delay", backoff.initial_delay_s)
     check_duration("backoff.max_delay", backoff.max_delay_s)
+    if len(backoff.delays_s) > MAX_DELAYS:
+        reason = f"has {len(backoff.delays_s)} entries; the limit is {MAX_DELAYS}"
+        raise InvalidArgument("backoff.delays", reason)
     for n, delay in enumerate(backoff.delays_s):
         check_duration(f"backoff.delays[{n}]", delay)
-    if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier < inf:
-        raise InvalidArgument("backoff.multiplier", "must be 1 or more")
+    if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier <= MAX_MULTIPLIER:
+        raise InvalidArgument("backoff.multiplier", f"must be 1 to {MAX_MULTIPLIER:g}")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
         raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
 

@@ -26,7 +26,7 @@ from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
-    check_limit,
+    check_capacity,
     check_tags,
     moved_to,
     unplaced,
@@ -270,7 +270,7 @@ class QueueService:
         """Leases are renewed while the iterator is open: close it (`async with`) to give
         undelivered jobs back at once.
         """
-        check_limit("max_assigned_jobs", max_assigned_jobs)
+        check_capacity("max_assigned_jobs", max_assigned_jobs)
         check_tags("tags", tags, self._limits)
         spec = StreamSpec(
             assignee_id=assignee_id,

@@ -8,7 +8,7 @@ from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
 from queue_operator.domain.validation import (
     Limits,
-    check_limit,
+    check_capacity,
     check_positive,
     check_tags,
     check_text,
@@ -26,7 +26,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     token that is neither.
     """
     check_text("session_id", hello.session_id, limits.id_characters)
-    check_limit("capacity", hello.capacity)
+    check_capacity("capacity", hello.capacity)
     check_tags("tags", list(hello.tags), limits)
     check_text("host", hello.host, limits.id_characters, required=False)
     check_text("version", hello.version, limits.id_characters, required=False)

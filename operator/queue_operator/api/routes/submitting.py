@@ -15,6 +15,7 @@ from queue_operator.api.submissions import job_from, submission_bytes
 from queue_operator.api.views import jobs as views
 from queue_operator.domain.errors import DuplicateJob, QueueError
 from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.limits import BATCH_JOBS
 from queue_operator.domain.validation import CheckedJobs, unplaced
 
 AnyCall = Call[schemas.NamespaceQuery]
@@ -119,7 +120,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         path="/v1/jobs/batch",
         verb="create",
         subject="Submission",
-        summary="Submit up to 1000 jobs",
+        summary=f"Submit up to {BATCH_JOBS} jobs",
         run=submit_batch,
         query=schemas.NamespaceQuery,
         body=Body(model=schemas.BatchSubmission),
