@@ -18,6 +18,7 @@ from queue_operator.domain.limits import (
     BATCH_JOBS,
     DEFAULT_LIMITS,
     MAX_JSON_DEPTH,
+    SPAWN_DEPTH,
     Limits,
 )
 
@@ -90,7 +91,7 @@ class QueueSettings(_Frozen):
 
 
 class Quota(_Frozen):
-    """What one namespace may use; what is not given is not limited."""
+    """What one namespace may use; what is not given is not limited, but for `spawn_depth`."""
 
     pending_jobs: Count | None = Field(
         None, description="Most jobs that wait, whatever for; children of jobs count too."
@@ -110,10 +111,17 @@ class Quota(_Frozen):
     payload_bytes_burst: Bytes | None = Field(
         None, description="Bytes of payload at once, after a rest; default: those of a second."
     )
+    spawn_depth: Count | None = Field(
+        SPAWN_DEPTH,
+        description="Most generations of children below a job that came from outside, so that a "
+        "job that spawns itself comes to an end; null does not limit them.",
+    )
 
 
 class QuotaSettings(_Frozen):
-    """What namespaces may use. Nothing is limited unless it is said here."""
+    """What namespaces may use. Nothing but `spawn_depth` is limited unless it is said here. One
+    admission for all that stores jobs: REST, gRPC, resources and handlers that spawn.
+    """
 
     default: Quota = Field(Quota(), description="For each namespace that is not named.")
     namespaces: dict[str, Quota] = Field(

@@ -23,12 +23,11 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.tallies import check_window
 from queue_operator.backends.tokens import check_amount
+from queue_operator.domain.batch import check_batch, check_each, moved_to, unplaced
 from queue_operator.domain.errors import (
-    DuplicateJob,
     InvalidArgument,
     InvalidTransition,
     JobNotFound,
-    KeyConflict,
     QueueError,
 )
 from queue_operator.domain.job import (
@@ -50,13 +49,11 @@ from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     REASON_CHARACTERS,
     Limits,
-    check_batch,
     check_bytes,
     check_choice,
     check_choices,
     check_defaults,
     check_demand,
-    check_each,
     check_flag,
     check_held,
     check_job,
@@ -69,7 +66,6 @@ from queue_operator.domain.validation import (
     check_texts,
     check_time,
     check_ttl,
-    unplaced,
 )
 from queue_operator.domain.views import Phase
 
@@ -576,13 +572,4 @@ class BaseBackend(ABC):
 def _placed(place: int, answer: Submitted) -> Submitted:
     """The answer with an error that names the job's place among all, not among the good ones."""
     error = answer.error
-    if isinstance(error, DuplicateJob):
-        error = DuplicateJob(error.job_ids, (place,))
-    elif isinstance(error, InvalidArgument):
-        field = f"jobs[{place}].{error.field.partition('.')[2]}"
-        error = (
-            KeyConflict(error.key, error.job_id, field)
-            if isinstance(error, KeyConflict)
-            else InvalidArgument(field, error.reason)
-        )
-    return replace(answer, error=error)
+    return answer if error is None else replace(answer, error=moved_to(place, error))

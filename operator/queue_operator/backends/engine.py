@@ -24,6 +24,7 @@ from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of,
 from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
 from queue_operator.domain import record
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueError, StaleLease
 from queue_operator.domain.idempotency import content_digest
@@ -35,7 +36,7 @@ from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import FENCED, Move, decide, decide_update
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, unplaced
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -101,13 +102,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     def _take_in(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         left, answers = dict(enumerate(jobs)), dict[int, Submitted]()
-        refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
+        refused = refusals(left, self._shelf.holds, self._shelf.holder_of, atomic=atomic)
         if atomic and (error := first_of(refused)) is not None:
             raise error
         while wrong := refused.errors or refused.clashes:
             for n, one_error in wrong.items():
                 answers[n] = Submitted(job_id=left.pop(n).id, error=one_error)
-            refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
+            refused = refusals(left, self._shelf.holds, self._shelf.holder_of, atomic=atomic)
         new = {n: one for n, job in left.items() if (one := self._store(job)) is not None}
         first: dict[int, str] = {}
         for n, job in left.items():
@@ -166,8 +167,14 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         child = self._shelf.get((job.namespace, job.id))
         if child is not None and child.job.spawned_by == request.parent_id:
             return Submitted(job_id=job.id, duplicate=True)
-        correlation_id = job.correlation_id or parent.job.correlation_id
-        [answer] = self._take_in([replace(job, correlation_id=correlation_id)], atomic=False)
+        if (deep := request.too_deep(parent.job.spawn_depth)) is not None:
+            return Submitted(job_id=job.id, error=deep)
+        job = replace(
+            job,
+            correlation_id=job.correlation_id or parent.job.correlation_id,
+            spawn_depth=parent.job.spawn_depth + 1,
+        )
+        [answer] = self._take_in([job], atomic=False)
         return replace(answer, error=answer.error and unplaced(answer.error))
 
     # Assignment

@@ -16,8 +16,9 @@ QueueError
     └── MissingPrivilege    the database role may not do what the queue needs
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 PENDING_JOBS: Final = "pending_jobs"
 """The limit of a quota that is no rate."""
@@ -25,17 +26,19 @@ PENDING_JOBS: Final = "pending_jobs"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of the things that are wrong, by field."""
+    """One of the things that are wrong, by field. `job_id` is the job that has what is taken."""
 
     field: str
     code: str
     message: str
+    job_id: str = ""
 
 
 class QueueError(Exception):
     """Base of all. `code` is stable and machine-readable, `retryable` says whether the
-    same call may succeed later. Where a server refused a request of the REST client, `request_id`
-    finds it in the server's log, and `findings` are the details that it told.
+    same call may succeed later. Where more than one thing is wrong, `findings` are all of them.
+    Where a server refused a request of the REST client, `request_id` finds it in the server's log,
+    and `findings` are the details that it told.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -46,6 +49,17 @@ class QueueError(Exception):
     @property
     def message(self) -> str:
         return str(self)
+
+
+E = TypeVar("E", bound=QueueError)
+
+
+def with_findings(error: E, findings: Sequence[Fault], count: int) -> E:
+    """The error as the first of `count` things that are wrong, of which `findings` are told."""
+    error.findings = tuple(findings)
+    if count > 1:
+        error.args = (f"{error} (and {count - 1} more)",)
+    return error
 
 
 class InvalidArgument(QueueError):
@@ -85,17 +99,28 @@ class DuplicateJob(InvalidArgument):
 
 
 class KeyConflict(InvalidArgument):
-    """The idempotency key belongs to the stored job `job_id`, whose content differs."""
+    """The idempotency key belongs to the stored job `job_id`, whose content differs. Of a batch in
+    which several do, `indexes` are their positions and `job_ids` the jobs that have their keys.
+    """
 
     code = "DUPLICATE"
 
-    def __init__(self, key: str, job_id: str, field: str = "idempotency_key") -> None:
+    def __init__(
+        self,
+        key: str,
+        job_id: str,
+        field: str = "idempotency_key",
+        indexes: tuple[int, ...] = (),
+        job_ids: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(
             field,
             f"{key!r} belongs to job {job_id!r} with other content; use a new key for new content",
         )
         self.key = key
         self.job_id = job_id
+        self.indexes = indexes
+        self.job_ids = job_ids if indexes else (job_id,)
 
 
 class JobNotFound(QueueError):

@@ -45,7 +45,8 @@ class Job:
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
     jobs of the same namespace. `callback_url` is told of the job's end. `transition` counts the
     job's changes of state, from 1.
-    `spawned_by` is the id of the job whose handler submitted this one. `token` is the lease's,
+    `spawned_by` is the id of the job whose handler submitted this one, and `spawn_depth` how many
+    such steps lie between it and a job that came from outside. `token` is the lease's,
     on a job that a stream has brought: with it, an outcome counts for this attempt only.
     """
 
@@ -93,6 +94,7 @@ class Job:
     cancel_reason: str = ""
     progress: Progress | None = None
     spawned_by: str = ""
+    spawn_depth: int = 0
     token: str = ""
 
     @property

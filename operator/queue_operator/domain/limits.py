@@ -17,6 +17,8 @@ MAX_JSON_DEPTH: Final = 100
 MAX_URL_CHARACTERS: Final = 2048
 REASON_CHARACTERS: Final = 1024
 MAX_PAGE: Final = 1000
+SPAWN_DEPTH: Final = 100
+"""Generations of children below a job that came from outside, unless a quota says otherwise."""
 BATCH_JOBS: Final = 1000
 BATCH_DEPENDENCIES: Final = 10_000
 """Of one submission through a door, unless the settings say otherwise. A store takes more."""

@@ -1,7 +1,7 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from enum import Enum
@@ -10,14 +10,8 @@ from operator import attrgetter, is_
 from typing import Any, Final, TypeGuard
 
 from queue_operator.domain.callbacks import check_callback_url
-from queue_operator.domain.dependencies import DependencyMode, find_cycle
-from queue_operator.domain.errors import (
-    DuplicateJob,
-    InvalidArgument,
-    KeyConflict,
-    PayloadTooLarge,
-    QueueError,
-)
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
 
@@ -35,7 +29,6 @@ from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffSt
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_PLACE: Final = re.compile(r"^jobs\[\d+\]")
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _MAX_GENERATION: Final = 2**63 - 1
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
@@ -410,96 +403,3 @@ def check_in_turn(limits: Limits) -> Callable[[Job], None]:
         last, last_tags = common, job.tags
 
     return check
-
-
-class CheckedJobs(tuple[Job, ...]):
-    """Jobs that `check_job` has let pass, each, so that a store with these limits need not look
-    again. Of a batch more must be right.
-    """
-
-    limits: Limits
-
-    def __new__(cls, jobs: Iterable[Job], limits: Limits) -> "CheckedJobs":
-        checked = super().__new__(cls, jobs)
-        checked.limits = limits
-        return checked
-
-
-def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
-    """What is wrong with each job of a batch, by position; the first of two equal ids is right.
-
-    Positions are part of the field's name (`jobs[3].type`). Of a circle of jobs that wait for
-    each other one is wrong; without it, the next lacks its parent.
-    """
-    check_sequence("jobs", jobs)
-    errors: dict[int, QueueError] = {}
-    first_at: dict[tuple[str, str], int] = {}
-    checked = isinstance(jobs, CheckedJobs) and jobs.limits == limits
-    check = check_in_turn(limits)
-    for index, job in enumerate(jobs):
-        try:
-            if not checked:
-                check(job)
-        except InvalidArgument as error:
-            errors[index] = _placed(index, error)
-            continue
-        if first_at.setdefault((job.namespace, job.id), index) != index:
-            errors[index] = DuplicateJob((job.id,), (index,))
-    for key in _circular([job for n, job in enumerate(jobs) if n not in errors]):
-        place = first_at[key]
-        errors[place] = InvalidArgument(
-            f"jobs[{place}].depends_on", f"job {key[1]!r} waits for itself through the batch"
-        )
-    return errors
-
-
-def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raises the first error of `check_each`; ids given twice are told all at once."""
-    errors = check_each(jobs, limits)
-    if not errors:
-        return
-    repeats = {n: jobs[n].id for n, error in errors.items() if isinstance(error, DuplicateJob)}
-    if len(repeats) == len(errors):
-        raise DuplicateJob(tuple(repeats.values()), tuple(repeats))
-    raise next(error for error in errors.values() if not isinstance(error, DuplicateJob))
-
-
-def moved_to(place: int, error: QueueError) -> QueueError:
-    """The same error about a job that is at `place` of the caller's batch."""
-    match error:
-        case DuplicateJob():
-            return DuplicateJob(error.job_ids, (place,))
-        case KeyConflict():
-            return KeyConflict(error.key, error.job_id, f"jobs[{place}].idempotency_key")
-        case InvalidArgument():
-            return InvalidArgument(_PLACE.sub(f"jobs[{place}]", error.field), error.reason)
-    return error
-
-
-def unplaced(error: QueueError) -> QueueError:
-    """The same error about a job that came alone."""
-    match error:
-        case KeyConflict():
-            return KeyConflict(error.key, error.job_id)
-        case InvalidArgument() if not isinstance(error, DuplicateJob | PayloadTooLarge):
-            return InvalidArgument(_PLACE.sub("", error.field).lstrip("."), error.reason)
-    return error
-
-
-def _placed(index: int, error: InvalidArgument) -> InvalidArgument:
-    if isinstance(error, PayloadTooLarge):
-        return PayloadTooLarge(f"jobs[{index}].{error.field}", error.size, error.limit)
-    return InvalidArgument(f"jobs[{index}].{error.field}", error.reason)
-
-
-def _circular(jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    """Keys of jobs that wait for themselves through others of `jobs`."""
-    found: list[tuple[str, str]] = []
-    for namespace in {job.namespace for job in jobs if job.depends_on}:
-        parents = {
-            job.id: job.depends_on for job in jobs if job.namespace == namespace and job.depends_on
-        }
-        while (job_id := find_cycle(parents)) is not None:
-            found.append((namespace, job_id))
-            del parents[job_id]
-    return found

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.validation import unplaced
 
 _MOST_JOBS: Final = 500
 _MOST_BYTES: Final = 8 * 1024 * 1024

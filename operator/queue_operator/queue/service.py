@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from queue_operator.backends.protocol import Backend
+from queue_operator.domain.batch import moved_to, unplaced
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
 from queue_operator.domain.job import (
@@ -28,8 +29,6 @@ from queue_operator.domain.validation import (
     Limits,
     check_capacity,
     check_tags,
-    moved_to,
-    unplaced,
 )
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.bookkeeper import Bookkeeper
@@ -87,10 +86,12 @@ class QueueService:
             backend, self._on_settled, max_batch=settings.settle_batch, clock=clock, rng=rng
         )
         self._leases = _renewals(backend, settings, clock, rng)
-        self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
+        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
+        self._asks = WorkerAsks(
+            backend, self._quotas, lambda jobs: self.dispatcher.submitted(jobs), clock, rng
+        )
         self.unfinished = Unfinished()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
-        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
         self.dispatcher = Dispatcher(
             backend, self._streams, settings, clock, rng, self._quotas.within
         )

@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
 
 from queue_operator.auth.audit import Audit
-from queue_operator.auth.protocol import QUEUE_JOBS_STATUS
+from queue_operator.auth.protocol import QUEUE_JOBS_STATUS, Identity
 from queue_operator.domain.errors import (
+    Forbidden,
     InvalidArgument,
     QueueError,
     QuotaExceeded,
@@ -21,9 +22,17 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.queue.protocol import HostedQueue, JobBatches
 from queue_operator.rpc.door import Context, Door, Unreadable, reader, refuse
-from queue_operator.rpc.queue_calls import METHODS, OUTCOME, Method, messages_of
+from queue_operator.rpc.queue_calls import (
+    METHODS,
+    OUTCOME,
+    Method,
+    Run,
+    check_numbers,
+    may_not_set,
+    messages_of,
+)
 from queue_operator.rpc.session import BYTES_PER_MESSAGE
-from queue_operator.settings import GrpcSettings
+from queue_operator.settings import Settings
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -41,12 +50,13 @@ Answer = Callable[[Any, Context], Awaitable[Message | None]]
 class QueueServicer:
     """Serves `queueoperator.v1.Queue`."""
 
-    def __init__(self, queue: HostedQueue, door: Door, settings: GrpcSettings) -> None:
+    def __init__(self, queue: HostedQueue, door: Door, settings: Settings) -> None:
         self._queue = queue
         self._door = door
         self._audit = Audit()
-        self._message_bytes = settings.message_bytes
-        self._most_calls = settings.calls_in_flight
+        self._limits = settings.limits
+        self._message_bytes = settings.grpc.message_bytes
+        self._most_calls = settings.grpc.calls_in_flight
         self._calls = 0
         self._streams: dict[str, JobBatches] = {}
         self._leaving = False
@@ -99,7 +109,9 @@ class QueueServicer:
             namespace = self._door.namespace(context, identity)
             right, concerned = method.right, method.namespaces(request, namespace)
             await self._door.admit(identity, right.verb, right.resource, concerned)
-            answer = await method.run(self._queue, request, namespace)
+            check_numbers(method, request, self._limits)
+            run = await self._run_for(identity, method, request, concerned)
+            answer = await run(self._queue, request, namespace)
             if method.audited is not None:
                 self._audit.changed(
                     identity,
@@ -112,6 +124,20 @@ class QueueServicer:
             return answer
 
         return call
+
+    async def _run_for(
+        self, identity: Identity, method: Method, request: Any, concerned: Collection[str]
+    ) -> Run:
+        """How the call is answered to who asks. Raises Forbidden, naming the field."""
+        field = method.reserved(request)
+        if field:
+            try:
+                await self._door.admit(identity, OUTCOME.verb, OUTCOME.resource, concerned)
+            except Forbidden as error:
+                if method.run_without is None:
+                    raise may_not_set(field) from error
+                return method.run_without
+        return method.run
 
     def _counted(self, answer: Answer) -> Answer:
         """The limit of gRPC itself counts sessions and streams too, and those may be thousands."""

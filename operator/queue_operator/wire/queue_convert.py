@@ -48,6 +48,7 @@ _PLAIN: Final = (
     "reason",
     "cancel_reason",
     "spawned_by",
+    "spawn_depth",
     "token",
 )
 """Fields that are the same on both sides."""

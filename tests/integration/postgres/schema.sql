@@ -494,7 +494,8 @@ ALTER TABLE session_beat ADD CONSTRAINT session_beat_pkey PRIMARY KEY (replica, 
 
 CREATE TABLE spawned (
     child_no bigint NOT NULL,
-    parent_id text NOT NULL
+    parent_id text NOT NULL,
+    depth integer DEFAULT 1 NOT NULL
 );
 ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
 

@@ -71,7 +71,7 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
         ) -> Plane:
             settings = Settings(
                 grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
-                limits=LimitSettings(result_bytes=1024),
+                limits=LimitSettings(result_bytes=1024, batch_jobs=10_000),
             )
             quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
             queue = QueueService(

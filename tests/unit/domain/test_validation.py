@@ -6,19 +6,16 @@ from typing import Any
 
 import pytest
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, PayloadTooLarge
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Demand, Job, ResourceRef
 from queue_operator.domain.lease import Held
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
-    CheckedJobs,
     Limits,
-    check_batch,
     check_choice,
     check_demand,
-    check_each,
     check_held,
     check_in_turn,
     check_job,
@@ -121,31 +118,6 @@ def test_a_payload_over_the_limit() -> None:
     assert (caught.value.field, caught.value.size, caught.value.limit) == ("payload", 5, 4)
 
 
-def test_a_batch_names_the_index() -> None:
-    with pytest.raises(InvalidArgument, match=r"jobs\[1\].type"):
-        check_batch([GOOD, Job(id="b", type="")])
-
-
-def test_a_batch_names_repeated_ids_by_index() -> None:
-    with pytest.raises(DuplicateJob) as caught:
-        check_batch([GOOD, Job(id="b", type="t"), GOOD, GOOD])
-    assert caught.value.indexes == (2, 3)
-
-
-def test_each_job_of_a_batch_is_told_what_is_wrong_with_it() -> None:
-    circle = [Job(id="c", type="t", depends_on=("d",)), Job(id="d", type="t", depends_on=("c",))]
-    errors = check_each([GOOD, Job(id="b", type=""), GOOD, *circle])
-    assert [type(errors.get(n)) for n in range(3)] == [type(None), InvalidArgument, DuplicateJob]
-    # One is wrong; without it, the other lacks its parent.
-    assert len(errors.keys() & {3, 4}) == 1
-
-
-@pytest.mark.parametrize("jobs", [None, "jobs", b"jobs", {GOOD.id: GOOD}, iter([GOOD])])
-def test_a_batch_is_a_sequence(jobs: Any) -> None:
-    with pytest.raises(InvalidArgument, match="jobs: "):
-        check_batch(jobs)
-
-
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12, 10**400, "1", True])
 def test_a_time_to_live_is_more_than_nothing_and_at_most_a_century(seconds: Any) -> None:
     check_ttl("ttl", 0.001)
@@ -207,14 +179,6 @@ def test_a_wrong_field_of_what_is_held_is_named(field: str, held: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
         check_held(2, held)
     assert caught.value.field == field
-
-
-def test_jobs_that_were_checked_are_not_looked_at_again_under_the_same_limits() -> None:
-    long = Job(id="x" * 50, type="t")
-    checked = CheckedJobs([GOOD, long, GOOD], DEFAULT_LIMITS)
-    assert list(check_each(checked, DEFAULT_LIMITS)) == [2]
-    stricter = replace(DEFAULT_LIMITS, id_characters=40)
-    assert list(check_each(checked, stricter)) == [1, 2]
 
 
 def test_what_the_queue_writes_is_looked_at_in_each_job_of_a_batch() -> None:

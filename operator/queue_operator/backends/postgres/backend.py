@@ -83,6 +83,7 @@ from queue_operator.backends.protocol import (
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
+from queue_operator.domain.batch import check_batch
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -98,7 +99,6 @@ from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
-    check_batch,
     check_limit,
     check_numbers,
     check_text,

@@ -29,8 +29,15 @@ from queue_operator.backends.postgres.idempotency import Keys, take_keys
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.sql import load
+from queue_operator.domain.batch import followers, together
 from queue_operator.domain.dependencies import Wait
-from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError, Unavailable
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    InvalidArgument,
+    KeyConflict,
+    QueueError,
+    Unavailable,
+)
 from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.record import accepted
@@ -96,7 +103,7 @@ class Submission:
         while left:
             attempt = await self._attempt_with_new_numbers(left, named, atomic, guard)
             if atomic and attempt.errors:
-                raise _first(attempt.errors)
+                raise together(attempt.errors)
             answers |= attempt.answers
             left = {n: job for n, job in left.items() if n not in answers}
         return [answers[n] for n in range(len(jobs))]
@@ -227,7 +234,7 @@ class Submission:
                 taken = [n for n in new if batch.numbers[n] not in stored]
                 if keys.clashes:
                     taken += await _existing(connection, batch, keys.clashes)
-                errors = _errors(batch, taken, links)
+                errors = _errors(batch, new, taken, links, atomic)
                 clashes = _clashes(batch, taken, keys, errors)
                 if errors or (atomic and clashes):
                     raise _RollBack({**errors, **(clashes if atomic else {})})
@@ -279,17 +286,28 @@ async def _existing(
     return [rows[place - 1] for place, _ in await cursor.fetchall()]
 
 
-def _errors(batch: Batch, taken: Sequence[int], links: Links) -> dict[int, QueueError]:
+def _rest(field: str) -> str:
+    return field.partition(".")[2]
+
+
+def _errors(
+    batch: Batch, new: Sequence[int], taken: Sequence[int], links: Links, atomic: bool
+) -> dict[int, QueueError]:
     """By place, what is wrong with jobs that would be stored."""
     errors: dict[int, QueueError] = {**links.errors}
     for n in taken:
         place = batch.places[n] if batch.named else 0
         errors[n] = DuplicateJob((batch.jobs[n].id,), (place,))
     # Without the jobs that are refused for sure, those that lack one of the batch may find it.
-    sure = [n for n in errors if n in taken or n not in links.unsure]
-    return {
-        batch.places[n]: errors[n] for n in sorted(sure or errors, key=batch.places.__getitem__)
-    }
+    sure = [n for n in errors if n in taken or n not in links.unsure] or list(errors)
+    told = {n: errors[n] for n in sure}
+    if not atomic:
+        # At once, and not one generation in each transaction.
+        orphans = [n for n in sure if n in links.errors and n not in taken]
+        waiting = {n: batch.jobs[n] for n in new if n not in told or n in orphans}
+        for n, error in followers(waiting, orphans).items():
+            told[n] = InvalidArgument(batch.field(n, _rest(error.field)), error.reason)
+    return {batch.places[n]: told[n] for n in sorted(told, key=batch.places.__getitem__)}
 
 
 def _clashes(
@@ -306,17 +324,6 @@ def _clashes(
             error = KeyConflict(batch.jobs[n].idempotency_key, holder.job_id, field)
             clashes[batch.places[n]] = error
     return dict(sorted(clashes.items()))
-
-
-def _first(errors: Mapping[int, QueueError]) -> QueueError:
-    """Of all that is wrong with a batch, what its caller is told."""
-    taken = [one for one in errors.values() if isinstance(one, DuplicateJob)]
-    if taken:
-        return DuplicateJob(
-            tuple(one.job_ids[0] for one in taken), tuple(one.indexes[0] for one in taken)
-        )
-    clashes = (one for one in errors.values() if isinstance(one, KeyConflict))
-    return next(clashes, None) or next(iter(errors.values()))
 
 
 def _refusals(batch: Batch, errors: Mapping[int, QueueError]) -> dict[int, Submitted]:

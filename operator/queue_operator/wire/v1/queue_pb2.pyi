@@ -394,6 +394,8 @@ class Error(_message.Message):
     CURRENT_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     code: _builtins.str
     """INVALID_REQUEST, DUPLICATE, NOT_FOUND, STALE_LEASE, …: stable."""
@@ -411,15 +413,22 @@ class Error(_message.Message):
     quota: _builtins.str
     current: _builtins.int
     maximum: _builtins.int
+    found: _builtins.int
     @_builtins.property
     def indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Positions in the batch of the ids that are taken, and the ids themselves while they are few."""
+        """Positions in the batch of the ids, or the keys, that are taken, and the ids, or those of the
+        jobs that have the keys, while they are few.
+        """
 
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """Not there for a batch that never fits as a whole."""
+
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """Where more than one thing is wrong with a batch: the first ones, and how many there are."""
 
     def __init__(
         self,
@@ -442,14 +451,46 @@ class Error(_message.Message):
         current: _builtins.int = ...,
         maximum: _builtins.int = ...,
         retry_after: _duration_pb2.Duration | None = ...,
+        findings: _abc.Iterable[Global___Finding] | None = ...,
+        found: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "current", b"current", "event", b"event", "field", b"field", "indexes", b"indexes", "job_id", b"job_id", "job_ids", b"job_ids", "key", b"key", "kind", b"kind", "limit", b"limit", "maximum", b"maximum", "message", b"message", "namespace", b"namespace", "quota", b"quota", "reason", b"reason", "retry_after", b"retry_after", "size", b"size", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "current", b"current", "event", b"event", "field", b"field", "findings", b"findings", "found", b"found", "indexes", b"indexes", "job_id", b"job_id", "job_ids", b"job_ids", "key", b"key", "kind", b"kind", "limit", b"limit", "maximum", b"maximum", "message", b"message", "namespace", b"namespace", "quota", b"quota", "reason", b"reason", "retry_after", b"retry_after", "size", b"size", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """One of the things that are wrong. `job_id` is the job that has what is taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    code: _builtins.str
+    message: _builtins.str
+    job_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "job_id", b"job_id", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015
 
 @_typing.final
 class EnqueueJobRequest(_message.Message):
