@@ -267,10 +267,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         except QueueError as error:
             return Settled(*told, error=error)
         if move is None:
-            return Settled(*told, state=one.job.state, repeated=True)
+            return Settled(*told, state=one.job.state, repeated=True, type=one.job.type)
         freed = one.job.assignee_id if move.frees_slot else None
         self._carry_out([(one, move)])
-        return Settled(*told, state=move.after, freed_assignee_id=freed)
+        return Settled(*told, state=move.after, freed_assignee_id=freed, type=one.job.type)
 
     @atomic
     def _update_status(

@@ -40,7 +40,9 @@ class Kept:
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """Times that are None never come."""
+    """Times that are None never come. `unfenced` are the attempts, by version, of whose end somebody
+    told without their token.
+    """
 
     number: int
     job: Job
@@ -51,6 +53,7 @@ class Stored:
     cancel_forced: bool = False
     cancel_received: bool = False
     attempts: dict[int, Attempt] = field(default_factory=dict)
+    unfenced: set[int] = field(default_factory=set)
     transitions: list[TransitionRecord] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     parent_result: tuple[bytes | None, str] | None = None
@@ -59,7 +62,7 @@ class Stored:
     def current(self, token: str | None) -> Current:
         """What decides about an outcome that came with `token`."""
         mine = (a for a in self.attempts.values() if a.token == token and a.event)
-        ended = next(mine, None)
+        ended = next((one for one in mine if one.version not in self.unfenced), None)
         return Current(
             job_id=self.job.id,
             state=self.job.state,
@@ -107,6 +110,7 @@ class Stored:
         if attempt is not None and move.event in FENCED and self.token is not None:
             ended = replace(attempt, event=move.event.value, state=move.after, error=move.error)
             self.attempts[attempt.version] = replace(ended, ended_at=now)
+            (self.unfenced.discard if move.fenced else self.unfenced.add)(attempt.version)
         self.become(job, move.event, now, note_of(move))
         if move.ends:
             self.checkpoint = None

@@ -135,10 +135,13 @@ class _JobCriteria(_Sent):
 
 class JobFilter(_JobCriteria):
     """Which jobs: those that meet all that is given. A list is met by any one of its items, tags
-    by all of them. Where nothing is given, `all` must be said.
+    by all of them. Where nothing is given, `all` must be said. At most `limit` of them, 1 to
+    10,000, are changed, the oldest first unless `order` says so.
     """
 
     all: bool = False
+    limit: int | None = None
+    order: SearchOrder | None = None
 
 
 class JobSearch(_JobCriteria):
@@ -168,17 +171,18 @@ class _FailureCriteria(_Sent):
     time_range: TimeRange | None = None
 
 
+class Pagination(_Sent):
+    """`limit` is 1 to 1000, 100 when left out; of a change 1 to 10,000, without a cursor."""
+
+    cursor: str | None = None
+    limit: int | None = None
+
+
 class FailureFilter(_FailureCriteria):
     """Which failed jobs, as JobFilter. `states` are among FAILED, DEAD_LETTER and RETRYING."""
 
     all: bool = False
-
-
-class Pagination(_Sent):
-    """`limit` is 1 to 1000, 100 when left out."""
-
-    cursor: str | None = None
-    limit: int | None = None
+    pagination: Pagination | None = None
 
 
 class FailureSearch(_FailureCriteria):

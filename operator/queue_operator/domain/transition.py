@@ -45,8 +45,9 @@ _RECORDED_AS: Final[dict[Event, frozenset[Event]]] = {
 class Current:
     """What a store knows of a job at the moment it decides, under a lock.
 
-    `recorded` is the event in the attempt row of the outcome's token, if there is one, and
-    `recorded_state` the state that it led to.
+    `recorded` is the event in the attempt row of the outcome's token, if there is one that came
+    with the token, and `recorded_state` the state that it led to. What somebody said without the
+    token is no word of its holder, who is not to be told that its own counted.
     `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED.
     """
 
@@ -68,7 +69,7 @@ class Move:
 
     `max_attempts` and `priority` are what a manual retry changes them to, None what they were;
     `resets_attempts` says that it sets the attempt to 0. A `result` of None keeps the stored
-    one, unless it `drops_result`.
+    one, unless it `drops_result`. `fenced` says that it came with the token.
     """
 
     event: Event
@@ -88,6 +89,7 @@ class Move:
     resets_attempts: bool = False
     max_attempts: int | None = None
     priority: Priority | None = None
+    fenced: bool = False
 
     @property
     def ends(self) -> bool:
@@ -134,6 +136,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         resets_attempts=manual and outcome.reset_attempts,
         max_attempts=_allowed_attempts(current, outcome) if manual else None,
         priority=outcome.priority if manual else None,
+        fenced=outcome.token is not None,
     )
 
 
@@ -179,6 +182,7 @@ def decide_update(
         max_attempts=(
             _allowed_attempts(current, outcome) if status is JobState.FAILED_RETRY else None
         ),
+        fenced=token is not None,
     )
 
 

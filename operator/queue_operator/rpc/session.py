@@ -19,6 +19,7 @@ from queue_operator.domain.errors import (
 from queue_operator.domain.job import Assignment, Progress, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.validation import check_text
 from queue_operator.queue.protocol import EndReason, Push, Stream
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.hello import types_of
@@ -404,7 +405,11 @@ class Session:
 
     def _could_be(self, job_id: str) -> bool:
         """Whether a job can have this id: one that the store cannot read spoils its batch."""
-        return 0 < len(job_id) <= self._limits.wire.id_characters and job_id.isprintable()
+        try:
+            check_text("job_id", job_id, self._limits.wire.id_characters)
+        except InvalidArgument:
+            return False
+        return True
 
 
 class StaleSession(StaleLease):

@@ -65,6 +65,7 @@ class LockedRow:
     job_no: int
     lane_id: int
     namespace: str
+    type: str
     assignee_id: str
     priority: Priority
     cancel_forced: bool
@@ -118,6 +119,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
         job_no=row["job_no"],
         lane_id=row["lane_id"],
         namespace=row["namespace"],
+        type=row["type"],
         assignee_id=row["assignee_id"],
         priority=Priority(row["priority"]),
         cancel_forced=row["cancel_forced"],
@@ -237,6 +239,7 @@ def _kept_parameters(decided: Decided) -> dict[str, Any]:
     return {
         "job_nos": [row.job_no for row, _ in decided],
         "errors": [dump_error(move.error) for _, move in decided],
+        "unfenced": [None if move.fenced else True for _, move in decided],
         "results": [move.result for _, move in decided],
         "content_types": [move.result_content_type for _, move in decided],
     }

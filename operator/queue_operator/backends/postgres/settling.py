@@ -202,7 +202,10 @@ class Settling:
         except QueueError as error:
             return Settled(job_id, namespace, error=error), None
         if move is None:
-            return Settled(job_id, namespace, state=row.current.state, repeated=True), None
+            repeat = Settled(
+                job_id, namespace, state=row.current.state, repeated=True, type=row.type
+            )
+            return repeat, None
         return _settled(job_id, namespace, row, move), move
 
 
@@ -239,7 +242,9 @@ def _entangled(rows: Mapping[int, LockedRow]) -> bool:
 
 def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:
     freed = row.assignee_id if move.frees_slot else None
-    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed)
+    return Settled(
+        job_id, namespace, state=move.after, freed_assignee_id=freed, type=row.type
+    )
 
 
 def _in_lane(row: LockedRow, move: Move, lane_id: int | None) -> LockedRow:
