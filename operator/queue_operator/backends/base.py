@@ -90,14 +90,21 @@ class BaseBackend(ABC):
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
         return [answer.job_id for answer in await self.submit(jobs)]
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         check_flag("atomic", atomic)
+        check_flag("patient", patient)
         if atomic:
             check_batch(jobs, self._limits)
             return await self._submit(jobs, atomic=True) if jobs else []
         errors = check_each(jobs, self._limits)
         good = [place for place in range(len(jobs)) if place not in errors]
-        stored = await self._submit([jobs[p] for p in good], atomic=False) if good else []
+        stored: list[Submitted] = []
+        if good and patient:
+            stored = await self._submit([jobs[p] for p in good], atomic=False)
+        elif good:
+            stored = await self._submit_each([jobs[p] for p in good])
         answers = {p: _placed(p, answer) for p, answer in zip(good, stored, strict=True)}
         for place, error in errors.items():
             answers[place] = Submitted(job_id=getattr(jobs[place], "id", ""), error=error)
@@ -471,6 +478,12 @@ class BaseBackend(ABC):
         except QueueError as error:
             raise unplaced(error) from None
         return answer
+
+    async def _submit_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        """As `_submit`, not atomic, of callers who know nothing of each other. Where one waits for
+        another's key, see KeyHeld.
+        """
+        return await self._submit(jobs, atomic=False)
 
     @abstractmethod
     async def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:

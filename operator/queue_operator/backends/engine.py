@@ -204,7 +204,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         for demand in demands:
             groups[demand.namespace, demand.tags, demand.types].append(demand)
         taken = [one for g in groups.values() for one in self._take(g, ttl_s, defaults)]
-        return [(one.job, _assignment(one)) for one in taken]
+        return [(one.job, one.assignment()) for one in taken]
 
     @reading
     def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
@@ -596,8 +596,3 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @atomic
     def ping(self) -> None:
         """Being alone with the shelf is proof enough."""
-
-
-def _assignment(one: Stored) -> jobs_.Assignment:
-    kept = None if one.checkpoint is None else one.checkpoint.data
-    return record.assignment(one.job, one.token or "", one.parent_result, kept)

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from queue_operator.backends.protocol import Attempt, TransitionRecord
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
-from queue_operator.domain.job import CancelRequest, Demand, Job, Progress
+from queue_operator.domain.job import Assignment, CancelRequest, Demand, Job, Progress
 from queue_operator.domain.lease import Leased
-from queue_operator.domain.record import note_of
+from queue_operator.domain.record import assignment, note_of
 from queue_operator.domain.states import (
     CHECKPOINTING,
     RETURNS_ATTEMPT,
@@ -103,6 +103,11 @@ class Stored:
             assigned_at=now,
             eligible_at=job.eligible_at,
         )
+
+    def assignment(self) -> Assignment:
+        """What its worker gets, once it is claimed."""
+        kept = None if self.checkpoint is None else self.checkpoint.data
+        return assignment(self.job, self.token or "", self.parent_result, kept)
 
     def move(self, move: Move, job: Job, now: datetime) -> None:
         """Becomes what `move` made of the record."""

@@ -333,7 +333,9 @@ class HostedQueue(Queue, StreamHost, Protocol):
         """The store, for what it alone can be asked; what changes jobs goes through the queue."""
         ...
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         """As `Backend.submit`."""
         ...
 

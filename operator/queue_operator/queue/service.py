@@ -224,12 +224,14 @@ class QueueService:
         self.dispatcher.submitted(jobs)
         return job_ids
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         async with self._quotas.admitting(jobs, whole=atomic) as admission:
             if atomic:
                 answers = await self._store.submit(jobs)
             else:
-                answers = await self._submit_but(jobs, admission.refused)
+                answers = await self._submit_but(jobs, admission.refused, patient)
             admission.answered(answers)
         self.dispatcher.submitted(
             [
@@ -241,13 +243,15 @@ class QueueService:
         return answers
 
     async def _submit_but(
-        self, jobs: Sequence[Job], refused: Mapping[int, QueueError]
+        self, jobs: Sequence[Job], refused: Mapping[int, QueueError], patient: bool
     ) -> list[Submitted]:
         """An answer for each, also for those that are refused."""
         if not refused:
-            return await self._store.submit(jobs, atomic=False)
+            return await self._store.submit(jobs, atomic=False, patient=patient)
         kept = [n for n in range(len(jobs)) if n not in refused]
-        stored = await self._store.submit([jobs[n] for n in kept], atomic=False)
+        stored = await self._store.submit(
+            [jobs[n] for n in kept], atomic=False, patient=patient
+        )
         answers = {n: Submitted(job_id=jobs[n].id, error=error) for n, error in refused.items()}
         for n, answer in zip(kept, stored, strict=True):
             error = answer.error

@@ -167,12 +167,14 @@ async def test_a_cancel_is_pushed_and_acknowledged(
 
 
 @proves("queue-api.WorkerPlane.rule.6")
-async def test_progress_is_stored(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+@pytest.mark.parametrize("unusual", ["", "\n", "\x7f", "\u00a0", "\u200d", "\u2028", "\ue000"])
+async def test_progress_is_stored_whatever_the_job_is_called(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, unusual: str
 ) -> None:
     worker = connect()
     await worker.hello()
-    await queue.enqueue_jobs(new_jobs(1))
+    [wanted] = new_jobs(1)
+    await queue.enqueue_job(replace(wanted, id=f"{unusual}{wanted.id}"))
     job = (await worker.assignments(1))[0]
     report = pb.Progress(job_id=job.job_id, token=job.token, percent=40, message="almost half")
     await worker.say(progress=pb.ProgressBatch(progress=[report]))

@@ -246,6 +246,11 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
         return answers
 
+    async def _submit_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        answers = await self._submission.store_each(jobs)
+        self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
+        return answers
+
     async def take_in(self, jobs: Sequence[Job]) -> list[str]:
         check_batch(jobs, self._limits)
         if not jobs:

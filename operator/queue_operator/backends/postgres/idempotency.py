@@ -1,9 +1,11 @@
 """Idempotency keys: who has a key, whom it makes a repeat, and whom it refuses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
@@ -13,6 +15,9 @@ from queue_operator.domain.idempotency import content_digest
 
 _TAKE: Final = load(__package__, "key_take")
 _FIND: Final = load(__package__, "key_find")
+
+_GLANCE: Final = "50ms"
+"""So long is waited for somebody else's transaction by who keeps others waiting meanwhile."""
 
 _Key = tuple[int, str]
 
@@ -36,12 +41,28 @@ class Keys:
     clashes: Mapping[int, Holder] = field(default_factory=dict)
 
 
-async def take_keys(connection: AsyncConnection[TupleRow], batch: Batch) -> Keys:
+class KeysHeld(Exception):
+    """Another transaction is taking one of the keys, or holds what else is to be locked."""
+
+
+@contextmanager
+def glancing() -> Iterator[None]:
+    """Around what follows `take_keys` too. Raises KeysHeld where it would have to wait."""
+    try:
+        yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise KeysHeld from error
+
+
+async def take_keys(
+    connection: AsyncConnection[TupleRow], batch: Batch, *, patient: bool = True
+) -> Keys:
     """Takes the keys of a batch for the first job that names each, where they are free. Waits
-    for other transactions that are taking one of them.
+    for other transactions that are taking one of them; unless `patient` only for a moment.
     """
     asking = _asking(batch)
-    holders = await _holders(connection, {key: next(iter(jobs.values())) for key, jobs in asking})
+    first = {key: next(iter(jobs.values())) for key, jobs in asking}
+    holders = await _holders(connection, first, None if patient else _GLANCE)
     repeats: dict[int, Holder] = {}
     clashes: dict[int, Holder] = {}
     for key, jobs in asking:
@@ -64,13 +85,13 @@ def _asking(batch: Batch) -> Sequence[tuple[_Key, Mapping[int, Holder]]]:
 
 
 async def _holders(
-    connection: AsyncConnection[TupleRow], first: Mapping[_Key, Holder]
+    connection: AsyncConnection[TupleRow], first: Mapping[_Key, Holder], glance: str | None
 ) -> dict[_Key, Holder]:
     holders: dict[_Key, Holder] = {}
     left = list(first)
     # A key whose job is deleted between the two statements is free: ask again.
     while left:
-        new = await _take(connection, {key: first[key] for key in left})
+        new = await _take(connection, {key: first[key] for key in left}, glance)
         holders |= {key: first[key] for key in left if first[key].job_no in new}
         left = [key for key in left if key not in holders]
         if left:
@@ -79,8 +100,11 @@ async def _holders(
     return holders
 
 
-async def _take(connection: AsyncConnection[TupleRow], wanted: Mapping[_Key, Holder]) -> set[int]:
+async def _take(
+    connection: AsyncConnection[TupleRow], wanted: Mapping[_Key, Holder], glance: str | None
+) -> set[int]:
     parameters = {
+        "glance": glance,
         "namespaces": [namespace_id for namespace_id, _ in wanted],
         "keys": [key for _, key in wanted],
         "numbers": [one.job_no for one in wanted.values()],
