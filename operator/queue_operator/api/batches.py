@@ -18,7 +18,7 @@ from queue_operator.api.errors import (
 from queue_operator.api.schemas import ErrorDetail
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import Reader
-from queue_operator.domain.batch import is_repeat
+from queue_operator.domain.batch import may_repeat
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
@@ -50,7 +50,7 @@ def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
         item = _item(bytes(raw), reader)
         if isinstance(item, Job):
             first = first_of.setdefault(item.id, item)
-            if first is not item and not is_repeat(item, first):
+            if first is not item and not may_repeat(item, first):
                 item = DuplicateJob((item.id,), (index,))
         items.append(item)
     _check_edges(items, limits.batch_dependencies)

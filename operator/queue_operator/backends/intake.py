@@ -47,7 +47,7 @@ def refusals(
     for n, job in jobs.items():
         if n in repeats:
             continue
-        if is_stored(_name(job)):
+        if is_stored(_name(job)) or (n in clashing and _name(job) in new):
             errors[n] = DuplicateJob((job.id,), (n,))
         elif n not in clashing and (place := _missing_parent(job, new, is_stored)) is not None:
             parent = job.depends_on[place]

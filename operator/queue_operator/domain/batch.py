@@ -15,7 +15,6 @@ from queue_operator.domain.errors import (
     QueueError,
     with_findings,
 )
-from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Job
 from queue_operator.domain.limits import DEFAULT_LIMITS, Limits
 from queue_operator.domain.validation import check_in_turn, check_sequence
@@ -41,7 +40,7 @@ class CheckedJobs(tuple[Job, ...]):
 
 def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
     """What is wrong with each job of a batch, by position; the first of two equal ids is right,
-    and so is one that only repeats the first.
+    and so is one that may repeat the first: the store compares what they hold.
 
     Positions are part of the field's name (`jobs[3].type`). Of a circle of jobs that wait for
     each other all are wrong.
@@ -59,7 +58,7 @@ def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int
             errors[index] = _placed(index, error)
             continue
         first = first_at.setdefault(_name(job), index)
-        if first != index and not is_repeat(job, jobs[first]):
+        if first != index and not may_repeat(job, jobs[first]):
             errors[index] = DuplicateJob((job.id,), (index,))
     for namespace, job_id in _circular([job for n, job in enumerate(jobs) if n not in errors]):
         place = first_at[namespace, job_id]
@@ -79,12 +78,11 @@ def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
         raise together(errors, leading=wrong or errors)
 
 
-def is_repeat(job: Job, first: Job) -> bool:
-    """Whether one of the same id is the same submission again, as it may be sent apart."""
-    key = job.idempotency_key
-    if not key or key != first.idempotency_key:
-        return False
-    return job is first or content_digest(job) == content_digest(first)
+def may_repeat(job: Job, first: Job) -> bool:
+    """Whether one of the same id is the same submission again, as it may be sent apart, unless it
+    holds something else.
+    """
+    return job.idempotency_key != "" and job.idempotency_key == first.idempotency_key
 
 
 def together(

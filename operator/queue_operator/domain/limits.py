@@ -11,6 +11,8 @@ MAX_DELAYS: Final = 100
 """As many as there can be retries."""
 MAX_CAPACITY: Final = 10_000
 """Jobs of one worker at a time, and of one type of it. Its heartbeat names them all."""
+MAX_TYPES: Final = 10_000
+"""Handlers of one worker."""
 MAX_LIMIT: Final = 1_000_000
 """The most rows that one call may ask for."""
 MAX_JSON_DEPTH: Final = 100
@@ -90,6 +92,13 @@ BOUNDS: Final = (
         least=1,
         most=MAX_CAPACITY,
         what="Jobs at a time. A QueueWorker may be set to 0: no new jobs.",
+    ),
+    Bound(
+        of="types",
+        kind="texts",
+        least=0,
+        most=MAX_TYPES,
+        what="Handlers of one worker; none: any type.",
     ),
     Bound(
         of="reason",

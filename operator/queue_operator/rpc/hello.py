@@ -1,11 +1,12 @@
 """Who says hello, and what stream they get."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from queue_operator.auth.protocol import Identity
 from queue_operator.auth.scopes import EVERY_NAMESPACE, Scope, told_scopes
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
+from queue_operator.domain.limits import MAX_TYPES
 from queue_operator.domain.validation import (
     Limits,
     check_capacity,
@@ -27,7 +28,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     """
     check_text("session_id", hello.session_id, limits.id_characters)
     check_capacity("capacity", hello.capacity)
-    check_tags("tags", list(hello.tags), limits)
+    check_tags("tags", hello.tags, limits)
     check_text("host", hello.host, limits.id_characters, required=False)
     check_text("version", hello.version, limits.id_characters, required=False)
     namespace, worker_name, pod_uid = _proven(hello, identity)
@@ -64,10 +65,12 @@ def _proven(hello: pb.Hello, identity: Identity) -> tuple[str, str, str]:
     )
 
 
-def types_of(messages: Iterable[pb.HandlerType], id_characters: int) -> tuple[HandlerType, ...]:
+def types_of(messages: Collection[pb.HandlerType], id_characters: int) -> tuple[HandlerType, ...]:
     """Raises InvalidArgument naming the one that is wrong."""
     seen: set[str] = set()
     types = []
+    if len(messages) > MAX_TYPES:
+        raise InvalidArgument("types", f"has {len(messages)} entries; the limit is {MAX_TYPES}")
     for index, message in enumerate(messages):
         field = f"types[{index}]"
         check_text(f"{field}.type", message.type, id_characters)

@@ -12,6 +12,7 @@ from queue_operator.auth.protocol import QUEUE_JOBS, QUEUE_JOBS_STATUS, QUEUE_WO
 from queue_operator.domain.errors import Forbidden, InvalidArgument, QueueError, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
+from queue_operator.domain.limits import MAX_DELAYS
 from queue_operator.queue.bulk import MOST_JOBS
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import public
@@ -54,14 +55,35 @@ def _no_numbers(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int,
     return ()
 
 
+def _numbers_of_a_job(
+    job: pb.Job, limits: LimitSettings, place: str = ""
+) -> Iterable[tuple[str, int, int]]:
+    """What would be copied, entry by entry, before anybody looks at it."""
+    yield f"{place}tags", len(job.tags), limits.tags
+    yield f"{place}depends_on", len(job.depends_on), limits.dependencies
+    yield f"{place}backoff.delays", len(job.backoff.delays), MAX_DELAYS
+    yield f"{place}error.context", len(job.error.context), 0
+
+
+def _numbers_of_one(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield from _numbers_of_a_job(request.job, limits)
+
+
 def _numbers_of_jobs(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
     yield "jobs", len(request.jobs), limits.batch_jobs
     waited_for = sum(len(job.depends_on) for job in request.jobs)
     yield "depends_on of all jobs", waited_for, limits.batch_dependencies
+    for n, job in enumerate(request.jobs):
+        yield from _numbers_of_a_job(job, limits, f"jobs[{n}].")
+
+
+def _numbers_of_tags(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield "tags", len(request.tags), limits.tags
 
 
 def _numbers_of_ids(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
     yield "job_ids", len(request.job_ids), MOST_JOBS
+    yield from _numbers_of_tags(request, limits)
 
 
 def _numbers_of_held(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
@@ -71,8 +93,13 @@ def _numbers_of_held(request: Any, limits: LimitSettings) -> Iterable[tuple[str,
 def check_numbers(method: "Method", request: Any, limits: LimitSettings) -> None:
     """Raises InvalidArgument for more than a call may have."""
     for field, number, limit in method.counted(request, limits):
-        if number > limit:
-            raise InvalidArgument(field, f"has {number} entries; the limit is {limit}: send less")
+        check_entries(field, number, limit)
+
+
+def check_entries(field: str, number: int, limit: int) -> None:
+    """Raises InvalidArgument for more entries than the limit."""
+    if number > limit:
+        raise InvalidArgument(field, f"has {number} entries; the limit is {limit}: send less")
 
 
 def _of_all_where_asked(request: Any, namespace: str) -> Collection[str]:
@@ -327,6 +354,7 @@ METHODS: Final[dict[str, Method]] = {
         _namespace_of_job,
         _one_job,
         _reserved_of_one,
+        counted=_numbers_of_one,
     ),
     "EnqueueJobs": Method(
         pb.EnqueueJobsRequest,
@@ -372,7 +400,9 @@ METHODS: Final[dict[str, Method]] = {
         counted=_numbers_of_ids,
     ),
     "GetJob": Method(pb.GetJobRequest, Right("get"), _get_job),
-    "GetJobStats": Method(pb.GetJobStatsRequest, Right("list"), _get_job_stats),
+    "GetJobStats": Method(
+        pb.GetJobStatsRequest, Right("list"), _get_job_stats, counted=_numbers_of_tags
+    ),
     "DeleteJobs": Method(
         pb.DeleteJobsRequest,
         Right("delete"),

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -20,6 +20,7 @@ from queue_operator.domain.errors import (
 )
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
+from queue_operator.queue.bulk import MOST_JOBS
 from queue_operator.queue.protocol import HostedQueue, JobBatches
 from queue_operator.rpc.door import Context, Door, Unreadable, reader, refuse
 from queue_operator.rpc.queue_calls import (
@@ -27,6 +28,7 @@ from queue_operator.rpc.queue_calls import (
     OUTCOME,
     Method,
     Run,
+    check_entries,
     check_numbers,
     may_not_set,
     messages_of,
@@ -41,10 +43,12 @@ SERVICE: Final = pb.DESCRIPTOR.services_by_name["Queue"].full_name
 STREAM_ID_KEY: Final = "stream-id"
 """Initial metadata of a stream that is registered."""
 _NAMED_CHARACTERS: Final = 255
+_OTHER_FIELDS: Final = 1000
 REPEAT_AFTER_S: Final = 1.0
 """For callers who came when there were too many."""
 
 Answer = Callable[[Any, Context], Awaitable[Message | None]]
+M = TypeVar("M", bound=Message)
 
 
 class QueueServicer:
@@ -56,6 +60,8 @@ class QueueServicer:
         self._audit = Audit()
         self._limits = settings.limits
         self._message_bytes = settings.grpc.message_bytes
+        # What a call may have most of, and the few other fields that it has.
+        self._most_fields = max(settings.limits.batch_jobs, MOST_JOBS) + _OTHER_FIELDS
         self._most_calls = settings.grpc.calls_in_flight
         self._calls = 0
         self._streams: dict[str, JobBatches] = {}
@@ -70,7 +76,7 @@ class QueueServicer:
         handlers["EndStream"] = self._unary(pb.EndStreamRequest, self._end_stream)
         handlers["StreamJobs"] = grpc.unary_stream_rpc_method_handler(
             self._refusing(self._stream_jobs),
-            request_deserializer=reader(pb.StreamJobsRequest, self._message_bytes),
+            request_deserializer=self._reader(pb.StreamJobsRequest),
             response_serializer=pb.JobBatch.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -81,10 +87,13 @@ class QueueServicer:
         streams = list(self._streams.values())
         await asyncio.gather(*(stream.aclose() for stream in streams), return_exceptions=True)
 
+    def _reader(self, request: type[M]) -> Callable[[bytes], M | Unreadable]:
+        return reader(request, self._message_bytes, self._most_fields)
+
     def _unary(self, request: type[Message], answer: Answer) -> "grpc.RpcMethodHandler[Any, Any]":
         return grpc.unary_unary_rpc_method_handler(
             self._refusing(answer),
-            request_deserializer=reader(request, self._message_bytes),
+            request_deserializer=self._reader(request),
             response_serializer=lambda message: message.SerializeToString(),
         )
 
@@ -164,6 +173,7 @@ class QueueServicer:
 
     async def _stream_jobs(self, request: pb.StreamJobsRequest, context: Context) -> None:
         namespace = await self._admit_stream(context)
+        check_entries("tags", len(request.tags), self._limits.tags)
         if self._leaving:
             raise Unavailable("the server is shutting down")
         async with self._queue.stream_jobs(

@@ -1,5 +1,6 @@
 """Idempotency keys: who has a key, whom it makes a repeat, and whom it refuses."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ from psycopg.rows import TupleRow
 from queue_operator.backends.postgres.batch import Batch
 from queue_operator.backends.sql import load
 from queue_operator.domain.idempotency import content_digest
+from queue_operator.domain.job import Job
 
 _TAKE: Final = load(__package__, "key_take")
 _FIND: Final = load(__package__, "key_find")
 
+_LARGE: Final = 16 * 1024
 _GLANCE: Final = "50ms"
 """So long is waited for somebody else's transaction by who keeps others waiting meanwhile."""
 
@@ -54,13 +57,30 @@ def glancing() -> Iterator[None]:
         raise KeysHeld from error
 
 
-async def take_keys(
-    connection: AsyncConnection[TupleRow], batch: Batch, *, patient: bool = True
-) -> Keys:
-    """Takes the keys of a batch for the first job that names each, where they are free. Waits
-    for other transactions that are taking one of them; unless `patient` only for a moment.
+async def digests_of(jobs: Sequence[Job]) -> dict[int, bytes]:
+    """By place, of those that have a key. A large document takes as long as many small statements:
+    it is read in a thread.
     """
-    asking = _asking(batch)
+    keyed = {n: job for n, job in enumerate(jobs) if job.idempotency_key}
+    large = {n: job for n, job in keyed.items() if len(job.payload) > _LARGE}
+    digests = {n: content_digest(job) for n, job in keyed.items() if n not in large}
+    for n, job in large.items():
+        digests[n] = await asyncio.to_thread(content_digest, job)
+    return digests
+
+
+async def take_keys(
+    connection: AsyncConnection[TupleRow],
+    batch: Batch,
+    digests: Mapping[int, bytes],
+    *,
+    patient: bool = True,
+) -> Keys:
+    """Takes the keys of a batch for the first job that names each, where they are free. `digests`
+    are by place. Waits for other transactions that are taking one of them; unless `patient` only
+    for a moment.
+    """
+    asking = _asking(batch, digests)
     first = {key: next(iter(jobs.values())) for key, jobs in asking}
     holders = await _holders(connection, first, None if patient else _GLANCE)
     repeats: dict[int, Holder] = {}
@@ -73,13 +93,15 @@ async def take_keys(
     return Keys(repeats, clashes)
 
 
-def _asking(batch: Batch) -> Sequence[tuple[_Key, Mapping[int, Holder]]]:
+def _asking(
+    batch: Batch, digests: Mapping[int, bytes]
+) -> Sequence[tuple[_Key, Mapping[int, Holder]]]:
     """Who asks for each key, in the caller's order; the keys in order."""
     asking: dict[_Key, dict[int, Holder]] = {}
     for n in sorted(range(len(batch)), key=batch.places.__getitem__):
         job = batch.jobs[n]
         if job.idempotency_key:
-            one = Holder(batch.numbers[n], job.id, content_digest(job))
+            one = Holder(batch.numbers[n], job.id, digests[batch.places[n]])
             asking.setdefault((batch.namespaces[n], job.idempotency_key), {})[n] = one
     return sorted(asking.items())
 

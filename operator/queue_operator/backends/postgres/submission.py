@@ -26,7 +26,13 @@ from queue_operator.backends.postgres.connection import (
     transaction,
 )
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
-from queue_operator.backends.postgres.idempotency import Keys, KeysHeld, glancing, take_keys
+from queue_operator.backends.postgres.idempotency import (
+    Keys,
+    KeysHeld,
+    digests_of,
+    glancing,
+    take_keys,
+)
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.protocol import KeyHeld
@@ -108,10 +114,9 @@ class Submission:
             return [accepted(job, now) for job in jobs]
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
+        how = _How(named, atomic, await digests_of(jobs), guard)
         while left:
-            attempt = await self._attempt_apart(
-                left, _How(named, atomic, guard), patient or bool(answers)
-            )
+            attempt = await self._attempt_apart(left, how, patient or bool(answers))
             if atomic and attempt.errors:
                 raise together(attempt.errors)
             answers |= attempt.answers
@@ -294,7 +299,7 @@ class Submission:
         if guard is not None and (refused := await guard.refusals(connection, batch)):
             raise _RollBack({batch.places[n]: error for n, error in refused.items()})
         if any(job.idempotency_key for job in batch.jobs):
-            keys = await take_keys(connection, batch, patient=how.patient)
+            keys = await take_keys(connection, batch, how.digests, patient=how.patient)
         new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
         if any(job.depends_on for job in batch.jobs):
             links = await find_links(connection, batch, new, keys)
@@ -325,6 +330,7 @@ class _How:
 
     named: bool
     atomic: bool
+    digests: Mapping[int, bytes]
     guard: Guard | None = None
     patient: bool = True
 
