@@ -35,7 +35,7 @@ from queue_operator.domain.overdue import WORKER_LOST, overdue
 from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
-from queue_operator.domain.transition import FENCED, Move, decide, decide_update
+from queue_operator.domain.transition import FENCED, Move, caused, decide, decide_update
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
 _P = ParamSpec("_P")
@@ -388,10 +388,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _lose(self, *, assignee_id: str | None, namespace: str | None) -> protocol.Freed:
         lost = [one for one in self._shelf.leased() if assignee_id in (None, one.job.assignee_id)]
         lost = [one for one in lost if namespace in (None, one.job.namespace)]
-        lose = [
-            self._decide(one, Outcome(one.job.id, Event.LOSE), returns_attempt=True) for one in lost
-        ]
-        self._carry_out(lose)
+        lose = [self._decide(one, Outcome(one.job.id, Event.LOSE)) for one in lost]
+        self._carry_out([(one, caused(move)) for one, move in lose])
         return Counter(one.job.assignee_id for one in lost)
 
     @reading

@@ -74,7 +74,14 @@ class Stored:
             recorded=Event(ended.event) if ended and ended.event else None,
             recorded_state=ended.state if ended else None,
             skipped=self.job.reason == Event.SKIP,
+            lost_before=self._lost_before(),
         )
+
+    def _lost_before(self) -> bool:
+        """A release is passed over: nobody saw that attempt."""
+        before = range(self.job.lease_version - 1, 0, -1)
+        ends = (self.attempts[v].event for v in before if v in self.attempts)
+        return next((end for end in ends if end != Event.RELEASE), None) == Event.LOSE
 
     def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
         """Takes on a new record, and notes the change of state."""

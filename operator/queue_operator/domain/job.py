@@ -133,7 +133,8 @@ class TypeDefaults:
 class Assignment(NamedTuple):
     """A claimed job on its way to a worker. `timeout_s` is what is left of the execution
     timeout, None without one. `parent_result` is the output of a CHAIN job's last parent,
-    `checkpoint` the newest one of earlier attempts.
+    `checkpoint` the newest one of earlier attempts. `alone`: it may end its worker, and shall take
+    nobody with it.
     """
 
     job_id: str
@@ -157,6 +158,7 @@ class Assignment(NamedTuple):
     retry_count: int = 0
     last_retry_at: datetime | None = None
     started_at: datetime | None = None
+    alone: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)

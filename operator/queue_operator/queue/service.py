@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from queue_operator.backends.protocol import Backend
+from queue_operator.backends.worker_sessions import is_of
 from queue_operator.domain.batch import moved_to, unplaced
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
@@ -48,6 +49,7 @@ from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
+from queue_operator.queue.suspects import Isolation
 from queue_operator.queue.whole import Unfinished, whole
 from queue_operator.settings import QueueSettings, QuotaSettings
 
@@ -146,6 +148,7 @@ class QueueService:
             freed=self.dispatcher.freed,
             retyped=self._retyped,
             claimed=self.dispatcher.claimed,
+            isolation=Isolation(lambda: len(self._streams.all())),
             closed=self._streams.remove,
             ended=self._close_row,
         )
@@ -292,17 +295,18 @@ class QueueService:
         async with AsyncExitStack() as undo:
             with self._opening.of(spec.assignee_id):
                 await self._end_older(spec)
-                await self._sessions.open(stream)
+                previous = await self._sessions.open(stream)
                 undo.push_async_callback(self._forget_row, stream)
-                await self._set_up(stream, held)
+                await self._set_up(stream, held, previous)
             undo.pop_all()
         return stream
 
-    async def _set_up(self, stream: JobStream, held: Sequence[Held]) -> None:
+    async def _set_up(self, stream: JobStream, held: Sequence[Held], previous: str) -> None:
         spec = stream.spec
         stored = await self._store.leased([spec.assignee_id])
         self._streams.unpark(spec)
-        await stream.adopt(held, [one for one in stored if one.namespace == spec.namespace])
+        mine = [one for one in stored if one.namespace == spec.namespace]
+        await stream.adopt(held, mine, same_process=is_of(spec.process, previous))
         # Another one may have been opened meanwhile; nothing may come between this and the
         # registration.
         await self._end_older(spec)

@@ -31,6 +31,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     check_tags("tags", hello.tags, limits)
     check_text("host", hello.host, limits.id_characters, required=False)
     check_text("version", hello.version, limits.id_characters, required=False)
+    check_text("process", hello.process, limits.id_characters, required=False)
     namespace, worker_name, pod_uid = _proven(hello, identity)
     check_text("namespace", namespace, limits.id_characters)
     check_text("worker_name", worker_name, limits.id_characters)
@@ -45,6 +46,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
         host=hello.host,
         pod_uid=pod_uid,
         version=hello.version,
+        process=hello.process,
     )
 
 

@@ -145,6 +145,7 @@ class RawWorker:
 
     async def hello(self, capacity: int = 10, **fields: object) -> pb.Welcome:
         values = {"session_id": self.session_id, "worker_name": "w", "namespace": self.namespace}
+        values["process"] = f"the process of {self.session_id}"
         await self.say(hello=pb.Hello(capacity=capacity, **(values | fields)))  # type: ignore[arg-type]
         return (await self.hear_of("welcome")).welcome
 

@@ -136,6 +136,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
             recorded=Event(row["recorded"]) if row["recorded"] else None,
             recorded_state=JobState(row["recorded_state"]) if row["recorded_state"] else None,
             skipped=row["reason"] == Event.SKIP.value,
+            lost_before=row["lost_before"],
         ),
     )
 

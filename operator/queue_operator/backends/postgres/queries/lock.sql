@@ -12,21 +12,23 @@ WITH given AS MATERIALIZED (
     SELECT given.given_token, lease.job_no, lease.lane_id, lease.state, lease.token,
            lease.attempt, lease.max_attempts, lease.failure_count, lease.backoff,
            lease.assignee_id, lease.has_children, lease.cancel_forced, lease.cancel_reason,
-           ''::text AS reason
+           ''::text AS reason, lease.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
 ), in_ready AS MATERIALIZED (
     SELECT given.given_token, ready.job_no, ready.lane_id, ready.state, ready.token,
            ready.attempt, ready.max_attempts, ready.failure_count, ready.backoff,
-           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text, ''::text AS reason
+           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text, ''::text AS reason,
+           ready.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
 ), in_final AS MATERIALIZED (
     SELECT given.given_token, final.job_no, final.lane_id, final.state, final.token,
            final.attempt, final.max_attempts, final.failure_count, final.backoff,
-           final.assignee_id, final.has_children, false AS cancel_forced, ''::text, final.reason
+           final.assignee_id, final.has_children, false AS cancel_forced, ''::text, final.reason,
+           final.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
     ) final
@@ -42,7 +44,8 @@ SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attemp
             THEN 'COMPLETE' ELSE ended.event END AS recorded,
        CASE WHEN ended.unfenced THEN NULL
             WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
-            THEN found.state ELSE ended.state END AS recorded_state
+            THEN found.state ELSE ended.state END AS recorded_state,
+       coalesce(before.event = 'LOSE', false) AS lost_before
 FROM found
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
 JOIN namespace ON namespace.id = job.namespace_id
@@ -52,3 +55,10 @@ LEFT JOIN LATERAL (
     SELECT event, state, unfenced FROM attempt
     WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1
 ) ended ON true
+LEFT JOIN LATERAL (
+    -- A release is passed over: nobody saw that attempt.
+    SELECT event FROM attempt
+    WHERE found.state IN ({{RUNNING}}) AND attempt.job_no = found.job_no
+      AND attempt.version < found.lease_version AND attempt.event <> 'RELEASE'
+    ORDER BY attempt.version DESC LIMIT 1
+) before ON true
