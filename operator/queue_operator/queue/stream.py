@@ -122,8 +122,12 @@ class JobStream:
 
     @property
     def accepting(self) -> bool:
+        return self._may_start and not self._apart.holds_back()
+
+    @property
+    def _may_start(self) -> bool:
         withheld = self.draining or self.stalled or self.silent or self.in_doubt
-        return not withheld and self.end_reason is None and not self._apart.holds_back()
+        return not withheld and self.end_reason is None
 
     @property
     def at_rest(self) -> bool:
@@ -349,7 +353,7 @@ class JobStream:
     async def _end(self) -> None:
         # A claim for this stream may be under way; what it brings is given back before this.
         await self._parts.claimed()
-        waiting = [*self._handed.values(), *self._buffer.values(), *self._apart.take_all()]
+        waiting = [*self._handed.values(), *self._buffer.values(), *self._apart.end()]
         self._handed.clear()
         self._buffer.clear()
         self._release(waiting)
@@ -402,7 +406,7 @@ class JobStream:
         self._changed.set()
 
     def _run_suspect(self) -> None:
-        if self.end_reason is None and (job := self._apart.next()) is not None:
+        if self._may_start and (job := self._apart.next()) is not None:
             self._buffer[job.token] = job
             self._changed.set()
 

@@ -88,6 +88,11 @@ class Apart:
         self._rest()
         return jobs
 
+    def end(self) -> list[Assignment]:
+        """The stream is over; what its worker has is for its lease to decide."""
+        self._alone = None
+        return self.take_all()
+
     def holds_back(self) -> bool:
         """Whether the stream takes no other jobs now."""
         if self._alone is not None and not self._has(self._alone):
@@ -97,7 +102,10 @@ class Apart:
 
     def next(self) -> Assignment | None:
         """The one that runs now, if the worker has nothing else."""
-        if not self.holds_back() or self._alone is not None:
+        if not self.holds_back():
+            self._isolation.free(self)
+            return None
+        if self._alone is not None:
             return None
         if any(slot.token not in self._waiting for _, slot in self._slots.items()):
             return None

@@ -156,6 +156,19 @@ async def test_no_more_than_half_of_the_workers_are_kept_free(bench: Bench) -> N
     assert (later - now).total_seconds() > 5
     await streams[0].close()
     await bench.is_back("bad-0")
+    # There is room for another one now.
+    streams[2].push(await bench.claimed(streams[2], "bad-4"))
+    assert not streams[2].accepting
+
+
+async def test_a_worker_that_is_lost_with_its_suspect_makes_room(bench: Bench) -> None:
+    first = await bench.open("first")
+    first.push(await bench.claimed(first, "bad-1"))
+    await take(first, 1)
+    await first.close()
+    second = await bench.open("second")
+    second.push(await bench.claimed(second, "bad-2"))
+    assert [job.job_id for job in await take(second, 1)] == ["bad-2"]
 
 
 async def test_a_worker_that_is_busy_for_long_is_kept_free_for_a_while(
