@@ -60,7 +60,7 @@ def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
 def _check_edges(items: Sequence[Job | QueueError], most: int) -> None:
     edges = sum(len(item.depends_on) for item in items if isinstance(item, Job))
     if edges > most:
-        text = f"the jobs wait for {edges} others, all together; the limit is {most}: send less at once"
+        text = f"the jobs wait for {edges} others, all together; the limit is {most}: send fewer"
         raise fault("jobs", INVALID_REQUEST, text)
 
 

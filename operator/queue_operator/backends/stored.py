@@ -40,8 +40,8 @@ class Kept:
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """Times that are None never come. `unfenced` are the attempts, by version, of whose end somebody
-    told without their token.
+    """Times that are None never come. `unfenced` are the attempts, by version, of whose end
+    somebody told without their token.
     """
 
     number: int

@@ -11,7 +11,6 @@ from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 from queue_operator.domain.states import ELIGIBLE, Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST, WORKER_LOST_AGAIN, Move
 
-
 _SUSPECT: Final = frozenset({REASON_WORKER_LOST, WORKER_LOST_AGAIN.code})
 
 
@@ -129,8 +128,8 @@ def assignment(
 
 
 def is_suspect(code: str | None) -> bool:
-    """The job's last attempts were lost with their workers, as its stored error says: it may be what
-    ended them.
+    """The job's last attempts were lost with their workers, as its stored error says: it may be
+    what ended them.
     """
     return code in _SUSPECT
 

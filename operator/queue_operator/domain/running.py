@@ -73,9 +73,9 @@ class SpawnRequest:
             return None
         return InvalidArgument(
             "spawn_depth",
-            f"job {self.parent_id!r} is already {parent_depth} spawns away from a job that came from "
-            f"outside, and {self.most_depth} is the most; submit what goes on for ever from outside, "
-            "or ask for a larger quota",
+            f"job {self.parent_id!r} is already {parent_depth} spawns away from a job that came "
+            f"from outside, and {self.most_depth} is the most; submit what goes on for ever from "
+            "outside, or ask for a larger quota",
         )
 
 

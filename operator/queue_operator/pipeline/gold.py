@@ -153,9 +153,7 @@ def _latency(buckets: Iterable[Any], measure: str, max_us: int | None) -> Latenc
     return Latency(counts, None if max_us is None else max(max_us, 0))
 
 
-def replace_hours(
-    connection: Connection, hours: Iterable[datetime], rows: Iterable[Rollup]
-) -> int:
+def replace_hours(connection: Connection, hours: Iterable[datetime], rows: Iterable[Rollup]) -> int:
     """Stores the roll-ups of these hours in place of earlier ones, also of those whose group has
     vanished, as that of unknown jobs does once their submissions are there; the caller's
     transaction. Tells how many.

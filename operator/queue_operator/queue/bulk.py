@@ -37,7 +37,7 @@ S = TypeVar("S", JobSearch, FailureSearch)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Generic[S]):
-    """Either jobs by id, or the first `most` of what a search finds. `namespace` is that of both."""
+    """Either jobs by id, or the first `most` of what a search finds, both of `namespace`."""
 
     namespace: str
     job_ids: tuple[str, ...] = ()
@@ -232,8 +232,9 @@ async def change_jobs(
     if chosen.search is None:
         await _by_id(store, change, chosen, dry_run, gone, answer)
         return answer
+    search = replace(chosen.search, limit=min(STEP, chosen.most, MOST_JOBS))
     chosen = replace(chosen, most=min(chosen.most, MOST_JOBS))
-    passes = change.passes(replace(chosen.search, limit=min(STEP, chosen.most)))
+    passes = change.passes(search)
     if dry_run:
         await _foresee(store, passes, chosen.most, answer)
     else:

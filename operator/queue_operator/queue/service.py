@@ -252,9 +252,7 @@ class QueueService:
         if not refused:
             return await self._store.submit(jobs, atomic=False, patient=patient)
         kept = [n for n in range(len(jobs)) if n not in refused]
-        stored = await self._store.submit(
-            [jobs[n] for n in kept], atomic=False, patient=patient
-        )
+        stored = await self._store.submit([jobs[n] for n in kept], atomic=False, patient=patient)
         answers = {n: Submitted(job_id=jobs[n].id, error=error) for n, error in refused.items()}
         for n, answer in zip(kept, stored, strict=True):
             error = answer.error

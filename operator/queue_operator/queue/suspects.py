@@ -1,5 +1,5 @@
-"""Jobs whose last workers were lost with them. Each runs on a worker that has nothing else to do, so
-that it can take nobody with it.
+"""Jobs whose last workers were lost with them. Each runs on a worker that has nothing else to do,
+so that it can take nobody with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +19,8 @@ _REMEMBERED: Final = 10_000
 
 
 class Isolation:
-    """Which workers are kept free: half of those that are connected here, and one at least. The rest
-    goes on with other jobs, however many may be suspects.
+    """Which workers are kept free: half of those that are connected here, and one at least. The
+    rest goes on with other jobs, however many may be suspects.
     """
 
     def __init__(self, connected: Callable[[], int]) -> None:
@@ -39,7 +39,7 @@ class Isolation:
         self._reserved.discard(stream)
 
     def may_give_up(self, job: JobKey) -> bool:
-        """Whether the job had its tries not all yet; this is one."""
+        """Whether a worker that is not free in time may be left. This is one of its tries."""
         if len(self._tries) >= _REMEMBERED:
             self._tries.clear()
         self._tries[job] = self._tries.get(job, 0) + 1
@@ -50,8 +50,8 @@ class Isolation:
 
 
 class Apart:
-    """The suspects of one stream: those that wait for its worker to be free, and the one that has the
-    worker to itself.
+    """The suspects of one stream: those that wait for its worker to be free, and the one that has
+    the worker to itself.
     """
 
     def __init__(self, isolation: Isolation, slots: Slots, clock: Clock) -> None:

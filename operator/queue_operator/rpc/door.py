@@ -48,9 +48,7 @@ def reader(kind: type[M], limit_bytes: int, most: int) -> Callable[[bytes], M | 
     return read
 
 
-def read_message(
-    kind: type[M], data: bytes, most: int, *, within: bool = False
-) -> M | Unreadable:
+def read_message(kind: type[M], data: bytes, most: int, *, within: bool = False) -> M | Unreadable:
     """The message, or what is wrong with the bytes. `within` it there may be `most` fields."""
     if has_more_fields(data, most, within=within):
         return Unreadable(InvalidArgument("message", f"has more than {most} entries: send less"))

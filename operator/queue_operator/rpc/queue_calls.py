@@ -161,8 +161,8 @@ def _reserved_of_many(request: pb.EnqueueJobsRequest | pb.EnqueueEachRequest) ->
 def may_not_set(field: str) -> Forbidden:
     """Why a caller is refused that sets a reserved field."""
     return Forbidden(
-        f"{field}: only who may {OUTCOME.verb} {OUTCOME.resource} may set it; leave it out, and the "
-        "queue does"
+        f"{field}: only who may {OUTCOME.verb} {OUTCOME.resource} may set it; leave it out, and "
+        "the queue does"
     )
 
 

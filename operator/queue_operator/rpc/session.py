@@ -431,7 +431,9 @@ def _check_entries(message: pb.WorkerMessage) -> None:
         return
     for field, value in getattr(message, kind).ListFields():
         if len(value) > ENTRIES_PER_MESSAGE:
-            text = f"has {len(value)} entries; the limit is {ENTRIES_PER_MESSAGE}: send less at once"
+            text = (
+                f"has {len(value)} entries; the limit is {ENTRIES_PER_MESSAGE}: send less at once"
+            )
             raise InvalidArgument(f"{kind}.{field.name}", text)
 
 

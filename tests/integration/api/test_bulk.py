@@ -75,9 +75,7 @@ async def test_a_filter_takes_the_first_of_an_order(
     ids = [await door.submitted(type="a") for _ in range(5)]
     chosen = {"types": ["a"], "limit": 2} | ({"order": order} if order else {})
     for dry_run in (True, False):
-        result = await door.told(
-            "POST", "/v1/jobs/cancel", {"filter": chosen, "dry_run": dry_run}
-        )
+        result = await door.told("POST", "/v1/jobs/cancel", {"filter": chosen, "dry_run": dry_run})
         assert (result["requested"], result["cancelled"], result["has_more"]) == (2, 2, True)
     told = await states(door, *ids)
     assert [n for n, state in enumerate(told) if state == "CANCELLED"] == sorted(first)

@@ -81,9 +81,7 @@ REQUESTS: Final[dict[str, dict[str, Make]]] = {
             "/jobs/batch",
             batch(*(keyed(0, f"{' ' * n}{ZEROS}") for n in range(30)), atomic=False),
         ),
-        "most dependencies": lambda: post(
-            "/jobs/batch", {"jobs": waiting("m", 1000, before(10))}
-        ),
+        "most dependencies": lambda: post("/jobs/batch", {"jobs": waiting("m", 1000, before(10))}),
         "too many dependencies": lambda: post(
             "/jobs/batch", {"jobs": waiting("e", 1000, before(999))}
         ),
@@ -194,8 +192,8 @@ async def test_no_answer_holds_the_loop(door: Door) -> None:
     await door.told("POST", "/v1/jobs/batch", {"jobs": [job(tags={"a": "b"})] * 1000})
     large = await door.submitted(priority="CRITICAL")
     await door.claimed(large)
-    result = {"result": ZEROS.encode(), "result_content_type": "application/json"}
-    await door.backend.settle([Outcome(large, Event.COMPLETE, door.namespace, **result)])
+    done = Outcome(large, Event.COMPLETE, door.namespace, result=ZEROS.encode())
+    await door.backend.settle([done._replace(result_content_type="application/json")])
     every = {"filter": {"all": True}}
     for request in (
         get(f"/jobs/{large}", include_result="true", include_history="true"),

@@ -1,7 +1,6 @@
 """No call, and no message of a session, holds the event loop, however large it is, or wrong."""
 
 import asyncio
-import json
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from tests.integration.rpc.conftest import TOKEN, Plane
 from tests.loops import MOST_HELD_S, LoopWatch
@@ -57,7 +57,7 @@ CALLS: Final[dict[str, dict[str, Make]]] = {
         "many tags": lambda: pb.EnqueueJobRequest(job=job(tags=["t"] * 2 * MIB)),
         "many parents": lambda: pb.EnqueueJobRequest(job=job(depends_on=["p"] * 2 * MIB)),
         "many delays": lambda: pb.EnqueueJobRequest(
-            job=job(backoff=pb.Backoff(strategy="CUSTOM", delays=[{}] * MIB))
+            job=job(backoff=pb.Backoff(strategy="CUSTOM", delays=[Duration()] * MIB))
         ),
     },
     "EnqueueJobs": {
@@ -89,9 +89,7 @@ CALLS: Final[dict[str, dict[str, Make]]] = {
     "FailJob": {
         "largest": lambda: pb.FailJobRequest(job_id="j", error_message="x" * (MOST_BYTES - 100))
     },
-    "StopJob": {
-        "largest": lambda: pb.StopJobRequest(job_id="j", error_message="\x00" * MIB)
-    },
+    "StopJob": {"largest": lambda: pb.StopJobRequest(job_id="j", error_message="\x00" * MIB)},
     "StopJobWithRetry": {
         "largest": lambda: pb.StopJobWithRetryRequest(job_id="j", error_message="\x00" * MIB)
     },
@@ -115,7 +113,7 @@ CALLS: Final[dict[str, dict[str, Make]]] = {
         "most ids": lambda: pb.DeleteJobsRequest(job_ids=IDS),
         "nothing, eight million times": lambda: empty(2),
     },
-    "CleanupExpiredJobs": {"all": lambda: pb.CleanupExpiredJobsRequest(ttl={"seconds": 1})},
+    "CleanupExpiredJobs": {"all": lambda: pb.CleanupExpiredJobsRequest(ttl=Duration(seconds=1))},
     "ResetRunningJobs": {"all": lambda: pb.ResetRunningJobsRequest()},
     "MarkWorkerUnresponsive": {
         "longest": lambda: pb.MarkWorkerUnresponsiveRequest(assignee_id="x" * MIB)
@@ -222,10 +220,10 @@ def called(port: int, method: str, body: bytes) -> grpc.StatusCode:
     """The status of a call, made in a thread: the loop is the server's."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         path = f"/queueoperator.v1.Queue/{method}"
-        kind = channel.unary_stream if method == "StreamJobs" else channel.unary_unary
+        kind: Any = channel.unary_stream if method == "StreamJobs" else channel.unary_unary
         metadata = (("authorization", f"Bearer {TOKEN}"), ("namespace", "n"))
         try:
-            answer = kind(path)(body, metadata=metadata, timeout=DEADLINE_S)
+            answer: Any = kind(path)(body, metadata=metadata, timeout=DEADLINE_S)
             if method == "StreamJobs":
                 next(answer)
         except grpc.RpcError as error:
@@ -248,7 +246,7 @@ async def test_no_call_holds_the_loop(port: int, method: str, what: str) -> None
 def spoken(port: int, messages: list[bytes]) -> grpc.StatusCode:
     """The status of a session that says no more than this."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        session = channel.stream_stream("/queueoperator.v1.WorkerPlane/Session")
+        session: Any = channel.stream_stream("/queueoperator.v1.WorkerPlane/Session")
         metadata = (("authorization", f"Bearer {TOKEN}"),)
         welcomed = threading.Event()
 

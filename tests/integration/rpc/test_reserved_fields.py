@@ -33,9 +33,7 @@ RESERVED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-async def port(
-    start_plane: Callable[..., Awaitable[Any]], tmp_path: Path, namespace: str
-) -> int:
+async def port(start_plane: Callable[..., Awaitable[Any]], tmp_path: Path, namespace: str) -> int:
     path = tmp_path / "tokens.yaml"
     path.write_text(TOKENS.replace("NAMESPACE", namespace))
     authenticator = StaticAuthenticator({"ops": SecretStr(ADMIN)}, TokensFile(path))

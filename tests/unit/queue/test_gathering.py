@@ -32,9 +32,7 @@ class Counter:
         if not closed:
             self.open.set()
 
-    async def submit(
-        self, jobs: Sequence[Job], *, atomic: bool, patient: bool
-    ) -> list[Submitted]:
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool, patient: bool) -> list[Submitted]:
         assert not atomic
         self.batches.append([job.id for job in jobs])
         await self.open.wait()

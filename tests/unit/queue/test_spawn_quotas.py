@@ -1,6 +1,6 @@
 """What handlers submit is admitted as what callers submit."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.quotas import FRESH_S, Quotas
 from queue_operator.settings import Quota, QuotaSettings
 
-Asking = Callable[..., WorkerAsks]
+Asking = Callable[..., Awaitable[WorkerAsks]]
 
 
 @pytest.fixture

@@ -69,7 +69,8 @@ class Bench:
 
         await until(waits)
         job = await self.store.get_job(name)
-        assert job.error is not None and job.error.code == SUSPECTED.code
+        assert job.error is not None
+        assert job.error.code == SUSPECTED.code
 
 
 @pytest.fixture
@@ -152,12 +153,13 @@ async def test_no_more_than_half_of_the_workers_are_kept_free(bench: Bench) -> N
     assert [stream.accepting for stream in streams] == [False, False, True, True]
     later = (await bench.store.get_job("bad-2")).eligible_at
     now = (await bench.store.get_job("good-2")).assigned_at
-    assert later is not None and now is not None
+    assert later is not None
+    assert now is not None
     assert (later - now).total_seconds() > 5
     await streams[0].close()
     await bench.is_back("bad-0")
     # There is room for another one now.
-    streams[2].push(await bench.claimed(streams[2], "bad-4"))
+    streams[2].push(await bench.store.claim([Demand(assignee_id="w-2", limit=1)], lease_ttl_s=60))
     assert not streams[2].accepting
 
 

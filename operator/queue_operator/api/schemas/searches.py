@@ -85,8 +85,8 @@ Most = Annotated[int, Field(ge=1, le=MOST_JOBS), WHOLE]
 
 
 class JobFilter(JobCriteria):
-    """Which jobs a change is for: the first that match. It has no pages: what was changed matches no
-    more, and the same request goes on with the rest.
+    """Which jobs a change is for: the first that match. It has no pages: what was changed matches
+    no more, and the same request goes on with the rest.
     """
 
     model_config = ConfigDict(json_schema_extra=something(JobCriteria))

@@ -242,9 +242,7 @@ def _entangled(rows: Mapping[int, LockedRow]) -> bool:
 
 def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:
     freed = row.assignee_id if move.frees_slot else None
-    return Settled(
-        job_id, namespace, state=move.after, freed_assignee_id=freed, type=row.type
-    )
+    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed, type=row.type)
 
 
 def _in_lane(row: LockedRow, move: Move, lane_id: int | None) -> LockedRow:

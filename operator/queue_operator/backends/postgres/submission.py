@@ -36,8 +36,8 @@ from queue_operator.backends.postgres.idempotency import (
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.protocol import KeyHeld
-from queue_operator.backends.turns import Turns
 from queue_operator.backends.sql import load
+from queue_operator.backends.turns import Turns
 from queue_operator.domain.batch import followers, together
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import (

@@ -217,9 +217,7 @@ async def test_a_job_that_lost_its_worker_twice_waits_its_backoff_and_is_told_ap
     assert not (await claim(backend, job, "worker-4")).alone
 
 
-async def test_a_release_between_two_losses_is_passed_over(
-    backend: Contract, store: Store
-) -> None:
+async def test_a_release_between_two_losses_is_passed_over(backend: Contract, store: Store) -> None:
     job, _ = await running(backend, max_attempts=4)
     await _lose(backend, store)
     token = (await claim(backend, job)).token
@@ -227,7 +225,8 @@ async def test_a_release_between_two_losses_is_passed_over(
     await claim(backend, job)
     await _lose(backend, store)
     lost = await backend.get_job(job.id)
-    assert lost.error is not None and lost.error.code == "WORKER_LOST_AGAIN"
+    assert lost.error is not None
+    assert lost.error.code == "WORKER_LOST_AGAIN"
 
 
 async def test_jobs_that_somebody_takes_from_a_worker_are_no_suspects(

@@ -99,7 +99,7 @@ async def test_neighbours_of_a_job_that_ends_its_workers_complete(desk: Desk) ->
     for _ in range(2):
         assert len(await worker.take(4)) == 4
         worker = await kill(worker)
-    ended = set()
+    ended: set[str] = set()
     while len(ended) < 4:
         [alone] = await worker.take(1)
         ended.add(alone.job_id)
