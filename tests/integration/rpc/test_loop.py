@@ -262,7 +262,8 @@ def spoken(port: int, messages: list[bytes]) -> grpc.StatusCode:
                 welcomed.set()
         except grpc.RpcError:
             welcomed.set()
-        return call.code()
+        code: grpc.StatusCode = call.code()
+        return code
 
 
 @pytest.mark.parametrize(
