@@ -78,10 +78,11 @@ class Stored:
         )
 
     def _lost_before(self) -> bool:
-        """A release is passed over: nobody saw that attempt."""
-        before = range(self.job.lease_version - 1, 0, -1)
-        ends = (self.attempts[v].event for v in before if v in self.attempts)
-        return next((end for end in ends if end != Event.RELEASE), None) == Event.LOSE
+        """Attempts that did not count are passed over: the one after them has their number."""
+        versions = range(self.job.lease_version - 1, 0, -1)
+        earlier = (self.attempts[version] for version in versions if version in self.attempts)
+        before = next((one for one in earlier if one.number < self.job.attempt), None)
+        return before is not None and before.event == Event.LOSE
 
     def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
         """Takes on a new record, and notes the change of state."""

@@ -54,8 +54,7 @@ class Current:
     with the token, and `recorded_state` the state that it led to. What somebody said without the
     token is no word of its holder, who is not to be told that its own counted.
     `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED. `lost_before` says that the
-    attempt before the running one was lost with its worker, or the one before that where nobody
-    saw it.
+    last attempt before the running one that counted was lost with its worker.
     """
 
     job_id: str

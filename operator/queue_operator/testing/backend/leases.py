@@ -9,7 +9,7 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST
-from queue_operator.testing.driving import apply, claim, job_in, running, settle, submitted
+from queue_operator.testing.driving import apply, claim, job_in, passed, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 
 
@@ -201,19 +201,19 @@ async def test_a_job_that_lost_its_worker_twice_waits_its_backoff_and_is_told_ap
     assert (lost.state, lost.attempt, lost.failure_count) == (JobState.UNKNOWN_RETRY, 2, 0)
     await store.age(199)
     assert await backend.dequeue_jobs("w", [], 1) == []
-    await store.age(2)
+    await passed(backend, store, 2)
     third = await claim(backend, job, "worker-3")
     assert (third.attempt, third.alone) == (3, True)
     # Nobody saw that one: it says nothing, and the error stays.
     release = Outcome(job.id, Event.RELEASE, token=third.token, retry_after_s=10)
     assert (await settle(backend, release)).error is None
     assert await backend.dequeue_jobs("w", [], 1) == []
-    await store.age(11)
+    await passed(backend, store, 11)
     third = await claim(backend, job, "worker-3")
     assert (third.attempt, third.alone) == (3, True)
     failed = ErrorInfo("boom", code="MINE")
     await settle(backend, Outcome(job.id, Event.FAIL, token=third.token, error=failed))
-    await store.age(1000)
+    await passed(backend, store, 1000)
     assert not (await claim(backend, job, "worker-4")).alone
 
 

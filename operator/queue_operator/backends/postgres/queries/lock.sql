@@ -56,9 +56,9 @@ LEFT JOIN LATERAL (
     WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1
 ) ended ON true
 LEFT JOIN LATERAL (
-    -- A release is passed over: nobody saw that attempt.
+    -- Attempts that did not count are passed over: the one after them has their number.
     SELECT event FROM attempt
     WHERE found.state IN ({{RUNNING}}) AND attempt.job_no = found.job_no
-      AND attempt.version < found.lease_version AND attempt.event <> 'RELEASE'
+      AND attempt.version < found.lease_version AND attempt.number < found.attempt
     ORDER BY attempt.version DESC LIMIT 1
 ) before ON true
