@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
     `token` None is allowed to administrators and to the library only. `retry_after_s`
     overrides the backoff of a FAIL and delays a RETRY_NOW and a RELEASE; `reset_attempts` and
     `priority` belong to RETRY_NOW. `assignee_id` says whose word it is: a token that was given to
-    another assignee is stale then. `reason` is why a CANCEL was asked for. `worker_plane` outcomes are
-    bent by WHILE_CANCELLING where the library's call would be an InvalidTransition.
+    another assignee is stale then. `reason` is why a CANCEL was asked for. `worker_plane` outcomes
+    are bent by WHILE_CANCELLING where the library's call would be an InvalidTransition.
     """
 
     job_id: str

@@ -67,11 +67,12 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
         async def start(
             authenticator: Authenticator | None = None,
             authorizer: Authorizer | None = None,
+            batch_jobs: int = 10_000,
             **grpc_settings: Any,
         ) -> Plane:
             settings = Settings(
                 grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
-                limits=LimitSettings(result_bytes=1024, batch_jobs=10_000),
+                limits=LimitSettings(result_bytes=1024, batch_jobs=batch_jobs),
             )
             quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
             queue = QueueService(

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from tests.integration.rpc.conftest import TOKEN, Plane
 from tests.loops import MOST_HELD_S, LoopWatch
 
+from queue_operator.domain.limits import BATCH_JOBS
 from queue_operator.rpc.queue_calls import METHODS
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1 import worker_pb2 as wire
@@ -194,8 +195,9 @@ def hello(**fields: Any) -> wire.WorkerMessage:
 
 
 def outcomes(count: int, **fields: Any) -> wire.WorkerMessage:
-    one = {"job_id": "j", "token": "t", "kind": "OUTCOME_KIND_COMPLETE"} | fields
-    return said(outcomes={"outcomes": [one] * count})
+    """Of as many jobs."""
+    one = {"token": "t", "kind": "OUTCOME_KIND_COMPLETE"} | fields
+    return said(outcomes={"outcomes": [{"job_id": f"job-{n}"} | one for n in range(count)]})
 
 
 def _held(count: int) -> list[dict[str, Any]]:
@@ -208,7 +210,8 @@ def _children(count: int, **fields: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def port(start_plane: Callable[..., Awaitable[Plane]]) -> int:
-    return (await start_plane()).port
+    """Of a server with the limits that it has unless told otherwise."""
+    return (await start_plane(batch_jobs=BATCH_JOBS)).port
 
 
 def test_every_call_and_every_message_is_tried() -> None:

@@ -348,7 +348,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
+            "namespaces": await self._lanes.namespace_ids([held.namespace for held in received]),
             "ids": [held.job_id for held in received],
             "tokens": [storable_token(held.token) for held in received],
         }

@@ -60,7 +60,7 @@ class Leases:
         self._on_ready = on_ready
 
     async def extend(self, held: Sequence[Held], ttl_s: float) -> list[LeaseAnswer]:
-        namespaces = [await self._lanes.namespace_id(h.namespace) for h in held]
+        namespaces = await self._lanes.namespace_ids([h.namespace for h in held])
         parameters = {
             "namespaces": namespaces,
             "ids": [h.job_id for h in held],

@@ -80,7 +80,7 @@ class Settling:
         return await run(self._pool, look)
 
     async def _wanted(self, batch: dict[int, Outcome]) -> dict[str, list[Any]]:
-        namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
+        namespaces = await self._lanes.namespace_ids([one.namespace for one in batch.values()])
         return {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
 
     async def _isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
@@ -184,7 +184,7 @@ class Settling:
         places = [n for n, one in batch.items() if one.priority is not None]
         if not places:
             return _OtherLanes([], {}, None)
-        namespaces = [await self._lanes.namespace_id(batch[n].namespace) for n in places]
+        namespaces = await self._lanes.namespace_ids([batch[n].namespace for n in places])
         wanted = {"namespaces": namespaces, "ids": [batch[n].job_id for n in places]}
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_LANES, wanted)).fetchall()

@@ -122,7 +122,7 @@ class Spawning:
         places, requests = list(group), list(group.values())
         tokens = [storable_token(one.token) for one in requests]
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(one.namespace) for one in requests],
+            "namespaces": await self._lanes.namespace_ids([one.namespace for one in requests]),
             "parents": [one.parent_id for one in requests],
             "tokens": tokens,
             "ids": [one.job.id for one in requests],

@@ -252,7 +252,8 @@ class Submission:
     async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
         interned = await self._lanes.of_jobs(jobs.values())
         lanes = dict(zip(jobs, interned.ids, strict=True))
-        spaces = {n: await self._lanes.namespace_id(job.namespace) or 0 for n, job in jobs.items()}
+        numbers = await self._lanes.namespace_ids([job.namespace for job in jobs.values()])
+        spaces = {n: number or 0 for n, number in zip(jobs, numbers, strict=True)}
         numbers = dict(zip(jobs, await self._numbers.take(len(jobs)), strict=True))
         places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
         return Batch(
