@@ -1,6 +1,7 @@
 """Whether anything holds an event loop."""
 
 import asyncio
+import gc
 import time
 from types import TracebackType
 from typing import Final, Self
@@ -22,6 +23,9 @@ class LoopWatch:
         self._last = (0.0, 0.0)
 
     async def __aenter__(self) -> Self:
+        # As the operator does it when it starts: what tests before have left is not looked through.
+        gc.collect()
+        gc.freeze()
         self._last = time.perf_counter(), time.process_time()
         self._wait()
         # What came before is no part of it.
@@ -35,6 +39,7 @@ class LoopWatch:
         traceback: TracebackType | None,
     ) -> None:
         self._look()
+        gc.unfreeze()
         if self._next is not None:
             self._next.cancel()
 

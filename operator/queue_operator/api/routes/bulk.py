@@ -19,7 +19,8 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import Limits, check_text
 from queue_operator.queue.bulk import BulkAnswer, Selection
 
-_BODY_BYTES: Final = 16 * 1024 * 1024
+_BODY_BYTES: Final = 4 * 1024 * 1024
+"""Of the most ids that there may be each has four hundred; more would hold the process."""
 """Enough for the most ids of the greatest length, each character escaped."""
 
 _PLACE: Final = re.compile(r"[.\[]")
