@@ -20,8 +20,9 @@ from queue_operator.domain.validation import Limits, check_text
 from queue_operator.queue.bulk import BulkAnswer, Selection
 
 _BODY_BYTES: Final = 4 * 1024 * 1024
-"""Of the most ids that there may be each has four hundred; more would hold the process."""
-"""Enough for the most ids of the greatest length, each character escaped."""
+"""Enough for the most ids of the greatest length in ASCII. To read more at once, of many small
+values, would hold the process.
+"""
 
 _PLACE: Final = re.compile(r"[.\[]")
 
