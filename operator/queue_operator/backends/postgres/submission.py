@@ -252,8 +252,8 @@ class Submission:
     async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
         interned = await self._lanes.of_jobs(jobs.values())
         lanes = dict(zip(jobs, interned.ids, strict=True))
-        numbers = await self._lanes.namespace_ids([job.namespace for job in jobs.values()])
-        spaces = {n: number or 0 for n, number in zip(jobs, numbers, strict=True)}
+        found = await self._lanes.namespace_ids([job.namespace for job in jobs.values()])
+        spaces = {n: namespace_id or 0 for n, namespace_id in zip(jobs, found, strict=True)}
         numbers = dict(zip(jobs, await self._numbers.take(len(jobs)), strict=True))
         places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
         return Batch(
