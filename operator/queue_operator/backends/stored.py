@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from queue_operator.backends.protocol import Attempt, TransitionRecord
+from queue_operator.domain import record
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
 from queue_operator.domain.job import Assignment, CancelRequest, Demand, Job, Progress
 from queue_operator.domain.lease import Leased
-from queue_operator.domain.record import assignment, note_of
 from queue_operator.domain.states import (
     CHECKPOINTING,
     RETURNS_ATTEMPT,
@@ -87,10 +87,10 @@ class Stored:
     def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
         """Takes on a new record, and notes the change of state."""
         before = self.job.state if self.transitions else None
-        record = TransitionRecord(
+        change = TransitionRecord(
             event=event, before=before, after=job.state, at=now, reason=reason
         )
-        self.transitions.append(record)
+        self.transitions.append(change)
         self.job = job
 
     def start(self, job: Job, demand: Demand, token: str, ttl_s: float | None) -> None:
@@ -115,7 +115,7 @@ class Stored:
     def assignment(self) -> Assignment:
         """What its worker gets, once it is claimed."""
         kept = None if self.checkpoint is None else self.checkpoint.data
-        return assignment(self.job, self.token or "", self.parent_result, kept)
+        return record.assignment(self.job, self.token or "", self.parent_result, kept)
 
     def move(self, move: Move, job: Job, now: datetime) -> None:
         """Becomes what `move` made of the record."""
@@ -124,7 +124,7 @@ class Stored:
             ended = replace(attempt, event=move.event.value, state=move.after, error=move.error)
             self.attempts[attempt.version] = replace(ended, ended_at=now)
             (self.unfenced.discard if move.fenced else self.unfenced.add)(attempt.version)
-        self.become(job, move.event, now, note_of(move))
+        self.become(job, move.event, now, record.note_of(move))
         if move.ends:
             self.checkpoint = None
         if move.event in RETURNS_ATTEMPT or move.event is Event.RETRY_NOW:

@@ -39,8 +39,12 @@ AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields":
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
 TagValue = Annotated[str, Field(max_length=MAX_TAG)]
 Seen = Annotated[str, Field(max_length=MAX_NAME)]
-Whole = Annotated[int, BeforeValidator(whole)]
-Number = Annotated[float, BeforeValidator(number)]
+_WHOLE = BeforeValidator(whole)
+_NUMBER = BeforeValidator(number)
+# The bounds are nearer to the type, where the schema looks for them.
+Multiplier = Annotated[float, Field(ge=1, le=MAX_MULTIPLIER), _NUMBER]
+Attempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_BOUND), _WHOLE]
+Capacity = Annotated[int, Field(ge=0, le=MAX_CAPACITY), _WHOLE]
 
 
 class _Model(BaseModel):
@@ -61,8 +65,8 @@ class BackoffSpec(_Model):
     max_delay: Duration | None = Field(
         None, description="No wait is longer. Default PT30S for EXPONENTIAL, else none."
     )
-    multiplier: Number | None = Field(
-        None, ge=1, le=MAX_MULTIPLIER, description="Growth per retry, for EXPONENTIAL. Default 2."
+    multiplier: Multiplier | None = Field(
+        None, description="Growth per retry, for EXPONENTIAL. Default 2."
     )
     delays: list[Duration] | None = Field(
         None,
@@ -103,10 +107,8 @@ class QueueJobSpec(_Model):
     timeout: Duration | None = Field(
         None, description="Longest run of one attempt. Default: the handler's, else none."
     )
-    max_attempts: Whole | None = Field(
+    max_attempts: Attempts | None = Field(
         None,
-        ge=1,
-        le=MAX_ATTEMPTS_BOUND,
         description="Runs before it counts as failed. Default: the handler's, else 4.",
     )
     backoff: BackoffSpec | None = Field(None, description="Waits between attempts.")
@@ -209,7 +211,7 @@ class QueueJobStatus(_Model):
 class QueueWorkerSpec(_Model):
     """What an administrator asks of a worker beyond what it declares. Usually empty."""
 
-    capacity: Whole | None = Field(None, ge=0, le=MAX_CAPACITY, description="Jobs at once.")
+    capacity: Capacity | None = Field(None, description="Jobs at once.")
     tags: list[Tag] | None = Field(
         None,
         max_length=MAX_TAGS,

@@ -4,7 +4,8 @@
 -- Traps: a row that moves while we wait for it is found in none of the tables; the caller
 --   asks again, and then sees where it went. The attempts are those of the statement's start:
 --   of what happens to a row in its place, only a late completion ends an attempt, and that
---   one is read from the row itself. It is also all that tells of an attempt without a row.
+--   one is read from the row itself, as if it had come with the token. It is also all that tells
+--   of an attempt without a row.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(tokens)s::uuid[]) AS g(job_no, given_token)
     ORDER BY job_no
@@ -39,10 +40,10 @@ SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attemp
        found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
        found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
        namespace.name AS namespace, job_type.name AS type, lane.priority,
-       CASE WHEN ended.unfenced THEN NULL
+       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
             WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
             THEN 'COMPLETE' ELSE ended.event END AS recorded,
-       CASE WHEN ended.unfenced THEN NULL
+       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
             WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
             THEN found.state ELSE ended.state END AS recorded_state,
        coalesce(before.event = 'LOSE', false) AS lost_before
