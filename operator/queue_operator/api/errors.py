@@ -26,6 +26,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.states import Event
+from queue_operator.domain.units import without_unit
 
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
@@ -158,7 +159,7 @@ def public_field(field: str) -> str:
     """The name of a job's field in this API."""
     for pattern, name in _PUBLIC:
         field = pattern.sub(name, field)
-    return field
+    return without_unit(field)
 
 
 def fault(field: str, code: str, message: str) -> "InvalidBody":

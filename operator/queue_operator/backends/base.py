@@ -398,6 +398,7 @@ class BaseBackend(ABC):
     async def search_jobs(self, search: JobSearch) -> JobPage:
         check_kind("search", search, JobSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
+        check_flag("count", search.count)
         check_tags("tags", search.tags, self._limits)
         check_texts("types", search.types, self._limits.id_characters)
         check_choices("states", search.states, JobState)
@@ -411,6 +412,7 @@ class BaseBackend(ABC):
     async def search_failures(self, search: FailureSearch) -> FailurePage:
         check_kind("search", search, FailureSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
+        check_flag("count", search.count)
         check_texts("types", search.types, self._limits.id_characters)
         check_text("error_code", search.error_code, self._limits.id_characters, required=False)
         check_choices("states", search.states, JobState)
@@ -447,7 +449,7 @@ class BaseBackend(ABC):
         return await self._lose(assignee_id=None, namespace=namespace)
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        check_ttl("ttl", ttl_s)
+        check_ttl("ttl_s", ttl_s)
         if namespace is not None:
             self._check_namespace(namespace)
         return await self._cleanup(ttl_s, namespace)

@@ -175,9 +175,11 @@ def unplaced(error: QueueError) -> QueueError:
 
 
 def _placed(index: int, error: InvalidArgument) -> InvalidArgument:
+    # What is no job at all has no field.
+    field = f"jobs[{index}].{error.field}".removesuffix(".job")
     if isinstance(error, PayloadTooLarge):
-        return PayloadTooLarge(f"jobs[{index}].{error.field}", error.size, error.limit)
-    return InvalidArgument(f"jobs[{index}].{error.field}", error.reason)
+        return PayloadTooLarge(field, error.size, error.limit)
+    return InvalidArgument(field, error.reason)
 
 
 def _circular(jobs: Iterable[Job]) -> list[Name]:

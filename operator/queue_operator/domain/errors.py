@@ -52,14 +52,16 @@ class QueueError(Exception):
         return str(self)
 
 
+_NAMED: Final = 5
 E = TypeVar("E", bound=QueueError)
 
 
 def with_findings(error: E, findings: Sequence[Fault], count: int) -> E:
     """The error as the first of `count` things that are wrong, of which `findings` are told."""
     error.findings = tuple(findings)
-    if count > 1:
-        error.args = (f"{error} (and {count - 1} more)",)
+    more = count - (len(error.indexes) if isinstance(error, DuplicateJob) else 1)
+    if more > 0:
+        error.args = (f"{error} (and {more} more)",)
     return error
 
 
@@ -89,12 +91,14 @@ class PayloadTooLarge(InvalidArgument):
 
 
 class DuplicateJob(InvalidArgument):
-    """One or more ids exist already. `indexes` are positions in the batch."""
+    """One or more ids exist already. `indexes` are positions in the batch; the text names a few."""
 
     code = "DUPLICATE"
 
     def __init__(self, job_ids: tuple[str, ...], indexes: tuple[int, ...] = (0,)) -> None:
-        super().__init__("id", f"already exists: {', '.join(job_ids)}")
+        more = max(len(job_ids), len(indexes)) - _NAMED
+        others = f" and {more} more" if more > 0 else ""
+        super().__init__("id", f"already exists: {', '.join(job_ids[:_NAMED])}{others}")
         self.job_ids = job_ids
         self.indexes = indexes
 

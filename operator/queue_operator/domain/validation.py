@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set, Sized
 from dataclasses import MISSING, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import inf
 from operator import attrgetter, is_
@@ -118,9 +118,17 @@ def check_count(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
 
 
 def check_choice(field: str, value: object, choices: type[Enum]) -> None:
-    """Raises InvalidArgument unless `value` is one of `choices`."""
-    if not isinstance(value, choices):
-        raise InvalidArgument(field, f"must be one of {', '.join(c.value for c in choices)}")
+    """Raises InvalidArgument unless `value` is one of `choices`: a member, and not its name."""
+    if isinstance(value, choices):
+        return
+    member = next(
+        (c for c in choices if isinstance(value, str) and value in (c.value, c.name)), None
+    )
+    if member is not None:
+        given = f"{choices.__name__}.{member.name}"
+        raise InvalidArgument(field, f"must be the member {given}, not the text {value!r}")
+    names = ", ".join(c.value for c in choices)
+    raise InvalidArgument(field, f"must be one of {names} (members of {choices.__name__})")
 
 
 def check_choices(field: str, values: object, choices: type[Enum]) -> None:
@@ -154,15 +162,26 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_positive(field: str, value: object) -> None:
-    """Raises InvalidArgument unless `value` is a finite number above zero."""
-    if not _is_number(value) or not 0 < value < inf:  # type: ignore[operator]
-        raise InvalidArgument(field, "must be a number greater than 0")
+def check_seconds(field: str, value: object) -> None:
+    """Raises InvalidArgument unless `value` is a number."""
+    if _is_number(value):
+        return
+    hint = ": give its total_seconds()" if isinstance(value, timedelta) else ""
+    kind = type(value).__name__
+    raise InvalidArgument(field, f"must be a number of seconds, not {kind}{hint}")
+
+
+def check_positive(field: str, seconds: object) -> None:
+    """Raises InvalidArgument unless it is a finite number of seconds above zero."""
+    check_seconds(field, seconds)
+    if not 0 < seconds < inf:  # type: ignore[operator]
+        raise InvalidArgument(field, "must be more than 0 seconds")
 
 
 def check_duration(field: str, seconds: object) -> None:
     """Raises InvalidArgument unless it is 0 s to a century."""
-    if not _is_number(seconds) or not 0 <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
+    check_seconds(field, seconds)
+    if not 0 <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
         raise InvalidArgument(field, "must be 0 seconds or more, and at most 100 years")
 
 
@@ -246,18 +265,18 @@ def check_backoff(backoff: Backoff) -> None:
         raise InvalidArgument("backoff", f"must be a Backoff, not {type(backoff).__name__}")
     check_choice("backoff.strategy", backoff.strategy, BackoffStrategy)
     if not isinstance(backoff.delays_s, tuple):
-        raise InvalidArgument("backoff.delays", "must be a tuple of seconds")
-    check_duration("backoff.initial_delay", backoff.initial_delay_s)
-    check_duration("backoff.max_delay", backoff.max_delay_s)
+        raise InvalidArgument("backoff.delays_s", "must be a tuple of seconds")
+    check_duration("backoff.initial_delay_s", backoff.initial_delay_s)
+    check_duration("backoff.max_delay_s", backoff.max_delay_s)
     if len(backoff.delays_s) > MAX_DELAYS:
         reason = f"has {len(backoff.delays_s)} entries; the limit is {MAX_DELAYS}"
-        raise InvalidArgument("backoff.delays", reason)
+        raise InvalidArgument("backoff.delays_s", reason)
     for n, delay in enumerate(backoff.delays_s):
-        check_duration(f"backoff.delays[{n}]", delay)
+        check_duration(f"backoff.delays_s[{n}]", delay)
     if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier <= MAX_MULTIPLIER:
         raise InvalidArgument("backoff.multiplier", f"must be 1 to {MAX_MULTIPLIER:g}")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
-        raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
+        raise InvalidArgument("backoff.delays_s", "belongs to the strategy CUSTOM, and only to it")
 
 
 def check_time(field: str, at: datetime | None) -> None:
@@ -275,13 +294,13 @@ def check_time(field: str, at: datetime | None) -> None:
 
 def _check_timing(job: Job) -> None:
     if job.delay_s is not None and job.scheduled_at is not None:
-        raise InvalidArgument("delay", "give either delay or scheduled_at, not both")
+        raise InvalidArgument("delay_s", "give either delay or scheduled_at, not both")
     if job.delay_s is not None:
-        check_duration("delay", job.delay_s)
+        check_duration("delay_s", job.delay_s)
     for field in ("created_at", "scheduled_at"):
         check_time(field, getattr(job, field))
     if job.timeout_s is not None:
-        check_ttl("timeout", job.timeout_s)
+        check_ttl("timeout_s", job.timeout_s)
 
 
 def check_max_attempts(field: str, value: object) -> None:
@@ -328,7 +347,7 @@ def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
         if of_type.max_attempts is not None:
             check_max_attempts("defaults.max_attempts", of_type.max_attempts)
         if of_type.timeout_s is not None:
-            check_ttl("defaults.timeout", of_type.timeout_s)
+            check_ttl("defaults.timeout_s", of_type.timeout_s)
 
 
 def check_held(

@@ -25,6 +25,7 @@ from queue_operator.domain.errors import (
     Unavailable,
     with_findings,
 )
+from queue_operator.domain.units import with_unit, without_unit
 from queue_operator.wire.queue_convert import duration_to_wire, seconds_from_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
@@ -91,7 +92,7 @@ _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = 
     KeyConflict: lambda of: KeyConflict(
         of.key, of.job_id, of.field, tuple(of.indexes), tuple(of.job_ids)
     ),
-    InvalidArgument: lambda of: InvalidArgument(of.field, of.reason),
+    InvalidArgument: lambda of: InvalidArgument(with_unit(of.field), of.reason),
     JobNotFound: lambda of: JobNotFound(of.job_id, of.namespace),
     InvalidTransition: lambda of: InvalidTransition(of.job_id, of.state, of.event),
     StaleLease: lambda of: StaleLease(of.job_id),
@@ -136,7 +137,7 @@ def _findings_to_wire(error: QueueError, message: pb.Error) -> None:
     message.found, used = len(error.findings), 0
     for fault in error.findings:
         told = pb.Finding(
-            field=_cut(fault.field),
+            field=_cut(without_unit(fault.field)),
             code=fault.code,
             message=_cut(fault.message),
             job_id=fault.job_id.encode(errors="replace").decode(),
@@ -148,7 +149,7 @@ def _findings_to_wire(error: QueueError, message: pb.Error) -> None:
 
 
 def _argument_to_wire(error: InvalidArgument, message: pb.Error) -> None:
-    message.field, message.reason = _cut(error.field), _cut(error.reason)
+    message.field, message.reason = _cut(without_unit(error.field)), _cut(error.reason)
     match error:
         case PayloadTooLarge():
             message.size, message.limit = error.size, error.limit
@@ -175,7 +176,9 @@ def error_from_wire(message: pb.Error) -> QueueError:
     error = _BUILDERS[_KINDS.get(message.kind, QueueError)](message)
     if not message.found:
         return error
-    findings = [Fault(one.field, one.code, one.message, one.job_id) for one in message.findings]
+    findings = [
+        Fault(with_unit(one.field), one.code, one.message, one.job_id) for one in message.findings
+    ]
     return with_findings(error, findings, message.found)
 
 

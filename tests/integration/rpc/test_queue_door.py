@@ -309,7 +309,7 @@ async def test_errors_of_the_queue_arrive_as_they_are(
         ({"tags": frozenset({""})}, "tags"),
         ({"tags": {"a"}}, "tags"),
         ({"payload": "text"}, "payload"),
-        ({"timeout_s": float("nan")}, "timeout"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
         ({"max_attempts": 101}, "max_attempts"),
         ({"correlation_id": "\ud800"}, "correlation_id"),
         ({"type": "nul\x00"}, "type"),
@@ -352,7 +352,7 @@ async def test_foreign_messages_are_refused_by_name(
             (stub.EnqueueJob, pb.EnqueueJobRequest(job=pb.Job(id="j", type="t", priority="URGENT")),
              "priority"),
             (stub.CleanupExpiredJobs, pb.CleanupExpiredJobsRequest(ttl=Duration(seconds=-1)),
-             "ttl"),
+             "ttl_s"),
             (stub.EndStream, pb.EndStreamRequest(stream_id="unknown"), "stream_id"),
         ]  # fmt: skip
         for call, request, field in sent:

@@ -109,6 +109,31 @@ def test_ids_that_are_taken_come_before_keys_and_those_before_the_rest() -> None
     assert (lead.indexes, lead.job_ids, len(lead.findings)) == ((5, 7), ("j5", "j7"), 6)
 
 
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "id: already exists: j0"),
+        (5, "id: already exists: j0, j1, j2, j3, j4"),
+        (10_000, "id: already exists: j0, j1, j2, j3, j4 and 9995 more"),
+    ],
+)
+def test_of_many_ids_that_are_taken_a_few_are_named(count: int, told: str) -> None:
+    taken = {n: DuplicateJob((f"j{n}",), (n,)) for n in range(count)}
+    lead = together(taken)
+    assert str(lead) == told
+    assert isinstance(lead, DuplicateJob)
+    assert len(lead.job_ids) == len(lead.indexes) == count
+    # What is wrong beside that is counted apart.
+    missing = InvalidArgument("jobs[10000].depends_on[0]", "there is no job 'p' to wait for")
+    assert str(together({**taken, 10_000: missing})) == f"{told} (and 1 more)"
+
+
+def test_what_is_no_job_has_no_field() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        check_batch([GOOD, 7])  # type: ignore[list-item]
+    assert str(caught.value) == "jobs[1]: must be a Job, not int"
+
+
 def test_one_thing_that_is_wrong_is_told_as_it_is() -> None:
     only = KeyConflict("k", "j", "jobs[3].idempotency_key")
     assert together({3: only}) is only
