@@ -27,6 +27,7 @@ _COPIED: Final = (
     "tests/integration/sqlite",
     "tests/unit/backends/postgres",
     "tests/unit/domain",
+    "tests/unit/queue",
     "tests/unit/tasks",
     "tests/unit/worker",
     "tests/vectors",
@@ -37,6 +38,7 @@ _FILES: Final = (
     "tests/conftest.py",
     "tests/programs.py",
     "tests/shared.py",
+    "tests/waiting.py",
     "tests/integration/test_draws.py",
 )
 _AT_ONCE: Final = 2

@@ -60,6 +60,7 @@ from queue_operator.backends.worker_sessions import (
     Sessions,
     WorkerSession,
 )
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -90,6 +91,13 @@ from queue_operator.domain.states import JobState
 Freed = Mapping[str, int]
 
 
+class KeyHeld(Unavailable):
+    """Somebody else is storing a job under this key right now; it is not known yet who has it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"a job under the idempotency key {key!r} is being stored; call again")
+
+
 @runtime_checkable
 class Backend(Protocol):
     """The core contract. All methods are safe to call concurrently: on one event loop, and where
@@ -118,9 +126,13 @@ class Backend(Protocol):
         """
         ...
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         """As `enqueue_jobs`, with an answer per job in order. Not `atomic`, what is wrong with
-        one job is its answer's `error` and the others are stored.
+        one job is its answer's `error` and the others are stored. Neither atomic nor `patient`,
+        jobs of many callers who do not know of each other are stored: none waits for a key that
+        is another's, which a store may answer with KeyHeld.
         """
         ...
 

@@ -18,6 +18,7 @@ from queue_operator.cli.rendering import plain
 from queue_operator.client import QueueClient, RetryPolicy, file_token
 from queue_operator.client.credentials import Token
 from queue_operator.domain.errors import (
+    Fault,
     Forbidden,
     InvalidArgument,
     InvalidTransition,
@@ -166,7 +167,7 @@ def _told(error: QueueError) -> dict[str, Any]:
     """What the server said besides, as its API has it; what is not there is left out."""
     told: dict[str, Any] = {"request_id": error.request_id or None}
     if error.findings:
-        told["details"] = [asdict(fault) for fault in error.findings]
+        told["details"] = [_fault(fault) for fault in error.findings]
     if isinstance(error, QuotaExceeded):
         told["quota"] = {
             "limit": error.limit,
@@ -174,6 +175,13 @@ def _told(error: QueueError) -> dict[str, Any]:
             "maximum": error.maximum,
             "retry_after_s": error.retry_after_s,
         }
+    return told
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    told = asdict(fault)
+    if not fault.job_id:
+        del told["job_id"]
     return told
 
 

@@ -4,21 +4,34 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from queue_operator.crd.duration import Duration
+from queue_operator.domain.limits import (
+    DEFAULT_LIMITS,
+    MAX_ATTEMPTS_BOUND,
+    MAX_CAPACITY,
+    MAX_DELAYS,
+    MAX_MULTIPLIER,
+)
+from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import MAX_ATTEMPTS_BOUND
 from queue_operator.domain.views import Phase
 
-MAX_NAME = 255
-MAX_TAGS = 32
-MAX_TAG = 128
+MAX_NAME = DEFAULT_LIMITS.id_characters
+MAX_TAGS = DEFAULT_LIMITS.tags
+MAX_TAG = DEFAULT_LIMITS.tag_characters
 MAX_PAYLOAD_TEXT = 256 * 1024
-MAX_DELAYS = 100
 MAX_MESSAGE = 1024
 MAX_SUMMARY_BYTES = 1024
 
@@ -26,6 +39,12 @@ AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields":
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
 TagValue = Annotated[str, Field(max_length=MAX_TAG)]
 Seen = Annotated[str, Field(max_length=MAX_NAME)]
+_WHOLE = BeforeValidator(whole)
+_NUMBER = BeforeValidator(number)
+# The bounds are nearer to the type, where the schema looks for them.
+Multiplier = Annotated[float, Field(ge=1, le=MAX_MULTIPLIER), _NUMBER]
+Attempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_BOUND), _WHOLE]
+Capacity = Annotated[int, Field(ge=0, le=MAX_CAPACITY), _WHOLE]
 
 
 class _Model(BaseModel):
@@ -46,8 +65,8 @@ class BackoffSpec(_Model):
     max_delay: Duration | None = Field(
         None, description="No wait is longer. Default PT30S for EXPONENTIAL, else none."
     )
-    multiplier: float | None = Field(
-        None, ge=1, le=1000, description="Growth per retry, for EXPONENTIAL. Default 2."
+    multiplier: Multiplier | None = Field(
+        None, description="Growth per retry, for EXPONENTIAL. Default 2."
     )
     delays: list[Duration] | None = Field(
         None,
@@ -79,7 +98,7 @@ class QueueJobSpec(_Model):
     priority: Priority | None = Field(None, description="Default NORMAL.")
     delay: Duration | None = Field(
         None,
-        description='Wait before the first run: ISO 8601 ("PT5M") or whole seconds. '
+        description='Wait before the first run: whole seconds, or text ("90s", "1h30m", "PT5M"). '
         "Not together with scheduledAt.",
     )
     scheduled_at: AwareDatetime | None = Field(
@@ -88,10 +107,8 @@ class QueueJobSpec(_Model):
     timeout: Duration | None = Field(
         None, description="Longest run of one attempt. Default: the handler's, else none."
     )
-    max_attempts: int | None = Field(
+    max_attempts: Attempts | None = Field(
         None,
-        ge=1,
-        le=MAX_ATTEMPTS_BOUND,
         description="Runs before it counts as failed. Default: the handler's, else 4.",
     )
     backoff: BackoffSpec | None = Field(None, description="Waits between attempts.")
@@ -194,7 +211,7 @@ class QueueJobStatus(_Model):
 class QueueWorkerSpec(_Model):
     """What an administrator asks of a worker beyond what it declares. Usually empty."""
 
-    capacity: int | None = Field(None, ge=0, le=100_000, description="Jobs at once.")
+    capacity: Capacity | None = Field(None, description="Jobs at once.")
     tags: list[Tag] | None = Field(
         None,
         max_length=MAX_TAGS,

@@ -16,6 +16,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.validation import check_text
+from queue_operator.wire.counting import has_more_fields
 from queue_operator.wire.status import status_code, status_text, trailers
 
 logger = logging.getLogger(__name__)
@@ -34,19 +35,23 @@ class Unreadable:
         self.error = error
 
 
-def reader(kind: type[M], limit_bytes: int) -> Callable[[bytes], M | Unreadable]:
-    """A deserializer that never fails: gRPC's own would hide what is wrong with a message."""
+def reader(kind: type[M], limit_bytes: int, most: int) -> Callable[[bytes], M | Unreadable]:
+    """A deserializer that never fails: gRPC's own would hide what is wrong with a message. It may
+    have so many bytes, and `most` fields.
+    """
 
     def read(data: bytes) -> M | Unreadable:
         if len(data) > limit_bytes:
             return Unreadable(PayloadTooLarge("message", len(data), limit_bytes))
-        return read_message(kind, data)
+        return read_message(kind, data, most)
 
     return read
 
 
-def read_message(kind: type[M], data: bytes) -> M | Unreadable:
-    """The message, or what is wrong with the bytes."""
+def read_message(kind: type[M], data: bytes, most: int, *, within: bool = False) -> M | Unreadable:
+    """The message, or what is wrong with the bytes. `within` it there may be `most` fields."""
+    if has_more_fields(data, most, within=within):
+        return Unreadable(InvalidArgument("message", f"has more than {most} entries: send less"))
     try:
         return kind.FromString(data)
     except DecodeError:

@@ -42,7 +42,7 @@ class WorkerPlaneServer:
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
         self._sessions = WorkerPlaneServicer(queue, door, settings)
-        self._calls = QueueServicer(queue, door, settings.grpc)
+        self._calls = QueueServicer(queue, door, settings)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 

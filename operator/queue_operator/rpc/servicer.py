@@ -18,7 +18,13 @@ from queue_operator.queue.protocol import Stream, StreamHost
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
-from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits
+from queue_operator.rpc.session import (
+    MOST_FIELDS,
+    Call,
+    Oversized,
+    Session,
+    SessionLimits,
+)
 from queue_operator.settings import Settings
 from queue_operator.wire import convert
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -146,7 +152,7 @@ class WorkerPlaneServicer:
         return await self._queue.open_stream(spec, held)
 
     def _parse(self, data: bytes) -> pb.WorkerMessage | Oversized | Unreadable:
-        message = read_message(pb.WorkerMessage, data)
+        message = read_message(pb.WorkerMessage, data, MOST_FIELDS, within=True)
         if isinstance(message, Unreadable) or len(data) <= self._limits.message_bytes:
             return message
         return Oversized(message, len(data))

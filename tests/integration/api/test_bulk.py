@@ -66,6 +66,55 @@ async def test_cancel_by_ids_counts_every_fate(door: Door) -> None:
     assert (shown["cancel_requested"], shown["reason"]) == (True, "stop")
 
 
+@pytest.mark.parametrize(
+    ("order", "first"), [(None, [0, 1]), ("CREATED_ASC", [0, 1]), ("CREATED_DESC", [4, 3])]
+)
+async def test_a_filter_takes_the_first_of_an_order(
+    door: Door, order: str | None, first: list[int]
+) -> None:
+    ids = [await door.submitted(type="a") for _ in range(5)]
+    chosen = {"types": ["a"], "limit": 2} | ({"order": order} if order else {})
+    for dry_run in (True, False):
+        result = await door.told("POST", "/v1/jobs/cancel", {"filter": chosen, "dry_run": dry_run})
+        assert (result["requested"], result["cancelled"], result["has_more"]) == (2, 2, True)
+    told = await states(door, *ids)
+    assert [n for n, state in enumerate(told) if state == "CANCELLED"] == sorted(first)
+    deleted = await door.told("POST", "/v1/jobs/delete", {"filter": {**chosen, "limit": 1}})
+    assert (deleted["deleted"], deleted["has_more"]) == (1, True)
+    gone = await door.call("GET", f"/v1/jobs/{ids[first[0]]}")
+    assert gone.status_code == 404
+    await door.told("POST", "/v1/jobs/cancel", {"filter": {"all": True}})
+    for _ in range(2):
+        await door.failed(BROKEN, type="b")
+    body = {"filter": {"types": ["b"], "pagination": {"limit": 1}}}
+    retried = await door.told("POST", "/v1/jobs/retry", body)
+    assert (retried["queued"], retried["has_more"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen", "field"),
+    [
+        ("cancel", {"limit": 5}, "filter"),
+        ("cancel", {"order": "CREATED_ASC"}, "filter"),
+        ("cancel", {"all": True, "limit": 0}, "filter.limit"),
+        ("cancel", {"all": True, "limit": 10_001}, "filter.limit"),
+        ("cancel", {"all": True, "limit": "5"}, "filter.limit"),
+        ("cancel", {"all": True, "cursor": "x"}, "filter.cursor"),
+        ("delete", {"all": True, "include_total": False}, "filter.include_total"),
+        ("retry", {"pagination": {"limit": 5}}, "filter"),
+        ("retry", {"all": True, "pagination": {"cursor": "x"}}, "filter.pagination.cursor"),
+    ],
+)
+async def test_what_a_change_cannot_take_of_a_search_is_refused_by_name(
+    door: Door, path: str, chosen: dict[str, Any], field: str
+) -> None:
+    job_id = await door.submitted()
+    answer = await door.call("POST", f"/v1/jobs/{path}", {"filter": chosen})
+    error = check_error(answer, 400, "INVALID_REQUEST")
+    assert [one["field"] for one in error["details"]] == [field]
+    assert await states(door, job_id) == ["SCHEDULED"]
+
+
 @proves("external-api.BatchCancellation.rule.5")
 async def test_a_dry_run_counts_the_same_and_changes_nothing(door: Door) -> None:
     jobs = await fates(door)
@@ -180,7 +229,7 @@ async def test_delete_touches_jobs_that_have_ended_alone(door: Door) -> None:
         ({"job_ids": ["ok", "a\x00"]}, "job_ids[1]"),
         ({"job_ids": ["a"] * (MOST_JOBS + 1)}, "job_ids"),
         ({"filter": {"states": ["STOPPED"]}}, "filter.states[0]"),
-        ({"filter": {"limit": 5}}, "filter.limit"),
+        ({"filter": {"sort": "NAME"}}, "filter.sort"),
         ({"filter": {"types": ["a\x00"]}}, "filter.types"),
         ({"job_ids": ["a"], "dry_run": "yes"}, "dry_run"),
     ],

@@ -37,7 +37,8 @@ CREATE TABLE attempt (
     worker_name text NOT NULL,
     host text NOT NULL,
     error jsonb,
-    eligible_at timestamp with time zone
+    eligible_at timestamp with time zone,
+    unfenced boolean
 );
 ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
@@ -494,7 +495,8 @@ ALTER TABLE session_beat ADD CONSTRAINT session_beat_pkey PRIMARY KEY (replica, 
 
 CREATE TABLE spawned (
     child_no bigint NOT NULL,
-    parent_id text NOT NULL
+    parent_id text NOT NULL,
+    depth integer NOT NULL DEFAULT 1
 );
 ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
 

@@ -167,12 +167,14 @@ async def test_a_cancel_is_pushed_and_acknowledged(
 
 
 @proves("queue-api.WorkerPlane.rule.6")
-async def test_progress_is_stored(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+@pytest.mark.parametrize("unusual", ["", "\n", "\x7f", "\u00a0", "\u200d", "\u2028", "\ue000"])
+async def test_progress_is_stored_whatever_the_job_is_called(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, unusual: str
 ) -> None:
     worker = connect()
     await worker.hello()
-    await queue.enqueue_jobs(new_jobs(1))
+    [wanted] = new_jobs(1)
+    await queue.enqueue_job(replace(wanted, id=f"{unusual}{wanted.id}"))
     job = (await worker.assignments(1))[0]
     report = pb.Progress(job_id=job.job_id, token=job.token, percent=40, message="almost half")
     await worker.say(progress=pb.ProgressBatch(progress=[report]))
@@ -227,6 +229,27 @@ async def test_a_cut_connection_keeps_jobs_the_worker_may_have(
     acks = await back.settle(complete(kept), complete(finished), complete(forgotten))
     assert [ack.state for ack in acks[:2]] == [JobState.COMPLETED] * 2
     assert acks[2].error_code == StaleLease.code
+
+
+async def test_a_program_that_ends_with_its_job_does_not_get_it_for_ever(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    """It comes back under the same id, and says nothing of what it had."""
+    [job] = new_jobs(max_attempts=2)
+    await queue.enqueue_job(job)
+    session_id = connect().session_id
+    attempts = []
+    for _ in range(2):
+        program = connect(session_id=session_id)
+        await program.hello(1, process="")
+        attempts += [given.attempt for given in await program.assignments(1)]
+        await program.channel.close()
+    assert attempts == [1, 2]
+    back = connect(session_id=session_id)
+    await back.hello(1, process="")
+    lost = await queue.get_job(job.id, namespace=namespace)
+    assert (lost.attempt, lost.max_attempts) == (2, 2)
+    assert lost.state in (JobState.UNKNOWN_RETRY, JobState.DEAD_LETTER)
 
 
 async def test_the_older_of_two_connections_is_ended(connect: Connect) -> None:

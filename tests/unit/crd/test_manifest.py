@@ -12,7 +12,10 @@ from queue_operator.domain.states import JobState
 from queue_operator.domain.views import Phase
 
 CRDS = [manifest.queue_job_crd(), manifest.queue_worker_crd()]
-_NOT_STRUCTURAL = {"$ref", "$defs", "title", "const", "exclusiveMinimum", "exclusiveMaximum"}
+_NOT_STRUCTURAL = {
+    *("$ref", "$defs", "title", "const", "exclusiveMinimum", "exclusiveMaximum"),
+    *("ge", "gt", "le", "lt"),
+}
 
 
 def schema_of(crd: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from queue_operator.api.operation import Body, Call, Operation, render, render_p
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import job_from, submission_bytes
 from queue_operator.api.views import jobs as views
+from queue_operator.domain.batch import CheckedJobs, unplaced
 from queue_operator.domain.errors import DuplicateJob, QueueError
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.validation import CheckedJobs, unplaced
+from queue_operator.domain.limits import BATCH_JOBS
 
 AnyCall = Call[schemas.NamespaceQuery]
 
@@ -57,7 +58,9 @@ async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
     try:
         stored = await services.jobs.submit(jobs, atomic=batch.atomic) if jobs else []
     except DuplicateJob as error:
-        raise DuplicateInBatch(error.job_ids, error.indexes) from None
+        told = DuplicateInBatch(error.job_ids, error.indexes)
+        told.findings = error.findings
+        raise told from None
     answers = iter(stored)
     return [
         _refused(item) if isinstance(item, QueueError) else next(answers) for item in batch.items
@@ -119,7 +122,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         path="/v1/jobs/batch",
         verb="create",
         subject="Submission",
-        summary="Submit up to 1000 jobs",
+        summary=f"Submit up to {BATCH_JOBS} jobs",
         run=submit_batch,
         query=schemas.NamespaceQuery,
         body=Body(model=schemas.BatchSubmission),

@@ -85,6 +85,7 @@ from queue_operator.backends.protocol import (
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
+from queue_operator.domain.batch import check_batch
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -101,7 +102,6 @@ from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
-    check_batch,
     check_flag,
     check_limit,
     check_numbers,
@@ -259,6 +259,11 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
         return answers
 
+    async def _submit_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        answers = await self._submission.store_each(jobs)
+        self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
+        return answers
+
     async def take_in(self, jobs: Sequence[Job]) -> list[str]:
         check_batch(jobs, self._limits)
         if not jobs:
@@ -359,7 +364,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
+            "namespaces": await self._lanes.namespace_ids([held.namespace for held in received]),
             "ids": [held.job_id for held in received],
             "tokens": [storable_token(held.token) for held in received],
         }

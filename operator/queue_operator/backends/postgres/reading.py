@@ -76,6 +76,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         idempotency_key=row["idempotency_key"],
         callback_url=row["callback_url"],
         spawned_by=row["spawned_by"],
+        spawn_depth=row["spawn_depth"],
         depends_on=tuple(row["depends_on"] or ()),
         dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),
         waiting_for_dependencies=row["blocked"],

@@ -352,7 +352,7 @@ class GrpcQueue:
     # Maintenance
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        arguments.ttl("ttl", ttl_s)
+        arguments.ttl("ttl_s", ttl_s)
         request = pb.CleanupExpiredJobsRequest(
             ttl=convert.duration_to_wire(ttl_s), all_namespaces=namespace is None
         )
