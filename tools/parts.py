@@ -10,9 +10,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from tests.conftest import POSTGRES_PORT, POSTGRES_PORT_VARIABLE
 
@@ -59,8 +59,9 @@ def main(options: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     runs = [_start(number, part, options) for number, part in enumerate(parts())]
+    failures: list[str] = []
     tellers = [
-        threading.Thread(target=_tell, args=(f"{number}| ", run.stdout))
+        threading.Thread(target=tell, args=(f"{number}| ", run.stdout or (), failures))
         for number, run in enumerate(runs, 1)
     ]
     for teller in tellers:
@@ -72,6 +73,7 @@ def main(options: list[str]) -> int:
         statuses = [run.wait() for run in runs]
     for teller in tellers:
         teller.join()
+    print(*failures, sep="", end="")
     for part, status in zip(parts(), statuses, strict=True):
         print(f"{' '.join(part)}: {'passed' if status == 0 else f'failed with {status}'}")
     return max(map(abs, statuses))
@@ -91,9 +93,14 @@ def _start(number: int, part: list[str], options: list[str]) -> "subprocess.Pope
     )
 
 
-def _tell(whose: str, output: "IO[str] | None") -> None:
-    for line in output or ():
+def tell(whose: str, output: Iterable[str], failures: list[str]) -> None:
+    """Prints the lines of a part, and keeps those that name a failed test: the part that ends last
+    would push them out of sight.
+    """
+    for line in output:
         print(f"{whose}{line}", end="", flush=True)
+        if line.startswith(("FAILED ", "ERROR ")):
+            failures.append(line)
 
 
 if __name__ == "__main__":

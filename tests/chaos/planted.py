@@ -13,6 +13,7 @@ import pytest
 
 from queue_operator.backends import engine, plane_base
 from queue_operator.backends.engine import Engine
+from queue_operator.backends.memory import shelf
 from queue_operator.backends.protocol import (
     CheckpointAnswer,
     CheckpointReport,
@@ -27,7 +28,7 @@ from queue_operator.domain.errors import StaleLease
 from queue_operator.domain.job import Assignment, Demand, Job, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
+from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, Event, JobState
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.capacity import Slots
 from queue_operator.queue.completer import Completer
@@ -144,6 +145,7 @@ def given_twice(patch: Patch) -> None:
         return again or real(job, now)
 
     patch.setattr(record, "is_claimable", is_claimable)
+    patch.setattr(shelf, "ELIGIBLE", (*ELIGIBLE, JobState.RUNNING))
 
 
 @bug("an event is missing in the log", Rule.EVENTS)

@@ -44,6 +44,14 @@ def test_a_delay_never_overflows_or_passes_the_maximum(
     assert 0 <= delay_s(backoff, failures, lambda: jitter) <= 60.0
 
 
+@pytest.mark.parametrize("first_s", [5e-324, 1e-300, 1e-9])
+def test_a_tiny_first_delay_grows_to_the_maximum_too(first_s: float) -> None:
+    backoff = Backoff(initial_delay_s=first_s, max_delay_s=60.0)
+    delays = [delay_s(backoff, failures, almost_one) for failures in range(1, 1200)]
+    assert delays == sorted(delays)
+    assert delays[-1] == pytest.approx(60.0)
+
+
 @pytest.mark.parametrize(
     ("strategy", "delays"),
     [
