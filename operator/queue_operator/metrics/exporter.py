@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import Snapshot
+from queue_operator.metrics.gauges import ControllerFigures, Snapshot
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
+from queue_operator.metrics.serving import serve
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
 
@@ -41,7 +42,7 @@ class Metrics:
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths`, `streams` and `over_quota` may be left out where there
+    """The Prometheus endpoint. `depths`, `streams` and `controller` may be left out where there
     are none.
     """
 
@@ -53,14 +54,14 @@ class Exporter:
         *,
         depths: Depths | None = None,
         streams: Streams | None = None,
-        over_quota: Callable[[], int | None] | None = None,
+        controller: Callable[[], ControllerFigures | None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
         self._depths = depths
         self._streams = streams
-        self._over_quota = over_quota
+        self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -75,7 +76,7 @@ class Exporter:
         """Serves from here on. Raises OSError when the address is taken."""
         host, port = self._settings.host, self._settings.port
         try:
-            self._server = start_http_server(port, host, registry=self._metrics.registry)
+            self._server = serve(host, port, self._metrics.registry)
         except OSError as error:
             raise OSError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror}; set "
@@ -96,8 +97,8 @@ class Exporter:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())
-        if self._over_quota is not None:
-            snapshot.over_quota = self._over_quota()
+        if self._controller is not None:
+            snapshot.controller = self._controller()
         if self._depths is None:
             return
         try:

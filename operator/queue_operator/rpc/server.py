@@ -10,6 +10,7 @@ from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.errors import Unavailable
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
+from queue_operator.rpc.gate import Gate
 from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.rpc.tls import ServerFiles
@@ -18,6 +19,10 @@ from queue_operator.settings import GrpcSettings, Settings
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 5.0
+STREAMS_PER_CONNECTION: Final = 2048
+IDLE_S: Final = 120
+"""A connection without a call is closed after so long; clients open another by themselves."""
+HANDSHAKE_S: Final = 10
 _TRANSPORT_LIMIT: Final = 4
 """Messages of so many times the limit are still read, to be refused by name."""
 
@@ -39,6 +44,7 @@ class WorkerPlaneServer:
         door = Door(
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
+        self._gate = Gate(authenticator)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
         self._calls = QueueServicer(queue, door, settings.grpc)
         self._settings = settings.grpc
@@ -49,7 +55,7 @@ class WorkerPlaneServer:
 
         Raises Unavailable when the address is taken, InvalidArgument for unusable certificates.
         """
-        self._server = grpc.aio.server(options=_options(self._settings))
+        self._server = grpc.aio.server(interceptors=(self._gate,), options=_options(self._settings))
         self._server.add_generic_rpc_handlers((self._sessions.handler(), self._calls.handler()))
         address = f"{self._settings.host}:{self._settings.port if port is None else port}"
         files = ServerFiles.of(self._settings)
@@ -94,4 +100,8 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", settings.connections),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ("grpc.max_connection_idle_ms", IDLE_S * 1000),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_S * 1000),
     ]

@@ -18,7 +18,7 @@ from queue_operator.queue.protocol import Stream, StreamHost
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
-from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits
+from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits, check_held
 from queue_operator.settings import Settings
 from queue_operator.wire import convert
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -138,6 +138,7 @@ class WorkerPlaneServicer:
     async def _open(self, hello: pb.Hello, identity: Identity) -> Stream:
         try:
             spec = spec_of(hello, identity, self._hello_limits)
+            check_held(len(hello.held), spec.capacity)
             held = convert.held_from_wire(
                 hello.held, namespace=spec.namespace, limits=self._limits.wire
             )
