@@ -1,5 +1,6 @@
-# One command each. `make demo` and `make test` need nothing but Linux, Python 3.11 and
-# make; the rest they fetch themselves and keep in the user's cache folder.
+# One command each. On a bare machine they need Python 3.11 and make. What else of the system is
+# missing the demo and the tests install, after saying so, as root on Debian and Ubuntu; elsewhere they
+# name the command before they begin. The rest they fetch, and keep in the user's cache folder.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.installed
@@ -9,17 +10,20 @@ SOURCES := operator tools tests examples bench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full mutants check generate verify bench format lock clean
+.PHONY: help doctor demo test test-full mutants check generate verify bench format lock clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(READY): requirements-dev.lock pyproject.toml
-	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "python3 is older than 3.11")'
+	@sh tools/python.sh
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+doctor: $(READY) ## What this machine lacks for the rest, and how to get it.
+	$(VENV)/bin/queue-operator dev doctor $(ARGS)
 
 demo: $(READY) ## A real cluster, the operator, workers, and jobs of every fate.
 	PYTHONPATH=tools $(PYTHON) -m demo

@@ -20,6 +20,7 @@ from bench.result import write
 from bench.runner import ProgramFailed
 from bench.server import own_server
 from bench.table import show
+from queue_operator.devcluster import DevClusterError, Purpose, ensure, progress_for
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SCENARIOS = [*GROUPS, *CELLS]
@@ -55,7 +56,7 @@ def _number(option: str, name: str, text: str, type_: type = int) -> Callable[[_
     type=click.Choice(_PEERS),
     default=("all",),
     show_default=True,
-    help="Which other queues to measure in the same run; repeatable. River needs Go.",
+    help="Which other queues to measure in the same run; repeatable.",
 )
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write all figures here.")
 @click.option("--quick", is_flag=True, help="Little of everything, for a look in three minutes.")
@@ -103,8 +104,9 @@ def main(
             raise click.BadParameter(f"must be a multiple of {SAMPLE}", param_hint=hint)
     cells = dict.fromkeys(cell for name in scenarios for cell in GROUPS.get(name, (name,)))
     try:
+        ensure(Purpose.BENCH, progress_for(sys.stderr))
         measuring = _measure(list(cells), _contenders(peers), scale)
-    except (PeerMissing, ProgramFailed) as error:
+    except (PeerMissing, ProgramFailed, DevClusterError) as error:
         raise click.ClickException(str(error)) from None
     report(measuring, file)
 

@@ -1,7 +1,8 @@
-"""What the chart carries of things that the project defines elsewhere.
+"""What the charts carry of things that are defined elsewhere.
 
 Helm reads only files inside a chart, so the custom resource definitions are copied into it,
-and the part of its values' schema that mirrors the server's settings is written from them.
+and the part of its values' schema that mirrors the server's settings is written from them. The
+default values are copied to where templates can read them.
 """
 
 import json
@@ -15,6 +16,11 @@ from queue_operator.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("charts/queue-operator")
+WORKER_CHART = Path("charts/queue-worker")
+_DEFAULTS = """\
+# Generated from values.yaml by `make generate`: what the templates take where the values of an
+# installation lack something.
+"""
 
 # Settings that the chart gives a value of its own, or that its manifests rely on.
 NOT_SETTINGS = frozenset(
@@ -33,7 +39,12 @@ def copies() -> dict[Path, str]:
     """The text of each generated file of the chart by its path in the repository."""
     wanted = {CHART / "files" / path: kept(text) for path, text in manifests().items()}
     schema = CHART / "values.schema.json"
-    return {**wanted, schema: with_settings((ROOT / schema).read_text())}
+    wanted[schema] = with_settings((ROOT / schema).read_text())
+    for chart in (CHART, WORKER_CHART):
+        # A template cannot read its chart's values.yaml, only what an installation made of it.
+        values = (ROOT / chart / "values.yaml").read_text()
+        wanted[chart / "files" / "defaults.yaml"] = _DEFAULTS + values
+    return wanted
 
 
 def kept(text: str) -> str:

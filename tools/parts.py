@@ -16,6 +16,8 @@ from typing import IO, Final
 
 from tests.conftest import POSTGRES_PORT, POSTGRES_PORT_VARIABLE
 
+from queue_operator.devcluster import DevClusterError, Purpose, ensure, progress_for
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 TESTS: Final = ROOT / "tests"
 _FIRST: Final = (
@@ -51,6 +53,11 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def main(options: list[str]) -> int:
+    try:
+        ensure(Purpose.TEST, progress_for(sys.stderr))
+    except DevClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     runs = [_start(number, part, options) for number, part in enumerate(parts())]
     tellers = [
         threading.Thread(target=_tell, args=(f"{number}| ", run.stdout))

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.runner import System
+from queue_operator.devcluster import DevClusterError, progress_for
 from queue_operator.devcluster.paths import cache_dir
+from queue_operator.devcluster.toolchain import ensure_go
 
 _HERE: Final = Path(__file__).resolve().parent
 _SOURCES: Final = _HERE / "river"
@@ -26,9 +27,11 @@ def river() -> System:
     sources = [_SOURCES / name for name in ("main.go", "go.mod", "go.sum")]
     program = _folder() / f"river-{_digest(sources)}"
     if not program.exists():
-        if shutil.which("go") is None:
-            raise PeerMissing("River needs Go: install it, or leave out `--peer river`")
-        _run("River", ["go", "build", "-C", str(_SOURCES), "-o", f"{program}.partial", "."])
+        try:
+            go = ensure_go(progress_for(sys.stderr))
+        except DevClusterError as error:
+            raise PeerMissing(f"River needs Go, or leave out `--peer river`: {error}") from error
+        _run("River", [str(go), "build", "-C", str(_SOURCES), "-o", f"{program}.partial", "."])
         Path(f"{program}.partial").rename(program)
     return System("river", [str(program)])
 

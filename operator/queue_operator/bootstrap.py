@@ -175,8 +175,12 @@ async def _servers(
         streams=queue,
         controller=supervisor.figures,
     )
-    app = create_app(queue, authenticator, authorizer, settings)
-    rest = RestServer(app, settings.rest, connections=settings.rest.connections)
+    rest = RestServer(
+        create_app(queue, authenticator, authorizer, settings),
+        settings.rest,
+        connections=settings.rest.connections,
+        keep_alive_s=settings.rest.keep_alive_s,
+    )
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(queue.close)

@@ -9,18 +9,32 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from queue_operator.domain.addresses import EVERY, host_of
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
 from queue_operator.domain.validation import Limits
 
+Host = Annotated[str, AfterValidator(host_of)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+_HOST: Final = (
+    "Address to listen on: `::` is every one of IPv6 and IPv4, `0.0.0.0` every one of IPv4."
+)
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -157,19 +171,25 @@ class LimitSettings(_Frozen):
 class RestSettings(_Frozen):
     """The REST door."""
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8080, description="Port; 0 picks a free one.")
     body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
     connections: Count = Field(
         5000,
         description="Most connections that are open at a time; those above it are closed at once.",
     )
+    keep_alive_s: Seconds = Field(
+        75.0,
+        description="How long a connection stays open between two requests. Longer than a load "
+        "balancer keeps one that it does not use, mostly 60 seconds: else some of its requests "
+        "meet a connection that closes, and fail.",
+    )
 
 
 class GrpcSettings(_Frozen):
     """The gRPC port: worker sessions and the Queue."""
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(50051, description="Port; 0 picks a free one.")
     message_bytes: Bytes = Field(
         16 * MIB,
@@ -222,7 +242,7 @@ class GrpcSettings(_Frozen):
 class MetricsSettings(_Frozen):
     """The Prometheus endpoint."""
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(9090, description="Port; 0 picks a free one.")
     depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
 
@@ -230,7 +250,7 @@ class MetricsSettings(_Frozen):
 class HealthSettings(_Frozen):
     """Probes."""
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104  (in a pod)
+    host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8081, description="Port; 0 picks a free one.")
 
 

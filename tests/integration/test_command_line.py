@@ -91,3 +91,44 @@ def test_a_forgotten_address_is_no_address(
     told = CliRunner().invoke(migrate, arguments)
     assert told.exit_code == 1
     assert "give --dsn, or set QUEUE_OPERATOR_DATABASE__DSN" in told.stderr
+
+
+UNKNOWN_ID = 1_000_680_000
+"""As OpenShift gives to a pod; nobody has it."""
+
+
+def call_as_nobody_known(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """As a user without account and home. The right to read alone lets it run a Python that lies in
+    root's home.
+    """
+    reading = "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"
+    user = f"--reuid={UNKNOWN_ID}", "--regid=0", "--clear-groups"
+    bare = "env", "-u", "HOME", "-u", "XDG_CACHE_HOME", "-u", "QUEUE_OPERATOR_CACHE_DIR"
+    line = ["setpriv", *user, *reading, "--", *bare, str(PROGRAM), *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["pipeline", "jars"], "this user has no home: set XDG_CACHE_HOME"),
+        (["dev", "status"], "this user has no home folder: set HOME"),
+        (["dev", "up", "--provider", "control-plane"], "this user has no home folder: set HOME"),
+        (["dev", "build-image"], "this user has no home folder: set HOME"),
+    ],
+)
+def test_a_user_without_account_and_home_is_told_in_a_line(arguments: list[str], told: str) -> None:
+    done = call_as_nobody_known(*arguments)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert told in line
+
+
+def test_a_user_without_an_account_is_told_before_spark_begins(
+    new_database: Callable[[], str],
+) -> None:
+    done = call_as_nobody_known("pipeline", "run", "--lake", "/nowhere", "--dsn", new_database())
+    assert done.returncode == 1
+    *_, line = done.stderr.splitlines()
+    assert f"`spark:x:{UNKNOWN_ID}:0::/tmp:/bin/sh`" in line
+    assert "Traceback" not in done.stderr

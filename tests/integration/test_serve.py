@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server
+from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server, free_port
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
@@ -143,8 +143,29 @@ def test_a_port_that_is_taken_is_named(start: Start, dsn: str) -> None:
         port = taken.getsockname()[1]
         server = start(DATABASE__DSN=dsn, REST__PORT=str(port))
         assert server.process.wait(START_TIMEOUT_S) == 1
-    assert f"'0.0.0.0', {port}" in server.log.splitlines()[-1]
+    told = f"cannot serve REST on [::]:{port}: the port is taken; set QUEUE_OPERATOR_REST__PORT"
+    assert server.log.splitlines()[-1] == f"error: {told}"
     assert "Traceback" not in server.log
+
+
+DOORS = ("REST", "GRPC", "METRICS", "HEALTH")
+
+
+@pytest.mark.parametrize("host", [None, "[::]"])
+def test_every_port_takes_both_families(start: Start, dsn: str, host: str | None) -> None:
+    ports = {f"{name}__PORT": str(free_port()) for name in DOORS}
+    hosts = {f"{name}__HOST": host for name in DOORS if host}
+    server = start(DATABASE__DSN=dsn, **ports, **hosts, REST__KEEP_ALIVE_S="0.2")
+    server.health_port = int(ports["HEALTH__PORT"])
+    server.await_ready()
+    for port in ports.values():
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, int(port)), timeout=5).close()
+    # What is set for REST is what its connections have.
+    with socket.create_connection(("::1", int(ports["REST__PORT"])), timeout=20) as idle:
+        idle.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b"".join(iter(lambda: idle.recv(65_536), b""))
+    assert received.startswith(b"HTTP/1.1 ")
 
 
 @pytest.mark.usefixtures("kubeconfig")

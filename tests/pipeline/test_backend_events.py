@@ -64,3 +64,52 @@ def test_jobs_through_the_backend_are_counted(stage: Stage) -> None:
     assert {row.attempt for row in submitted} == {0}
     failed = stage.lake.read().where("error_category IS NOT NULL").collect()
     assert [row.to_state for row in failed] == [JobState.FAILED_RETRY]
+
+
+async def completed(dsn: str, *job_ids: str) -> None:
+    backend = await PostgresBackend.open(dsn)
+    try:
+        await backend.enqueue_jobs([Job(id=job_id, type="mail") for job_id in job_ids])
+        await backend.dequeue_jobs("worker-1", (), len(job_ids))
+        for job_id in job_ids:
+            await backend.complete_job(job_id, b"")
+    finally:
+        await backend.close()
+
+
+async def deleted(dsn: str, *job_ids: str) -> None:
+    backend = await PostgresBackend.open(dsn)
+    try:
+        assert await backend.delete_jobs([], job_ids) == len(job_ids)
+    finally:
+        await backend.close()
+
+
+def test_a_deletion_is_kept_and_counted_as_no_state(stage: Stage) -> None:
+    asyncio.run(completed(stage.dsn, "a", "b"))
+    stage.run()
+    before = {key: row["transitions"] for key, row in stage.rollup().items()}
+    asyncio.run(deleted(stage.dsn, "a"))
+    report = stage.run()
+    assert (report.events, report.bronze_rows) == (1, 1)
+    assert before == {
+        ("mail", JobState.INITIAL_PENDING): 2,
+        ("mail", JobState.RUNNING): 2,
+        ("mail", JobState.COMPLETED): 2,
+    }
+    assert {key: row["transitions"] for key, row in stage.rollup().items()} == before
+    [kept] = stage.lake.read().where("event = 'DELETE'").collect()
+    assert (kept.from_state, kept.to_state) == (JobState.COMPLETED, None)
+    # The checkpoint went on: what comes later is read, and the deletion not again.
+    asyncio.run(completed(stage.dsn, "c"))
+    assert stage.run().bronze_rows == 3
+
+
+def test_an_hour_of_deletions_alone_has_no_row(stage: Stage) -> None:
+    asyncio.run(completed(stage.dsn, "a"))
+    stage.events.connection.execute(
+        "UPDATE queue_operator.job_event SET at = at - interval '1 day'"
+    )
+    asyncio.run(deleted(stage.dsn, "a"))
+    report = stage.run()
+    assert (len(report.hours), report.rollup_rows) == (2, 3)

@@ -38,6 +38,25 @@ def test_json_and_table_show_the_rollup(stage: Stage) -> None:
     assert "0 statements, 0 transitions" in table.stderr
 
 
+AWKWARD = ["my lake", "100%", "%20", "a#b?c", "ein Süß", "lake[1]{a,b}*", "a:b", "a\\b"]
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_the_lake_is_the_folder_that_was_named(stage: Stage, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "lakes" / name
+    folder.parent.mkdir()
+    arguments = ["run", "--dsn", stage.dsn, "--lake", str(folder), "--output", "json"]
+    stage.events.submit(2)
+    first = run(*arguments)
+    assert first.exit_code == 0, first.output
+    stage.events.submit(1)
+    second = json.loads(run(*arguments).stdout)
+    assert [path.name for path in folder.parent.iterdir()] == [name]
+    assert {path.name for path in folder.iterdir()} >= {"_lake_id", "bronze"}
+    # It was read again: the hour counts what both runs brought.
+    assert [row["transitions"] for row in second["rollup"]] == [3]
+
+
 @pytest.mark.usefixtures("spark")
 def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
     dsn = "postgresql://someone:secret-word@127.0.0.1:1/none"

@@ -1,5 +1,6 @@
 """Every committed event reaches the lake, once, whatever happens around it."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +9,16 @@ import pytest
 from psycopg import sql
 from tests.pipeline.stage import Stage
 
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.states import JobState
 from queue_operator.pipeline.checkpoint import locked
-from queue_operator.pipeline.errors import EventsTooNew, NotMigrated, PipelineBusy, SparkFailed
+from queue_operator.pipeline.errors import (
+    DatabaseRefused,
+    EventsTooNew,
+    NotMigrated,
+    PipelineBusy,
+    SparkFailed,
+)
 from queue_operator.pipeline.source import (
     JOBS_PER_READ,
     Snapshot,
@@ -88,7 +96,7 @@ def test_a_run_that_dies_after_writing_is_made_good(stage: Stage) -> None:
         "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON queue_operator.rollup_hour "
         "FOR EACH ROW EXECUTE FUNCTION refuse()"
     )
-    with pytest.raises(psycopg.errors.RaiseException, match="the disk is full"):
+    with pytest.raises(DatabaseRefused, match="Postgres refused: the disk is full"):
         stage.run()
     assert len(stage.stored_jobs()) == 5
 
@@ -99,6 +107,40 @@ def test_a_run_that_dies_after_writing_is_made_good(stage: Stage) -> None:
     assert stage.stored_jobs() == [1, 2, 3, 3, 4, 4, 5, 5]
     assert stage.rollup()["mail", PENDING]["transitions"] == 5
     assert stage.run().bronze_rows == 0
+
+
+async def pruned(dsn: str) -> int:
+    backend = await PostgresBackend.open(dsn)
+    try:
+        await backend.roll_up()
+        return await backend.prune_events(3600)
+    finally:
+        await backend.close()
+
+
+def test_what_the_first_run_did_not_read_is_not_pruned(stage: Stage) -> None:
+    """It dies with a lake made, and nothing in it."""
+    stage.events.submit(2)
+    stage.events.connection.execute("UPDATE queue_operator.job_event SET schema_version = 9")
+    with pytest.raises(EventsTooNew):
+        stage.run()
+    stage.events.connection.execute("UPDATE queue_operator.job_event SET schema_version = 1")
+    assert asyncio.run(pruned(stage.dsn)) == 0
+    assert stage.run().bronze_rows == 2
+    assert asyncio.run(pruned(stage.dsn)) == 1
+
+
+def test_a_session_that_waits_for_spark_is_not_ended_as_idle(stage: Stage) -> None:
+    name = stage.events.connection.info.dbname
+    stage.events.connection.execute(f"ALTER DATABASE {name} SET idle_session_timeout = '50ms'")
+    with connect(stage.dsn) as working:
+        # It began after the other: when the server has ended it, that one was silent for longer.
+        with (
+            psycopg.connect(stage.dsn, autocommit=True) as idle,
+            pytest.raises(psycopg.OperationalError, match="closed the connection"),
+        ):
+            next(idle.notifies())
+        assert working.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_many_small_runs_are_merged(stage: Stage) -> None:

@@ -19,7 +19,7 @@ from demo.install import (
 from demo.kube import Kube
 from demo.narrator import DemoFailed, chapter, give_up, rejoice, say
 from demo.windows import Rollup, prepare_spark, show_metrics, show_tables
-from queue_operator.devcluster import progress_for, require_java
+from queue_operator.devcluster import Purpose, ensure, progress_for
 from queue_operator.devcluster.errors import DevClusterError
 from queue_operator.domain.errors import QueueError
 
@@ -58,7 +58,7 @@ def main() -> int:
 def show(name: str) -> None:
     # The build may take twenty minutes; what will be missing at the end is missing now.
     require_pods()
-    require_java()
+    ensure(Purpose.DEMO, progress_for(sys.stderr))
     with chapter("A Kubernetes cluster and a PostgreSQL"):
         cluster = start_cluster(name)
         prepare_spark()

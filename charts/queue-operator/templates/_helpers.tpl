@@ -1,3 +1,23 @@
+{{/*
+Puts in what the values lack, as each template does first: `helm upgrade --reuse-values` keeps those
+of an earlier chart, which did not know all of today's. What is there stays, also false, empty or
+null; what is Kubernetes' own is taken whole or not at all, so that a part of it can be taken away.
+*/}}
+{{- define "queue-operator.prepare" -}}
+{{- include "queue-operator.fill" (dict "into" .Values "from" (.Files.Get "files/defaults.yaml" | fromYaml)) }}
+{{- end }}
+
+{{- define "queue-operator.fill" -}}
+{{- $whole := list "resources" "podSecurityContext" }}
+{{- range $name, $value := .from }}
+{{- if not (hasKey $.into $name) }}
+{{- $_ := set $.into $name $value }}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $.into $name)) (not (has $name $whole)) }}
+{{- include "queue-operator.fill" (dict "into" (get $.into $name) "from" $value) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "queue-operator.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
@@ -44,7 +64,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "queue-operator.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
 {{- end }}
 
 {{/* The served namespaces as a JSON list; empty means the whole cluster. */}}
@@ -241,5 +265,18 @@ seccompProfile:
 - name: {{ printf "QUEUE_OPERATOR_%s__%s" $section $field | upper }}
   value: {{ include "queue-operator.settingValue" $value | quote }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* An id that is null is the cluster's to choose. */}}
+{{- define "queue-operator.ids" -}}
+{{- $ids := dict }}
+{{- range $name, $id := .Values.podSecurityContext }}
+{{- if not (kindIs "invalid" $id) }}
+{{- $_ := set $ids $name $id }}
+{{- end }}
+{{- end }}
+{{- with $ids }}
+{{- toYaml . }}
 {{- end }}
 {{- end }}

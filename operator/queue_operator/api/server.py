@@ -10,7 +10,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_BACKLOG: Final = 2048
+from queue_operator.domain.addresses import authority
+from queue_operator.wire.listening import listening, refusal
+
+_LOCAL: Final = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104  (asked, not bound)
 _DATE_S: Final = 1.0
 _HEAD_BYTES: Final = 128 * 1024
 """The most that request line and headers, or trailers, may have beside what is read at once."""
@@ -148,7 +151,8 @@ class _Embedded(uvicorn.Server):
 
 class RestServer:
     """One listening server. `start` once, then `stop` once. `setting` is the part of the
-    settings that has the address. Beyond so many `connections` others are closed at once.
+    settings that has the address. Beyond so many `connections` others are closed at once; one
+    without a request is closed after `keep_alive_s`.
     """
 
     def __init__(
@@ -158,9 +162,10 @@ class RestServer:
         setting: str = "REST",
         *,
         connections: int = CONNECTIONS,
+        keep_alive_s: float = 5.0,
     ) -> None:
         self._address = address
-        self._setting = f"QUEUE_OPERATOR_{setting}__"
+        self._setting = setting
         self._server = _Embedded(
             uvicorn.Config(
                 app,
@@ -171,7 +176,8 @@ class RestServer:
                 server_header=False,
                 proxy_headers=False,
                 lifespan="off",
-                backlog=_BACKLOG,
+                # The figure is handed to the event loop as it is.
+                timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=_SHUTDOWN_S,
             )
         )
@@ -189,17 +195,21 @@ class RestServer:
     @property
     def url(self) -> str:
         """Where callers on this machine reach it."""
-        return f"http://127.0.0.1:{self.port}"
+        host = self._address.host
+        return f"http://{authority(_LOCAL.get(host, host), self.port)}"
 
     async def start(self) -> None:
         """Listens from here on. Raises OSError when the address is taken."""
         host, port = self._address.host, self._address.port
         try:
-            self._socket = _listen(host, port)
+            self._socket = listening(host, port)
         except OSError as error:
-            told = f"cannot serve on {host}:{port}: {error.strerror or error}"
-            advice = f"set {self._setting}PORT or {self._setting}HOST"
-            raise OSError(error.errno, f"{told}; {advice}") from None
+            told = refusal(self._setting, host, port, error, self._setting)
+            raise OSError(told) from None
+        # Connections inherit it. Left to the loop, which looks at the socket's protocol, they would
+        # not have it, and each answer waited for the caller's delayed acknowledgement, 40 ms.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
         self._serving = asyncio.create_task(
             self._server.serve([self._socket]), name=f"http server on port {self.port}"
         )
@@ -212,13 +222,3 @@ class RestServer:
         await self._serving
         if self._socket is not None:
             self._socket.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    # Connections inherit it. Left to the loop, which looks at the socket's protocol, they would not
-    # have it, and each answer waited for the caller's delayed acknowledgement, 40 ms.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listening.setblocking(False)
-    return listening

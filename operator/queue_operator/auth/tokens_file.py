@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -69,6 +69,27 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
+class _GivenTwice(yaml.YAMLError):
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+
+
+class _OnceEach(yaml.SafeLoader):
+    """Takes no mapping that names a key twice, of which YAML's own reader keeps the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            # What is no scalar can be no key.
+            named = (key.tag, str(key.value))
+            if named in seen:
+                raise _GivenTwice(key.start_mark.line + 1)
+            seen.add(named)
+        return node
+
+
 class TokensFile:
     """The callers of the file by the digest of their token. A change that makes the file
     unusable is logged, and the callers stay as they were.
@@ -107,11 +128,16 @@ class TokensFile:
 
     def _read(self) -> Mapping[bytes, Identity]:
         try:
-            document = _Document.model_validate(yaml.safe_load(self._path.read_text()))
+            # The loader is PyYAML's safe one, and takes less than that.
+            given = yaml.load(self._path.read_text("utf-8"), _OnceEach)  # noqa: S506
+            document = _Document.model_validate(given)
         except OSError as error:
             raise InvalidArgument(SETTING, f"{self._path}: {error.strerror}") from error
         except UnicodeDecodeError:
             raise InvalidArgument(SETTING, f"{self._path} is not UTF-8") from None
+        except _GivenTwice as twice:
+            reason = f"gives a key twice at line {twice.line}: keep one of the two"
+            raise InvalidArgument(SETTING, f"{self._path} {reason}") from None
         except yaml.YAMLError as error:
             # Its text quotes the file, and so its tokens.
             mark = getattr(error, "problem_mark", None)

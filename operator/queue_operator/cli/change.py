@@ -1,7 +1,7 @@
 """`queue-operator cancel`, `retry` and `delete`: of one job, of several, of all that match."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,7 @@ from queue_operator.domain.views import Phase
 _SAMPLE: Final = 5
 _SHOWN: Final = 20
 _LIVE: Final = frozenset(Phase) - FINISHED
-_DONE: Final = ("CANCELLED", "CANCEL_REQUESTED", "QUEUED", "DELETED")
+_DONE: Final = ("CANCELLED", "CANCEL_REQUESTED", "ALREADY_COMPLETE", "QUEUED", "DELETED")
 
 Command = Callable[..., Any]
 Filter = JobFilter | FailureFilter
@@ -52,12 +52,14 @@ def _bulk(function: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One of the three. `past` is what a job then is, `skipped` why one is left alone; `all_of`
-    changes all jobs of a selection and tells what came of each request, `dry` none of them.
+    """One of the three. `past` is what a job then is, `skipped` why one is left alone, and
+    `is_fine` whether that is as good to whoever named it; `all_of` changes all jobs of a selection
+    and tells what came of each request, `dry` none of them.
     """
 
     past: str
     skipped: str
+    is_fine: bool
     all_of: Callable[..., BulkResult]
     dry: Callable[..., BulkResult]
     sample: Callable[[Any], Any]
@@ -92,8 +94,8 @@ def cancel(
 ) -> None:
     """Cancel jobs, by id or all that match. - reads ids from standard input.
 
-    Waiting jobs will not run; running ones are asked to stop. The exit code is 1 if a job could
-    not be cancelled, or none of those given.
+    Waiting jobs will not run; running ones are asked to stop. One that has ended is left as it is,
+    which is told. The exit code is 1 if a job could not be cancelled.
     """
     ids, found = _selected(job_ids, JobFilter, job_fields(criteria), everything)
     how: dict[str, Any] = {"reason": reason, "force": force, "namespace": remote.namespace}
@@ -105,6 +107,7 @@ def cancel(
         change = Change(
             "cancelled",
             " (ended, or being cancelled already)",
+            True,
             partial(queue.cancel_all, **how),
             partial(queue.cancel_jobs, **how, dry_run=True),
             lambda filter: _jobs(remote, queue, filter, _LIVE),
@@ -159,6 +162,7 @@ def retry(
         change = Change(
             "queued",
             "",
+            False,
             partial(queue.retry_all, **how),
             partial(queue.retry_jobs, **how, dry_run=True),
             lambda filter: _failures(remote, queue, filter),
@@ -200,6 +204,7 @@ def delete(
         change = Change(
             "deleted",
             " (not ended yet)",
+            False,
             partial(queue.delete_all, **how),
             partial(queue.delete_jobs, **how, dry_run=True),
             lambda filter: _jobs(remote, queue, filter, FINISHED),
@@ -217,7 +222,7 @@ def _selected(
     if job_ids and (fields or everything):
         raise click.UsageError("give ids or filters, not both")
     if job_ids == ("-",):
-        job_ids = tuple(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
+        job_ids = tuple(dict.fromkeys(_ids_of(sys.stdin.buffer)))
         if not job_ids:
             raise click.UsageError("standard input holds no ids")
         return job_ids, None
@@ -226,6 +231,16 @@ def _selected(
     if not (fields or everything):
         raise click.UsageError("give ids, or filters, or --all for every job of the namespace")
     return (), kind(**fields, all=not fields)
+
+
+def _ids_of(stream: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode().strip()
+        except UnicodeDecodeError:
+            raise click.UsageError(f"standard input: line {number} is not UTF-8") from None
+        if text:
+            yield text
 
 
 def _run(
@@ -281,7 +296,7 @@ def _finish(remote: Remote, change: Change, result: BulkResult, *, given: bool) 
         rendering.print_json(result)
     else:
         _tell(change, result)
-    if result.failed or (given and not result.changed):
+    if result.failed or (given and not result.changed and not change.is_fine):
         sys.exit(1)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from queue_operator.api.errors import message_of, status_of
 from queue_operator.api.submissions import job_from
 from queue_operator.client import Submission
+from queue_operator.client.operations import faults
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 from queue_operator.domain.validation import DEFAULT_LIMITS, MAX_JSON_DEPTH, Limits
@@ -28,6 +29,8 @@ _LARGE: Final = _Usual(Limits(**{one.name: _MOST for one in fields(Limits)}), _M
 
 def refusal(submission: Submission) -> tuple[str, str] | None:
     """Code and message; None for what is right. Says so where it is a matter of limits."""
+    for unsendable in faults([submission]).values():
+        return unsendable.code, str(unsendable)
     body = json.dumps(submission.document()).encode()
     refused = _refusal(body, _Usual())
     if refused is None or refused == _refusal(body, _LARGE):

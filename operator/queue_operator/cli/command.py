@@ -1,6 +1,9 @@
-"""A command whose help ends with examples, and which tells programs in JSON what is typed wrong."""
+"""Commands: their arguments are text, their help ends with examples, and programs are told in JSON
+what is typed wrong.
+"""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -13,6 +16,48 @@ _BOLD: Final = frozenset({"--all", "--force", "--yes"})
 _FOR_PROGRAMS: Final = ("json", "jsonl", "ids")
 
 
+class Bytes(click.ParamType[str]):
+    """An argument that may be any bytes; those that are no UTF-8 are as `os.fsdecode` has them."""
+
+    name = "text"
+
+
+class Command(click.Command):
+    """A shell hands on any bytes; what is to be text is refused here where it is none."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; raises BadParameter for what is no text."""
+        rest = super().parse_args(ctx, args)
+        for param in self.get_params(ctx):
+            if not isinstance(param.type, Bytes | click.Path):
+                _check_text(ctx, param, ctx.params.get(param.name or ""))
+        return rest
+
+
+class CommandGroup(click.Group):
+    """Its commands are of this kind."""
+
+    command_class = Command
+
+
+def _check_text(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    if isinstance(value, tuple | list):
+        for one in value:
+            _check_text(ctx, param, one)
+    elif isinstance(value, str) and not is_text(value):
+        shown = os.fsencode(value).decode("utf-8", "backslashreplace")
+        raise click.BadParameter(f"is not UTF-8: {shown}", ctx, param)
+
+
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it: bytes of a shell that are none become halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class UsageFault(click.ClickException):
     """A usage error for programs."""
 
@@ -23,7 +68,7 @@ class UsageFault(click.ClickException):
         click.echo(json.dumps({"error": told}), file=file, err=True)
 
 
-class ExampleCommand(click.Command):
+class ExampleCommand(Command):
     """`examples` are printed as they are, each on a line of its own."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:

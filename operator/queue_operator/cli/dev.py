@@ -13,9 +13,17 @@ from typing import Any
 import click
 
 from queue_operator import devcluster
-from queue_operator.devcluster import ClusterInfo, ClusterStatus, DevClusterError, ExistingOptions
+from queue_operator.cli.command import CommandGroup
+from queue_operator.devcluster import (
+    ClusterInfo,
+    ClusterStatus,
+    DevClusterError,
+    ExistingOptions,
+    Finding,
+)
 
 _OUTPUTS = ("table", "json")
+_PIPE_WIDTH = 160
 
 
 def _name_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +38,7 @@ def _output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dev() -> None:
     """Run a Kubernetes cluster and a PostgreSQL on this machine.
 
@@ -100,6 +108,32 @@ def status(name: str | None, output: str) -> None:
         sys.exit(1)
 
 
+@dev.command()
+@click.option(
+    "--for",
+    "purposes",
+    type=click.Choice([purpose.value for purpose in devcluster.Purpose]),
+    multiple=True,
+    help="Only what this target of `make` needs; repeatable.  [default: all]",
+)
+@_output_option
+def doctor(purposes: tuple[str, ...], output: str) -> None:
+    """Show what this machine lacks for the checks, the demo, the tests and the benchmark.
+
+    Each with how to get it; exits with 1 if something is missing.
+
+    As root on Debian and Ubuntu, `make demo` and `make test` install what is missing themselves.
+    """
+    chosen = [devcluster.Purpose(one) for one in purposes or list(devcluster.Purpose)]
+    found = devcluster.findings(chosen)
+    if output == "json":
+        click.echo(json.dumps([_finding_fields(finding) for finding in found], indent=2))
+    else:
+        _print_findings(found)
+    if any(finding.is_missing for finding in found):
+        sys.exit(1)
+
+
 @dev.command("load-image")
 @_name_option
 @click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -138,6 +172,10 @@ def _reported_failures() -> Iterator[None]:
         yield
     except DevClusterError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
 
 
 def _print_info(info: ClusterInfo, output: str) -> None:
@@ -161,6 +199,37 @@ def _print_statuses(found: list[ClusterStatus]) -> None:
             table.add_row(cluster.name, cluster.provider, part, state)
         table.add_section()
     Console().print(table)
+
+
+def _print_findings(found: list[Finding]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("needed", "for make", "found", box=SIMPLE_HEAD, pad_edge=False)
+    for finding in found:
+        targets = ", ".join(sorted(finding.need.purposes))
+        missing = Text(f"missing: {finding.need.hint()}", style="red")
+        table.add_row(finding.need.name, targets, missing if finding.is_missing else finding.found)
+    # What is meant to be copied must not be cut by a pipe.
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    packages = [p for finding in found if finding.is_missing for p in finding.need.packages]
+    if packages:
+        command = devcluster.install_command(tuple(dict.fromkeys(packages)))
+        click.echo(f"on Debian or Ubuntu, all at once, as root: {command}")
+
+
+def _finding_fields(finding: Finding) -> dict[str, Any]:
+    need = finding.need
+    return {
+        "need": need.name,
+        "for": sorted(need.purposes),
+        "found": finding.found or None,
+        "missing": finding.is_missing,
+        "packages": list(need.packages),
+        "hint": need.hint() if finding.is_missing else None,
+    }
 
 
 def _status_fields(cluster: ClusterStatus) -> dict[str, Any]:

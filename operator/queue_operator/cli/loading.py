@@ -1,6 +1,5 @@
 """Submits a file of jobs, line by line accounted for."""
 
-import json
 import sys
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from rich.progress import (
 from queue_operator.cli import rendering
 from queue_operator.cli.checking import refusal
 from queue_operator.cli.connection import Refused, Remote
+from queue_operator.cli.values import parse_json
 from queue_operator.client import QuotaWait, RetryPolicy, Submission, SubmissionResult
 from queue_operator.client.flows import REJECTED
 from queue_operator.client.models import QuotaError
@@ -59,9 +59,13 @@ class Account:
             "accepted": self.accepted,
             "duplicates": self.duplicates,
             "rejected": self.rejected,
-            "errors": self.errors,
+            "errors": self.listed(),
             "dry_run": dry_run,
         }
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The rejected lines in their order: of some it is known later what is wrong."""
+        return sorted(self.errors, key=lambda told: told["line"])
 
     def reject(self, line: int, code: str, message: str) -> dict[str, Any]:
         """Counts a line that is not stored."""
@@ -187,12 +191,8 @@ class _Loader:
             yield submission
 
     def _submission(self, number: int, line: bytes) -> Submission:
-        try:
-            given = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"is no JSON: {error.msg} at column {error.colno}") from None
-        except RecursionError:
-            raise ValueError("is nested too deeply") from None
+        # The field that holds what is no number is named when the job is looked at.
+        given = parse_json(line, numbers_only=False)
         if not isinstance(given, dict):
             raise ValueError("is no JSON object")
         fields = {**self._plan.defaults, **given}
@@ -292,7 +292,7 @@ def _report(remote: Remote, account: Account, dry_run: bool) -> None:
         print(text)
     else:
         rendering.note(text)
-    for told in account.errors[:_SHOWN] if remote.output == "table" else ():
+    for told in account.listed()[:_SHOWN] if remote.output == "table" else ():
         rendering.note(f"line {told['line']}: {told['message']}")
     if account.rejected > _SHOWN and remote.output == "table":
         rendering.note(f"… and {account.rejected - _SHOWN:,} more; --output json lists them")

@@ -1,7 +1,9 @@
 """The command `queue-operator`."""
 
 import importlib
-from typing import Final
+import io
+import sys
+from typing import Any, Final
 
 import click
 
@@ -34,6 +36,13 @@ _COMMANDS: Final = {**_JOBS, **_SERVER}
 
 
 class _LazyGroup(click.Group):
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click does; what the terminal cannot hold is written as its code."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        return super().main(*args, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

@@ -7,13 +7,14 @@ import click
 
 from queue_operator.backends.postgres import migrate as apply_migrations
 from queue_operator.backends.postgres.migrate import LOCK_TIMEOUT_S, PATIENCE_S
+from queue_operator.cli.command import Command
 from queue_operator.cli.environment import fail, read_settings
 from queue_operator.domain.errors import QueueError
 
 _SECONDS = click.FloatRange(min=0.001, max=86_400)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--dsn", help="Address of the database; default: QUEUE_OPERATOR_DATABASE__DSN.")
 @click.option("--grant-to", metavar="ROLE", help="Let this role run the queue on the schema.")
 @click.option(

@@ -11,9 +11,12 @@ from typing import Any, Final
 import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from queue_operator.cli.command import CommandGroup
 from queue_operator.cli.environment import read_settings
+from queue_operator.cli.rendering import plain
 from queue_operator.domain.errors import QueueError
 from queue_operator.pipeline.classes import prefetch_classes
 from queue_operator.pipeline.jobs import PipelineReport, Say, latest_rollup, run_pipeline
@@ -27,7 +30,7 @@ _US_PER_MS: Final = 1_000
 _US_PER_S: Final = 1_000_000
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Takes the events of the jobs to a Parquet lake and hourly roll-ups, with Spark."""
 
@@ -116,9 +119,7 @@ def _print_rollup(rollup: Sequence[dict[str, Any]]) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     return [
         f"{row['hour']:%Y-%m-%d %H:%M}",
-        row["namespace"],
-        row["type"],
-        row["state"],
+        *(escape(plain(row[name])) for name in ("namespace", "type", "state")),
         str(row["transitions"]),
         f"{row['rate_per_s']:.3g}",
         *_measured(row),

@@ -1,5 +1,6 @@
 """Tables for people, JSON for programs."""
 
+import codecs
 import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -49,13 +50,23 @@ def progress(total: float | None, what: str) -> tuple[Progress, Any]:
 
 def print_json(value: Any) -> None:
     """One indented document."""
-    print(json.dumps(fields_of(value), indent=2, ensure_ascii=False))
+    print(json.dumps(fields_of(value), indent=2, ensure_ascii=not _holds_everything()))
 
 
 def print_line(value: Any) -> None:
     """One document on one line."""
-    text = json.dumps(fields_of(value), separators=(",", ":"), ensure_ascii=False)
+    is_ascii = not _holds_everything()
+    text = json.dumps(fields_of(value), separators=(",", ":"), ensure_ascii=is_ascii)
     print(text, flush=True)
+
+
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+def _holds_everything() -> bool:
+    """Whether standard output takes any character; what it does not would be no JSON."""
+    return codecs.lookup(_encoding()).name.startswith("utf")
 
 
 def fields_of(value: Any) -> Any:
@@ -85,17 +96,27 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Table:
 
 
 def plain(value: Any) -> str:
-    """`value` as text in which nothing steers the terminal: jobs may hold anything."""
-    text = str(value)
-    if text.isprintable():
+    """`value` as text in which nothing steers the terminal, and which it can show: jobs may hold
+    anything.
+    """
+    text, encoding = str(value), _encoding()
+    if text.isprintable() and _is_held(text, encoding):
         return text
-    return "".join(_visible(char) for char in text)
+    return "".join(_visible(char, encoding) for char in text)
 
 
-def _visible(char: str) -> str:
-    if char.isprintable() or char in "\n\t":
+def _visible(char: str, encoding: str) -> str:
+    if (char.isprintable() or char in "\n\t") and _is_held(char, encoding):
         return char
     return char.encode("unicode_escape").decode("ascii")
+
+
+def _is_held(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def state(phase: Phase, cancel_requested: bool = False) -> Text:

@@ -1,6 +1,6 @@
 """`queue-operator submit`: one job, or a file of them."""
 
-import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from queue_operator.cli import loading, rendering
 from queue_operator.cli.checking import refusal
-from queue_operator.cli.command import ExampleCommand
+from queue_operator.cli.command import Bytes, ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.get import ended, wait_for
-from queue_operator.cli.values import Duration, Tag, When, tag_map
+from queue_operator.cli.values import Duration, Tag, When, parse_json, tag_map
 from queue_operator.client import QueueClient, Submission, SubmissionResult
 from queue_operator.client.flows import BATCH_JOBS
 from queue_operator.domain.dependencies import DependencyMode
@@ -88,7 +88,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     ),
 )
 @click.argument("type", required=False)
-@click.argument("payload", required=False)
+@click.argument("payload", required=False, type=Bytes())
 @click.option("--raw", is_flag=True, help="The payload is bytes, not JSON.")
 @_options
 @click.option(
@@ -205,9 +205,9 @@ def _payload(text: str | None, raw: bool) -> dict[str, Any]:
     if raw:
         return {"payload_bytes": content}
     try:
-        return {"payload": json.loads(content)}
-    except (ValueError, RecursionError) as error:
-        reason = f"is no JSON ({error}); quote it for the shell, or give --raw to send bytes"
+        return {"payload": parse_json(content)}
+    except ValueError as error:
+        reason = f"{error}; quote it for the shell, or give --raw to send bytes"
         raise click.BadParameter(reason, param_hint="PAYLOAD") from None
 
 
@@ -215,7 +215,7 @@ def _read(text: str) -> bytes:
     if text == "-":
         return sys.stdin.buffer.read()
     if not text.startswith("@"):
-        return text.encode()
+        return os.fsencode(text)
     try:
         return Path(text[1:]).read_bytes()
     except OSError as error:

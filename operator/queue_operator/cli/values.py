@@ -1,5 +1,6 @@
 """How durations, times and tags are written on the command line."""
 
+import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,29 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(seconds=float(text))
     except (ValueError, OverflowError, ValidationError):
         raise ValueError(f"{text!r} is no duration: write 90s, 5m, 1h30m or PT5M") from None
+
+
+def parse_json(content: bytes, *, numbers_only: bool = True) -> Any:
+    """What a document of JSON holds. Raises ValueError, which says what is wrong with it; NaN and
+    Infinity may be let in by who knows better where they stand.
+    """
+    try:
+        return json.loads(content, parse_constant=_no_number if numbers_only else None)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error.msg} at {_place(content, error)}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: {error.reason} at byte {error.start + 1}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"is no JSON: {name} is no number there")
+
+
+def _place(content: bytes, error: json.JSONDecodeError) -> str:
+    column = f"column {error.colno}"
+    return f"line {error.lineno} {column}" if b"\n" in content.rstrip() else column
 
 
 class Duration(click.ParamType[timedelta]):

@@ -4,7 +4,7 @@ A flow yields what is to be done, a call or a pause, and is sent what came of it
 nothing itself.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
@@ -13,6 +13,7 @@ from queue_operator.client import operations
 from queue_operator.client.models import (
     BatchResult,
     BulkResult,
+    ItemError,
     JobStatus,
     QuotaError,
     SubmissionResult,
@@ -41,6 +42,8 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 """How much payload one batch of `submit_all` holds at most; a server takes 64 MiB by default."""
 
 REJECTED: Final = "REJECTED"
+_WHOLE: Final = ("", "body", "jobs")
+"""Fields of faults that are those of a request and not of a job in it."""
 
 _FIRST_LOOK_S: Final = 0.1
 _LOOK_GROWTH: Final = 1.5
@@ -103,11 +106,11 @@ def submit_some(
     policy: RetryPolicy,
     told: Callable[[QuotaWait], None] | None = None,
 ) -> Flow[BatchResult]:
-    """A batch that is not atomic. Jobs for which a quota has no room now are sent again as the
+    """A batch that is not atomic: what is wrong with one job keeps no other from being stored,
+    also what no request can hold. Jobs for which a quota has no room now are sent again as the
     policy says, counted anew whenever some of them got in; `told` is given each pause.
     """
-    result = yield from exchange(operations.submit_batch(submissions, False, namespace), policy)
-    results = list(result.results)
+    results = yield from _each(submissions, namespace, policy)
     tries, waited_s = 1, 0.0
     while left := _over_quota(results):
         quota = _quota(results[left[0]])
@@ -119,14 +122,66 @@ def submit_some(
         if told is not None:
             told(QuotaWait(len(left), pause_s, quota, waited_s, tries))
         yield Pause(pause_s)
-        some = operations.submit_batch([submissions[at] for at in left], False, namespace)
-        again = yield from exchange(some, policy)
-        for at, item in zip(left, again.results, strict=True):
+        again = yield from _each([submissions[at] for at in left], namespace, policy)
+        for at, item in zip(left, again, strict=True):
             results[at] = item
-        tries, waited_s = (1, 0.0) if again.accepted else (tries + 1, waited_s + pause_s)
+        got_in = any(item.status != REJECTED for item in again)
+        tries, waited_s = (1, 0.0) if got_in else (tries + 1, waited_s + pause_s)
     rejected = sum(item.status == REJECTED for item in results)
-    numbers = {"accepted": len(results) - rejected, "rejected": rejected}
-    return result.model_copy(update={"results": tuple(results), **numbers})
+    return BatchResult(
+        total=len(results),
+        accepted=len(results) - rejected,
+        rejected=rejected,
+        results=tuple(results),
+    )
+
+
+def _each(
+    submissions: Sequence[Submission], namespace: str | None, policy: RetryPolicy
+) -> Flow[list[SubmissionResult]]:
+    """What became of each. A request that is refused as a whole, for its size or for what one of
+    its jobs does to its form, is sent again by halves.
+    """
+    try:
+        operation = operations.submit_batch(submissions, False, namespace)
+    except InvalidArgument:
+        faults = operations.faults(submissions)
+        if not faults:
+            raise
+        return (yield from _others(submissions, faults, namespace, policy))
+    try:
+        result = yield from exchange(operation, policy)
+    except InvalidArgument as error:
+        if not any(fault.field in _WHOLE for fault in error.findings):
+            raise
+        if len(submissions) == 1:
+            return [_rejected(submissions[0], str(error))]
+    else:
+        return list(result.results)
+    middle = len(submissions) // 2
+    first = yield from _each(submissions[:middle], namespace, policy)
+    rest = yield from _each(submissions[middle:], namespace, policy)
+    return [*first, *rest]
+
+
+def _others(
+    submissions: Sequence[Submission],
+    faults: Mapping[int, InvalidArgument],
+    namespace: str | None,
+    policy: RetryPolicy,
+) -> Flow[list[SubmissionResult]]:
+    """What became of each, if only those without a fault are sent."""
+    good = [one for at, one in enumerate(submissions) if at not in faults]
+    sent = iter((yield from _each(good, namespace, policy)) if good else ())
+    return [
+        _rejected(one, str(faults[at])) if at in faults else next(sent)
+        for at, one in enumerate(submissions)
+    ]
+
+
+def _rejected(submission: Submission, reason: str) -> SubmissionResult:
+    error = ItemError(code=InvalidArgument.code, message=reason)
+    return SubmissionResult(job_id=submission.job_id, status=REJECTED, error=error)
 
 
 def _quota(item: SubmissionResult) -> QuotaError | None:
@@ -208,7 +263,10 @@ def batches(
 def _weight(submission: Submission) -> int:
     if submission.payload_bytes is not None:
         return len(submission.payload_bytes) * 4 // 3
-    return len(encode(submission.payload))
+    try:
+        return len(encode(submission.payload))
+    except InvalidArgument:
+        return 0  # It is found, and rejected alone, when the batch is made.
 
 
 def wait(

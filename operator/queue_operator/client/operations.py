@@ -306,7 +306,35 @@ def _submission(
 ) -> Call:
     job_ids = tuple(document.get("job_id", "") for document in documents)
     keys = tuple(document["idempotency_key"] for document in documents)
-    return Call("POST", path, params_of(namespace), encode(body), job_ids, keys)
+    try:
+        content = encode(body)
+    except InvalidArgument as error:
+        raise _named(documents, is_batch=body is not documents[0]) or error from None
+    return Call("POST", path, params_of(namespace), content, job_ids, keys)
+
+
+def _named(documents: Sequence[dict[str, Any]], *, is_batch: bool) -> InvalidArgument | None:
+    """The first fault of those that no request can hold, with its place."""
+    for at, document in enumerate(documents):
+        if (fault := _fault(document)) is not None:
+            field = f"jobs[{at}].{fault.field}" if is_batch else fault.field
+            return InvalidArgument(field, fault.reason)
+    return None
+
+
+def _fault(document: dict[str, Any]) -> InvalidArgument | None:
+    for name, value in document.items():
+        try:
+            encode(value)
+        except InvalidArgument as error:
+            return InvalidArgument(name, error.reason)
+    return None
+
+
+def faults(submissions: Sequence[Submission]) -> dict[int, InvalidArgument]:
+    """What no request can hold, by its place: the field, and why."""
+    found = ((at, _fault(one.document())) for at, one in enumerate(submissions))
+    return {at: fault for at, fault in found if fault is not None}
 
 
 def _documents(submissions: Iterable[Submission]) -> tuple[list[dict[str, Any]], frozenset[int]]:

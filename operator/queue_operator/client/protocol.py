@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from queue_operator.client.environment import EnvironmentProxy, authorities
 from queue_operator.client.models import APIError, ErrorDetail, QuotaError
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -30,6 +31,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _BATCH_INDEX: Final = re.compile(r"jobs\[(\d+)\]")
 _CONFLICT: Final = 409
+_OUT_OF_RANGE: Final = "Out of range float values"
 _MISSING: Final = 404
 _NO_SUCH_PATH: Final = "NO_SUCH_PATH"
 """The code of a fault: the server has no such operation, whatever the job."""
@@ -94,16 +96,26 @@ def base_url(url: str) -> httpx.URL:
 
 
 def connection(url: str) -> dict[str, Any]:
-    """How a client of httpx reaches `url`, as `base_url`."""
+    """How a client of httpx reaches `url`, as `base_url`. Raises InvalidArgument also for what
+    the environment says of proxies and authorities and nobody can use.
+    """
     found = base_url(url)
-    # Reading all authorities takes longer than a request, and without TLS nobody asks them:
-    # no redirect is followed.
-    return {"base_url": found, "verify": found.scheme == "https", "follow_redirects": False}
+    proxy = EnvironmentProxy.for_url(found)
+    return {
+        "base_url": found,
+        # Reading all authorities takes longer than a request, and without TLS nobody asks them:
+        # no redirect is followed.
+        "verify": authorities() if found.scheme == "https" else False,
+        "follow_redirects": False,
+        # httpx would take up every proxy of the environment, also those that are for others.
+        "trust_env": False,
+        "proxy": proxy and proxy.url,
+    }
 
 
 def unreachable(call: Call, failure: httpx.RequestError | None) -> Unavailable:
     """What no answer means."""
-    text = f"the queue operator cannot be reached: {failure}"
+    text = f"the queue operator cannot be reached{_by_way_of(failure)}: {failure}"
     if not (call.is_repeatable or isinstance(failure, NOT_SENT)):
         text = f"the queue operator did not answer, and may have done it or not: {failure}"
     if isinstance(failure, httpx.RemoteProtocolError):
@@ -114,13 +126,28 @@ def unreachable(call: Call, failure: httpx.RequestError | None) -> Unavailable:
     return Unavailable(text)
 
 
+def _by_way_of(asked: httpx.RequestError | httpx.Response | None) -> str:
+    """Which proxy stands in between, if one does."""
+    try:
+        proxy = EnvironmentProxy.for_url(asked.request.url) if asked is not None else None
+    except (RuntimeError, InvalidArgument):
+        return ""
+    return f" by way of the proxy of {proxy}" if proxy else ""
+
+
 def encode(body: Any) -> bytes:
     """`body` as JSON. Raises InvalidArgument for what JSON cannot hold."""
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArgument("request", f"cannot be written as JSON: {error}") from None
+    except UnicodeEncodeError:
+        reason = "half a character (a lone surrogate) is no text"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except (ValueError, TypeError) as error:
+        is_number = str(error).startswith(_OUT_OF_RANGE)
+        reason = "NaN and Infinity are no numbers there" if is_number else str(error)
+    raise InvalidArgument("request", f"cannot be written as JSON: {reason}")
 
 
 def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
@@ -130,19 +157,27 @@ def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
 
 
 def params_of(namespace: str | None, **others: Any) -> dict[str, Any]:
-    """The query of a call; what is None is left out."""
+    """The query of a call; what is None is left out. Raises InvalidArgument for what is no text."""
     given = {"namespace": namespace, **others}
+    for name, value in given.items():
+        try:
+            encode(value)
+        except InvalidArgument as error:
+            raise InvalidArgument(name, error.reason) from None
     return {name: value for name, value in given.items() if value is not None}
 
 
 def job_path(job_id: str, suffix: str = "") -> str:
     """Where a job is found, and what is done with it. Raises InvalidArgument for an empty id,
-    which would name all jobs.
+    which would name all jobs, and for one that is no text.
     """
     if not job_id:
         raise InvalidArgument("job_id", "must not be empty")
     # As segments of their own, dots would be taken for a way through the path.
-    segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
+    try:
+        segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
+    except UnicodeEncodeError:
+        raise InvalidArgument("job_id", "half a character (a lone surrogate) is no text") from None
     return f"/v1/jobs/{segment}{suffix}"
 
 
@@ -206,6 +241,7 @@ def _told(call: Call, response: httpx.Response) -> APIError:
         return APIError.model_validate_json(response.content)
     except ValidationError:
         text = f"{call.method} {call.path} was answered with status {response.status_code}"
+        text += _by_way_of(response)
         return APIError(code="", message=text, request_id=response.headers.get("x-request-id", ""))
 
 

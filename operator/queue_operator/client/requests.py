@@ -74,6 +74,9 @@ class Submission(_Sent):
         fields: dict[str, Any] = self.model_dump(
             mode="json", exclude_none=True, exclude={"payload", "payload_bytes"}
         )
+        if self.tags is not None:
+            # As they are: pydantic puts other characters for halves of some in the keys of a map.
+            fields["tags"] = dict(self.tags)
         if self.payload_bytes is None:
             fields["payload"] = self.payload
         else:

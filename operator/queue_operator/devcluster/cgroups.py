@@ -42,6 +42,11 @@ def remove(cluster: str) -> None:
             wait_until(lambda group=group: _try_remove(group), f"the end of {group}", 20)  # type: ignore[misc]
 
 
+def occupied(cluster: str) -> list[Path]:
+    """The groups of that name in which something runs."""
+    return [group for group in leftovers(cluster) if any(_members(group))]
+
+
 def leftovers(cluster: str) -> list[Path]:
     groups = (hierarchy / group_name(cluster) for hierarchy in hierarchies())
     return [group for group in groups if group.exists()]

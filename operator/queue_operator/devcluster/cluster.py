@@ -95,12 +95,15 @@ def down(name: str = DEFAULT_NAME, progress: Progress | None = None) -> None:
 
     Raises:
         ClusterNotFound: there is no state folder of that name.
+        NotOurs: the folder, or something that it would remove, was made by somebody else.
 
     """
     progress = progress or SilentProgress()
     folder = existing_folder(name)
     with folder.locked(), progress.step(f"removing cluster {name}"):
-        _recorded_provider(folder).down()
+        # What is started is recorded before: without a record there is nothing but the folder.
+        if folder.settings():
+            _recorded_provider(folder).down()
         folder.remove()
     forget_empty_root()
 

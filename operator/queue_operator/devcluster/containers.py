@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from queue_operator.devcluster.binaries import binaries_dir
 from queue_operator.devcluster.errors import DevClusterError
+from queue_operator.devcluster.kind import kind_name
 from queue_operator.devcluster.node import ctr_command
 from queue_operator.devcluster.provider import KIND, LOCAL
 from queue_operator.devcluster.state import ClusterInfo, existing_folder
@@ -18,5 +19,6 @@ def container_runtime(cluster: ClusterInfo) -> list[str]:
         command = ctr_command(binaries_dir(), existing_folder(cluster.name))
         return [str(word) for word in command]
     if cluster.provider == KIND:
-        return ["docker", "exec", f"{cluster.name}-control-plane", "ctr", "--namespace", "k8s.io"]
+        node = f"{kind_name(existing_folder(cluster.name))}-control-plane"
+        return ["docker", "exec", node, "ctr", "--namespace", "k8s.io"]
     raise DevClusterError(f"the containers of a {cluster.provider} cluster are out of reach")

@@ -4,6 +4,7 @@ DevClusterError
 ├── ToolMissing          a program that cannot be fetched is not installed
 ├── CommandFailed        a program ended with a non-zero status
 ├── NotReady             a part did not come up in time
+├── NotOurs              what is there was made by somebody else, and is left alone
 └── ClusterNotFound      no cluster of that name has a state folder
 """
 
@@ -37,6 +38,10 @@ class CommandFailed(DevClusterError):
 
 class NotReady(DevClusterError):
     """A condition did not become true before its deadline."""
+
+
+class NotOurs(DevClusterError):
+    """Something of that name is there and nothing says that it was made here."""
 
 
 class ClusterNotFound(DevClusterError):

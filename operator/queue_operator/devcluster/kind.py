@@ -7,6 +7,7 @@ there, and the rest of the world does not.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import yaml
 
 from queue_operator.devcluster import binaries, controlplane
 from queue_operator.devcluster.commands import run, succeeds
-from queue_operator.devcluster.errors import DevClusterError, ToolMissing
+from queue_operator.devcluster.errors import DevClusterError, NotOurs, ToolMissing
 from queue_operator.devcluster.network import SLOTS, choose_port
 from queue_operator.devcluster.paths import checkout_root
 from queue_operator.devcluster.postgres import Postgres
@@ -37,16 +38,15 @@ class KindCluster:
     def up(self, progress: Progress) -> ClusterInfo:
         require_docker()
         self._folder.create()
-        if not self._folder.settings():
-            self._folder.write_settings(KIND)
         kubectl, kind = ensure_kubectl(progress), _kind(progress)
-        if self._folder.name not in run([kind, "get", "clusters"]).split():
+        name = self._claim_name(kind)
+        if name not in _clusters(kind):
             configuration = self._folder.path / "kind.yaml"
             configuration.write_text(yaml.safe_dump(cluster_configuration()))
-            with progress.step(f"creating the kind cluster {self._folder.name}"):
-                run(create_command(kind, self._folder, configuration))
+            with progress.step(f"creating the kind cluster {name}"):
+                run(create_command(kind, name, self._folder, configuration))
         # Written again, in case that a killed run made the cluster and no more.
-        run([kind, "export", "kubeconfig", *_identity(self._folder)])
+        run([kind, "export", "kubeconfig", *_identity(name, self._folder)])
         postgres = self._postgres()
         with progress.step("starting PostgreSQL"):
             postgres.start()
@@ -60,7 +60,7 @@ class KindCluster:
             postgres_dsn=postgres.dsn,
             postgres_admin_dsn=postgres.admin_dsn,
             host_address=postgres.host,
-            node_address=node_address(self._folder.name),
+            node_address=node_address(name),
             has_node=True,
         )
         self._folder.write_info(info)
@@ -74,14 +74,41 @@ class KindCluster:
         return {"kind": api, "postgres": self._postgres().running()}
 
     def load_image(self, archive: Path) -> None:
-        run(load_command(_installed_kind(), self._folder.name, archive))
+        run(load_command(_installed_kind(), kind_name(self._folder), archive))
 
     def down(self) -> None:
-        if "address" in self._folder.settings():
-            self._postgres().kill()
         # A first `up` that could not get kind has made nothing with it.
         if (kind := _installed_kind()).exists():
-            run(delete_command(kind, self._folder))
+            run(delete_command(kind, self._claim_name(kind), self._folder))
+        if "address" in self._folder.settings():
+            self._postgres().kill()
+
+    def _claim_name(self, kind: Path) -> str:
+        """What the cluster is called in kind: nobody else's has that name, and it is recorded
+        before the cluster is made.
+
+        Raises:
+            NotOurs: an earlier release recorded no name, and kind has a cluster of this one's.
+
+        """
+        settings = self._folder.settings()
+        if "cluster" in settings:
+            return str(settings["cluster"])
+        plain = self._folder.name
+        if settings and plain in _clusters(kind):
+            raise NotOurs(
+                f"nothing says that the kind cluster {plain!r} was made by `queue-operator dev`, "
+                f"and it is left alone: if it was, run `kind delete cluster --name {plain}`, and "
+                "this again"
+            )
+        self._record(cluster=f"{plain}-{secrets.token_hex(3)}")
+        return kind_name(self._folder)
+
+    def _record(self, **more: str | int) -> None:
+        known = {
+            name: value for name, value in self._folder.settings().items() if name != "provider"
+        }
+        self._folder.write_settings(KIND, **known, **more)
 
     def _postgres(self) -> Postgres:
         settings = self._folder.settings()
@@ -89,8 +116,8 @@ class KindCluster:
             address, network = docker_network(run(network_command()))
             with slots_locked():
                 port = choose_port(address, FIRST_POSTGRES_PORT, SLOTS)
-                settings = {"address": address, "network": network, "port": port}
-                self._folder.write_settings(KIND, **settings)
+                self._record(address=address, network=network, port=port)
+                settings = self._folder.settings()
         networks = [settings["network"], f"{settings['address']}/32"]
         return Postgres(self._folder.postgres, settings["address"], settings["port"], networks)
 
@@ -116,17 +143,24 @@ def cluster_configuration() -> dict[str, object]:
     }
 
 
-def create_command(kind: Path, folder: StateFolder, configuration: Path) -> list[str | Path]:
+def kind_name(folder: StateFolder) -> str:
+    """What kind calls the cluster of a folder."""
+    return str(folder.settings()["cluster"])
+
+
+def create_command(
+    kind: Path, name: str, folder: StateFolder, configuration: Path
+) -> list[str | Path]:
     options = (f"--config={configuration}", f"--wait={READY_TIMEOUT_S}s")
-    return [kind, "create", "cluster", *_identity(folder), *options]
+    return [kind, "create", "cluster", *_identity(name, folder), *options]
 
 
 def load_command(kind: Path, name: str, archive: Path) -> list[str | Path]:
     return [kind, "load", "image-archive", archive, "--name", name]
 
 
-def delete_command(kind: Path, folder: StateFolder) -> list[str | Path]:
-    return [kind, "delete", "cluster", *_identity(folder)]
+def delete_command(kind: Path, name: str, folder: StateFolder) -> list[str | Path]:
+    return [kind, "delete", "cluster", *_identity(name, folder)]
 
 
 def network_command() -> list[str | Path]:
@@ -155,8 +189,12 @@ def node_address(name: str) -> str:
     return run(["docker", "inspect", "--format", template, f"{name}-control-plane"]).strip()
 
 
-def _identity(folder: StateFolder) -> tuple[str, str]:
-    return f"--name={folder.name}", f"--kubeconfig={folder.kubeconfig('admin')}"
+def _identity(name: str, folder: StateFolder) -> tuple[str, str]:
+    return f"--name={name}", f"--kubeconfig={folder.kubeconfig('admin')}"
+
+
+def _clusters(kind: Path) -> list[str]:
+    return run([kind, "get", "clusters"]).split()
 
 
 def _kind(progress: Progress) -> Path:

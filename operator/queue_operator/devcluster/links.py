@@ -6,13 +6,26 @@ import json
 from typing import Any
 
 from queue_operator.devcluster.commands import run, succeeds
+from queue_operator.devcluster.errors import NotOurs
 from queue_operator.devcluster.network import AddressPlan
 
 
-def ensure_bridge(plan: AddressPlan) -> None:
-    """Gives the host its address, on a link that stays while the node comes and goes."""
+def ensure_bridge(plan: AddressPlan, owner: str) -> None:
+    """Gives the host its address, on a link that stays while the node comes and goes. `owner` is
+    the cluster's folder, which the link names.
+
+    Raises:
+        NotOurs: the link is that of a cluster with another folder.
+
+    """
     if not _link(plan.bridge):
         run(["ip", "link", "add", plan.bridge, "type", "bridge"])
+    elif not _is_of(plan, owner):
+        raise NotOurs(
+            f"the link {plan.bridge} belongs to {_owner(plan)} and not to this cluster, whose "
+            "addresses go with that name: take one of the two down, and start it again"
+        )
+    run(["ip", "link", "set", "dev", plan.bridge, "alias", owner])
     run(["ip", "address", "replace", f"{plan.host}/24", "dev", plan.bridge])
     run(["ip", "link", "set", plan.bridge, "up"])
 
@@ -33,12 +46,36 @@ def ensure_cable(plan: AddressPlan, node_pid: int) -> None:
         run(["ip", "route", "replace", cidr, "via", str(plan.node), "dev", plan.bridge])
 
 
-def remove(plan: AddressPlan) -> None:
-    """Deletes both links; their addresses and routes go with them."""
+def remove(plan: AddressPlan, owner: str) -> None:
+    """Deletes both links, unless they are another cluster's; their addresses and routes go with
+    them.
+    """
+    if not _is_of(plan, owner):
+        return
     for name in (plan.veth, plan.bridge):
         # A veth can vanish between the look and the deletion: its namespace is ending.
         if _link(name) and not succeeds(["ip", "link", "delete", name]) and _link(name):
             run(["ip", "link", "delete", name])
+
+
+def _is_of(plan: AddressPlan, owner: str) -> bool:
+    """Whether the bridge is that of `owner`; one that names nobody was being made."""
+    return _owner(plan) in ("", owner)
+
+
+def _owner(plan: AddressPlan) -> str:
+    """Whom the bridge names. Without a name it is nobody's while it has no address but ours."""
+    link = _link(plan.bridge) or {}
+    if name := link.get("ifalias"):
+        return str(name)
+    entries = json.loads(run(["ip", "-j", "address", "show", "dev", plan.bridge])) if link else []
+    others = [
+        address["local"]
+        for entry in entries
+        for address in entry.get("addr_info", ())
+        if address.get("family") == "inet" and address["local"] != plan.host
+    ]
+    return f"somebody with the address {others[0]}" if others else ""
 
 
 def _link(name: str) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from queue_operator.devcluster import binaries, controlplane, machine, node, processes
+from queue_operator.devcluster import binaries, cgroups, controlplane, machine, node, processes
 from queue_operator.devcluster.controlplane import ControlPlane
-from queue_operator.devcluster.errors import DevClusterError
+from queue_operator.devcluster.errors import DevClusterError, NotOurs
 from queue_operator.devcluster.images import images_dir
 from queue_operator.devcluster.kubeconfig import write_kubeconfigs
 from queue_operator.devcluster.network import AddressPlan, choose_slot
@@ -121,6 +121,12 @@ class LocalCluster:
     def _claim_slot(self) -> AddressPlan:
         if plan := self._folder.plan():
             return plan
+        # Before anything is recorded, nothing of this cluster runs.
+        if self.has_node and (groups := cgroups.occupied(self._folder.name)):
+            raise NotOurs(
+                f"{groups[0]} holds processes of another cluster {self._folder.name!r}, which has "
+                "its state elsewhere: choose another --name"
+            )
         with slots_locked() as taken:
             plan = choose_slot(taken, loopback=not self.has_node)
             self._folder.write_settings(self._provider, slot=plan.slot, loopback=plan.loopback)
@@ -133,7 +139,7 @@ class LocalCluster:
         ensure_pki(self._folder.pki, plan, node.node_name(self._folder))
         write_kubeconfigs(self._folder, plan)
         if self.has_node:
-            node.prepare_host(plan)
+            node.prepare_host(plan, self._folder)
         postgres = self._postgres(plan)
         with progress.step("starting PostgreSQL"):
             postgres.start()

@@ -163,9 +163,9 @@ class Node:
         return [self._binaries / "coredns", "-conf", self._folder.node / "Corefile"]
 
 
-def prepare_host(plan: AddressPlan) -> None:
+def prepare_host(plan: AddressPlan, folder: StateFolder) -> None:
     """Gives the host its address, to which Postgres and the control plane bind."""
-    links.ensure_bridge(plan)
+    links.ensure_bridge(plan, str(folder.path))
 
 
 def import_image(ctr: list[str | Path], archive: Path) -> None:
@@ -190,7 +190,7 @@ def stop(folder: StateFolder, plan: AddressPlan | None) -> None:
     processes.kill_marked(folder)
     cgroups.remove(folder.name)
     if plan is not None:
-        links.remove(plan)
+        links.remove(plan, str(folder.path))
 
 
 def node_name(folder: StateFolder) -> str:

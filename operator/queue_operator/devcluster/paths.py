@@ -57,4 +57,10 @@ def is_root() -> bool:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    try:
+        return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    except RuntimeError:
+        raise DevClusterError(
+            f"this user has no home folder: set HOME, or {STATE_ROOT_VARIABLE} and "
+            f"{CACHE_VARIABLE} to folders that it can write"
+        ) from None

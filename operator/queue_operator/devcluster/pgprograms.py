@@ -12,10 +12,16 @@ from pathlib import Path
 from queue_operator.devcluster.errors import ToolMissing
 from queue_operator.devcluster.paths import is_root, state_root
 
+_NOBODY = 65534
+"""As the kernel has it, where the system has no account of that name."""
+
 
 def server_uid() -> int:
     """The unprivileged user that runs the server for root, who may not run it."""
-    return pwd.getpwnam("nobody").pw_uid
+    try:
+        return pwd.getpwnam("nobody").pw_uid
+    except KeyError:
+        return _NOBODY
 
 
 def programs() -> Path:

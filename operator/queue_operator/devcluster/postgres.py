@@ -19,11 +19,13 @@ import psycopg
 from psycopg import sql
 
 from queue_operator.devcluster.commands import run, succeeds
-from queue_operator.devcluster.errors import CommandFailed
+from queue_operator.devcluster.errors import CommandFailed, NotOurs
 from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
 from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
 
+MARK = ".made-by-queue-operator-dev"
+"""A file in each folder that was made here. Others are neither used nor stopped."""
 DATABASE = "queue_operator"
 OWNER = "queue_operator"
 SUPERUSER = "postgres"
@@ -67,8 +69,13 @@ class Postgres:
         return self._dsn(SUPERUSER, "postgres")
 
     def start(self) -> None:
-        """Starts the server, creating data, role and database as needed; idempotent."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Starts the server, creating data, role and database as needed; idempotent.
+
+        Raises:
+            NotOurs: the folder holds something that was not made here.
+
+        """
+        self._claim()
         if not (self.folder / ".initialised").exists():
             self._initialise()
         if not self.running():
@@ -88,17 +95,36 @@ class Postgres:
         return pid if any(process.pid == pid for process in self._processes()) else None
 
     def stop(self) -> None:
-        """Ends every connection and stops the server; nothing if it does not run."""
-        if self.running():
+        """Ends every connection and stops the server; nothing if it does not run, or is another."""
+        if self._is_made_here() and self.running():
             self._pg_ctl("stop", "-m", "fast", "-w")
 
     def kill(self) -> None:
-        """Ends the server without a checkpoint, for data that is about to be removed."""
+        """Ends the server without a checkpoint, for data that is about to be removed; nothing in a
+        folder that was not made here.
+        """
+        if not self._is_made_here():
+            return
         if self.running():
             self._pg_ctl("stop", "-m", "immediate", "-w")
         for process in self._processes():
             process.kill()
         self._remove_shared_memory()
+
+    def _is_made_here(self) -> bool:
+        # Earlier releases left no mark, but this.
+        return any((self.folder / name).exists() for name in (MARK, ".initialised"))
+
+    def _claim(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._is_made_here():
+            return
+        if any(self.folder.iterdir()):
+            raise NotOurs(
+                f"{self.folder} holds what no development PostgreSQL has put there, and is left "
+                "alone: name another folder, or move it away"
+            )
+        (self.folder / MARK).touch()
 
     def _initialise(self) -> None:
         # A killed initdb leaves a folder that the next one refuses.

@@ -6,17 +6,20 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from queue_operator.devcluster.errors import ClusterNotFound, DevClusterError
+from queue_operator.devcluster.errors import ClusterNotFound, DevClusterError, NotOurs
 from queue_operator.devcluster.locks import locked_folder
 from queue_operator.devcluster.network import AddressPlan
-from queue_operator.devcluster.paths import state_root
+from queue_operator.devcluster.paths import STATE_ROOT_VARIABLE, state_root
 
+MARK = ".made-by-queue-operator-dev"
+"""A file in each folder that was made here. Others are neither used nor removed."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
@@ -98,13 +101,35 @@ class StateFolder:
     def exists(self) -> bool:
         return self.path.is_dir()
 
+    def is_ours(self) -> bool:
+        """Whether it was made here; earlier releases left their settings only."""
+        if (self.path / MARK).is_file():
+            return True
+        try:
+            return "provider" in self.settings()
+        except (OSError, ValueError, TypeError):
+            # What has that name there is no file of ours.
+            return False
+
+    def require_ours(self) -> None:
+        """Raises:
+        NotOurs: the folder was made by somebody else.
+        """
+        if not self.is_ours():
+            raise NotOurs(
+                f"{self.path} was not made by `queue-operator dev`, and is left alone: choose "
+                f"another --name, or another folder for all clusters in {STATE_ROOT_VARIABLE}"
+            )
+
     def create(self) -> None:
-        for folder in (self.path, self.pki, self.logs, self.node, self.postgres, self.processes):
+        _claim(self.path)
+        for folder in (self.pki, self.logs, self.node, self.postgres, self.processes):
             folder.mkdir(parents=True, exist_ok=True)
         self.kubeconfig("admin").parent.mkdir(exist_ok=True, mode=0o700)
         self.pki.chmod(0o700)
 
     def remove(self) -> None:
+        self.require_ours()
         shutil.rmtree(self.path, ignore_errors=False)
 
     def write_settings(self, provider: str, **settings: Any) -> None:
@@ -132,8 +157,28 @@ class StateFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Serialises `up` and `down` of one cluster; the lock goes with the process."""
-        with locked_folder(self.path):
+        with locked_folder(self.path, _claim):
             yield
+
+
+def _claim(path: Path) -> None:
+    """Makes the folder with its mark, at once, or finds that it was made so before.
+
+    Raises:
+        NotOurs: the folder was made by somebody else.
+
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        made.chmod(0o755)
+        (made / MARK).touch()
+        try:
+            made.rename(path)
+        except OSError:
+            # Somebody was faster.
+            shutil.rmtree(made)
+    StateFolder(path).require_ours()
 
 
 def folder_of(name: str) -> StateFolder:
@@ -156,25 +201,29 @@ def existing_folder(name: str) -> StateFolder:
 
     Raises:
         ClusterNotFound: there is none.
+        NotOurs: there is a folder of that name, which was made by somebody else.
 
     """
     folder = folder_of(name)
     if not folder.exists():
         raise ClusterNotFound(name)
+    folder.require_ours()
     return folder
 
 
 def forget_empty_root() -> None:
-    """Removes the folder of all clusters once the last one is gone."""
-    with suppress(OSError):
-        state_root().rmdir()
+    """Removes the folder of all clusters once the last is gone; one that the user named stays."""
+    if not os.environ.get(STATE_ROOT_VARIABLE):
+        with suppress(OSError):
+            state_root().rmdir()
 
 
 def all_folders() -> list[StateFolder]:
     root = state_root()
     if not root.is_dir():
         return []
-    return [StateFolder(path) for path in sorted(root.iterdir()) if _NAME.fullmatch(path.name)]
+    named = (StateFolder(path) for path in sorted(root.iterdir()) if _NAME.fullmatch(path.name))
+    return [folder for folder in named if folder.exists() and folder.is_ours()]
 
 
 @contextmanager

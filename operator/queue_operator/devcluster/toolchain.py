@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 from queue_operator.devcluster.commands import SYSTEM_PATH, run
@@ -50,28 +51,32 @@ def ensure_debian_packages(packages: dict[str, str], progress: Progress) -> None
     missing = [package for package, program in packages.items() if not find_program(program)]
     if not missing:
         return
-    install = f"apt-get install --no-install-recommends {' '.join(missing)}"
-    if not is_root() or not find_program("apt-get"):
-        raise ToolMissing(", ".join(missing), f"on Debian, run `{install}` as root")
-    progress.note(f"Debian packages that will be installed now: {' '.join(missing)}")
+    if not may_install():
+        raise ToolMissing(
+            ", ".join(missing), f"on Debian, run `{install_command(missing)}` as root"
+        )
+    install_packages(missing, progress)
+
+
+def may_install() -> bool:
+    """Whether packages can be installed without asking anybody: by root of a Debian or Ubuntu."""
+    return is_root() and find_program("apt-get") is not None
+
+
+def install_command(packages: Sequence[str]) -> str:
+    """What a user types to install packages."""
+    return f"apt-get install --no-install-recommends {' '.join(packages)}"
+
+
+def install_packages(packages: Sequence[str], progress: Progress) -> None:
+    """Installs packages of Debian or Ubuntu, after saying so; for root."""
+    named = " ".join(packages)
+    progress.note(f"Debian packages that will be installed now: {named}")
     apt = ["apt-get", "-y", "-qq", f"-oDPkg::Lock::Timeout={APT_LOCK_TIMEOUT_S}"]
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with progress.step(f"installing {' '.join(missing)}"):
+    with progress.step(f"installing {named}"):
         run([*apt, "update"], env=quiet)
-        run([*apt, "install", "--no-install-recommends", *missing], env=quiet)
-
-
-def require_java() -> Path:
-    """The `java` program that Spark runs on.
-
-    Raises:
-        ToolMissing: there is none; says how to install it.
-
-    """
-    java = find_program("java")
-    if java is None:
-        raise ToolMissing("java", f"install it with `apt-get install {JAVA_PACKAGE}`")
-    return java
+        run([*apt, "install", "--no-install-recommends", *packages], env=quiet)
 
 
 def ensure_go(progress: Progress) -> Path:

@@ -20,6 +20,7 @@ from queue_operator.metrics.recorder import Recorder
 from queue_operator.metrics.serving import serve
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
+from queue_operator.wire.listening import refusal
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +79,8 @@ class Exporter:
         try:
             self._server = serve(host, port, self._metrics.registry)
         except OSError as error:
-            raise OSError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror}; set "
-                "QUEUE_OPERATOR_METRICS__PORT or QUEUE_OPERATOR_METRICS__HOST"
-            ) from error
+            told = refusal("metrics", host, port, error, "METRICS")
+            raise OSError(told) from None
         self._refreshing = asyncio.create_task(self._keep_fresh(), name="metrics refresh")
 
     async def stop(self) -> None:

@@ -4,10 +4,12 @@ import socket
 import threading
 import time
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
+
+from queue_operator.wire.listening import listening
 
 MOST_CONNECTIONS: Final = 50
 CONNECTION_S: Final = 10.0
@@ -66,11 +68,14 @@ def serve(
     host: str, port: int, registry: CollectorRegistry, kind: type[BoundedServer] = BoundedServer
 ) -> tuple[WSGIServer, threading.Thread]:
     """Serves from a thread until the server is shut down. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    of_family = type(kind.__name__, (kind,), {"address_family": family})
-    server: WSGIServer = make_server(
-        host, port, make_wsgi_app(registry), of_family, handler_class=_Silent
-    )
+    listener = listening(host, port)
+    address = listener.getsockname()[:2]
+    server = kind(address, _Silent, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.server_name, server.server_port = address
+    server.setup_environ()
+    server.set_app(make_wsgi_app(registry))
     thread = threading.Thread(target=server.serve_forever, daemon=True, name="metrics")
     thread.start()
     return server, thread

@@ -20,6 +20,7 @@ from queue_operator.pipeline.lake import Lake
 from queue_operator.pipeline.schemas import SUBMIT
 from queue_operator.pipeline.session import (
     build_session,
+    check_account,
     class_archive,
     prefetch_jars,
 )
@@ -36,11 +37,12 @@ _COLUMNS: Final = (
 def prefetch_classes() -> Path:
     """The class archive, made at the first call, which takes about half a minute.
 
-    Raises JavaMissing, DriverMissing and SparkFailed.
+    Raises JavaMissing, NoAccount, NoCacheFolder, DriverMissing and SparkFailed.
     """
     archive = class_archive()
     if archive.exists():
         return archive
+    check_account()
     prefetch_jars()
     partial = archive.with_suffix(f".{os.getpid()}.partial")
     try:
@@ -62,7 +64,7 @@ def prefetch_classes() -> Path:
 def rehearse(archive: Path) -> None:
     """Runs the steps, ends Java and waits until it has written `archive`."""
     spark = build_session(
-        "local[2]", java_options=[f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off"]
+        "local[2]", java_options=[f'"-XX:ArchiveClassesAtExit={archive}"', "-Xlog:cds=off"]
     )
     # PySpark keeps its Java process running until Python ends, and waits for neither.
     gateway: Any = spark.sparkContext._gateway

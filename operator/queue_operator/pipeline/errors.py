@@ -24,6 +24,27 @@ class JavaMissing(PipelineError):
         )
 
 
+class NoAccount(PipelineError):
+    """Spark asks the system what its user is called, and gets no answer."""
+
+    def __init__(self, uid: int) -> None:
+        super().__init__(
+            f"Spark needs the name of its user, and user id {uid} has no line in /etc/passwd: run "
+            "the pipeline under an id that has one, or add the line "
+            f"`spark:x:{uid}:0::/tmp:/bin/sh` to /etc/passwd, in a container to that of its image"
+        )
+
+
+class NoCacheFolder(PipelineError):
+    """What is fetched once has no place to be kept."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the pipeline keeps Spark's driver for Postgres in a folder, and {reason}: set "
+            "XDG_CACHE_HOME to a folder that this user can write"
+        )
+
+
 class DriverMissing(PipelineError):
     """The PostgreSQL JDBC driver is not in the cache and could not be fetched."""
 
@@ -46,6 +67,16 @@ class NotMigrated(PipelineError):
         super().__init__(
             "the database has no table queue_operator.job_event: name the operator's database, "
             "and run `queue-operator migrate` on it first"
+        )
+
+
+class DatabaseRefused(PipelineError):
+    """Postgres answered, and did not do what it was asked."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"Postgres refused: {said}; nothing was counted, and the next run starts from the same "
+            "place; the rights that the pipeline needs are in docs/guides/pipeline.md"
         )
 
 

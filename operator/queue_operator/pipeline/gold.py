@@ -110,9 +110,10 @@ def typed_events(lake: Lake, written: Written) -> DataFrame:
 
 def rollups(events: DataFrame) -> Iterator[Rollup]:
     """The roll-up of `typed_events`; histograms are counted in Spark, in two steps so that
-    no group has more entries than there are buckets.
+    no group has more entries than there are buckets. A deletion leads into no state, and is
+    counted nowhere.
     """
-    measured = events.select(
+    measured = events.where(F.col("to_state").isNotNull()).select(
         hour_of(F.col("at")).alias("hour"),
         F.coalesce("namespace", F.lit(UNKNOWN)).alias("namespace"),
         F.coalesce("type", F.lit(UNKNOWN)).alias("type"),

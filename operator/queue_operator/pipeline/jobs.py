@@ -70,15 +70,15 @@ def run_pipeline(
     `spark`, else the session that is active, and leaves it running; it must have the JDBC
     driver, as those of `build_session` do. Without either it starts one on `master` and
     stops it at the end. Raises Unavailable when Postgres cannot be reached,
-    JavaMissing, DriverMissing, NotMigrated, PipelineBusy, EventsTooNew
-    and SparkFailed.
+    JavaMissing, NoAccount, NoCacheFolder, DriverMissing, NotMigrated, PipelineBusy,
+    EventsTooNew, DatabaseRefused and SparkFailed.
     """
     clock = _Steps(say)
-    with connect(dsn) as connection, _session(spark, master, clock) as session:
-        try:
+    try:
+        with connect(dsn) as connection, _session(spark, master, clock) as session:
             return _run(connection, Lake(session, lake), session, clock)
-        except (PySparkException, Py4JError) as error:
-            raise SparkFailed(str(error)) from error
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(str(error)) from error
 
 
 def latest_rollup(dsn: str, limit: int) -> list[dict[str, Any]]:

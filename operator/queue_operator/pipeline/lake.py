@@ -18,6 +18,8 @@ COMPACT_ABOVE_RUNS: Final = 24
 
 _IDENTITY: Final = "_lake_id"
 _COMPACTED: Final = "compacted-"
+_AS_NAMED: Final = {"__globPaths__": "false"}
+"""So that Spark takes brackets, stars and braces in a folder's name for what they are."""
 
 
 class Lake:
@@ -25,7 +27,8 @@ class Lake:
 
     def __init__(self, spark: SparkSession, root: Path | str) -> None:
         self._spark = spark
-        self.root = str(root) if "://" in str(root) else Path(root).absolute().as_uri()
+        # As Hadoop wants it, which encodes what has to be encoded itself.
+        self.root = str(root) if "://" in str(root) else f"file://{Path(root).absolute()}"
         self.events = f"{self.root}/bronze/event"
 
     def identity(self) -> str:
@@ -83,7 +86,7 @@ class Lake:
         return len(runs)
 
     def _read(self, *folders: str) -> DataFrame:
-        reader = self._spark.read.schema(BRONZE).option("basePath", self.events)
+        reader = self._spark.read.schema(BRONZE).options(basePath=self.events, **_AS_NAMED)
         return reader.parquet(*folders)
 
     def _folder(self, generation: int, run: str) -> str:

@@ -1,6 +1,7 @@
 """Starts Spark: local by default, never on another interface than the loopback."""
 
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -8,11 +9,12 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import pyspark
 from pyspark.sql import SparkSession
 
-from queue_operator.pipeline.errors import DriverMissing, JavaMissing
+from queue_operator.pipeline.errors import DriverMissing, JavaMissing, NoAccount, NoCacheFolder
 
 DRIVER_COORDINATES: Final = ("org.postgresql", "postgresql", "42.7.8")
 DRIVER_CLASS: Final = "org.postgresql.Driver"
@@ -25,10 +27,11 @@ def build_session(
 ) -> SparkSession:
     """A session with the JDBC driver on its class path, in UTC.
 
-    `java_options` replace the use of the class archive. Raises JavaMissing, and
-    DriverMissing when the driver is neither cached nor to be had.
+    `java_options` replace the use of the class archive. Raises JavaMissing, NoAccount,
+    NoCacheFolder, and DriverMissing when the driver is neither cached nor to be had.
     """
     java_program()
+    check_account()
     driver = prefetch_jars()
     # Settings of a `local` session only: elsewhere they belong to the cluster.
     settings = _local_settings(java_options) if master.startswith("local") else {}
@@ -41,7 +44,7 @@ def build_session(
 def prefetch_jars() -> Path:
     """The JDBC driver's jar, fetched from Maven Central into the cache at the first call.
 
-    Later calls need no network. Raises DriverMissing.
+    Later calls need no network. Raises DriverMissing and NoCacheFolder.
     """
     jar = _driver_jar()
     if not jar.exists():
@@ -59,9 +62,23 @@ def java_program() -> Path:
 
 
 def ivy_dir() -> Path:
-    """Where fetched jars live, below the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "queue-operator" / "ivy"
+    """Where fetched jars live, below the user's cache folder. Raises NoCacheFolder."""
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        raise NoCacheFolder("this user has no home") from None
+    return Path(cache).absolute() / "queue-operator" / "ivy"
+
+
+def check_account() -> None:
+    """Hadoop, on which Spark reads and writes files, does not start for a user without a name.
+    Raises NoAccount.
+    """
+    uid = os.geteuid()
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        raise NoAccount(uid) from None
 
 
 def _driver_jar() -> Path:
@@ -73,9 +90,15 @@ def _fetch_driver(jar: Path) -> None:
     """Runs the Ivy that Spark brings along, as `spark.jars.packages` would, but at a time
     of our choosing and without starting Spark: a session start then resolves nothing.
     """
+    try:
+        jar.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NoCacheFolder(f"{error.filename} cannot be made: {error.strerror}") from error
+    if not os.access(jar.parent, os.W_OK):
+        raise NoCacheFolder(f"{jar.parent} cannot be written")
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [
-        *(str(java_program()), f"-Divy.default.ivy.user.dir={ivy_dir()}"),
+        *(str(java_program()), f"-Divy.default.ivy.user.dir={ivy_dir()}", *_proxy_options()),
         *("-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-notransitive"),
         *("-cache", str(ivy_dir() / "cache")),
         *("-dependency", *DRIVER_COORDINATES),
@@ -94,6 +117,16 @@ def _fetch_driver(jar: Path) -> None:
             f"the PostgreSQL JDBC driver {':'.join(DRIVER_COORDINATES)} could not be fetched from "
             f"Maven Central; check the network or put the jar at {jar}. Ivy said: {said[-2000:]}"
         )
+
+
+def _proxy_options() -> list[str]:
+    """The proxy of the environment, which Java does not look for there."""
+    given = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or ""
+    proxy = urlsplit(given if "://" in given else f"http://{given}")
+    host, _, port = proxy.netloc.rpartition("@")[2].rpartition(":")
+    if not (host and port.isdecimal()):
+        return []
+    return [f"-Dhttps.proxyHost={host.strip('[]')}", f"-Dhttps.proxyPort={port}"]
 
 
 def _settings(driver: Path) -> dict[str, str]:
@@ -120,7 +153,7 @@ def class_archive() -> Path:
 def _java_options(more: Sequence[str] | None) -> str:
     log = Path(str(files(__package__) / "log4j2.properties")).as_uri()
     if more is None:
-        more = [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:cds=off", "-Xshare:auto"]
+        more = [f'"-XX:SharedArchiveFile={class_archive()}"', "-Xlog:cds=off", "-Xshare:auto"]
     # Most of a run's time goes into loading classes and compiling them: the quick compiler
     # and the small collector save a quarter of it on two cores, the archive another third.
     quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

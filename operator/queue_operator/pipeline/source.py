@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from queue_operator.backends.protocol import EVENT_SCHEMA_VERSION
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import InvalidArgument, Unavailable
-from queue_operator.pipeline.errors import EventsTooNew, NotMigrated
+from queue_operator.pipeline.errors import DatabaseRefused, EventsTooNew, NotMigrated
 from queue_operator.pipeline.session import DRIVER_CLASS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -60,8 +60,8 @@ def connect(dsn: str) -> Iterator[Connection]:
     """A connection in autocommit, closed at the end.
 
     Raises InvalidArgument when `dsn` is no address, Unavailable when Postgres cannot be
-    reached or goes away, NotMigrated when it has no event log; the text of none of them has
-    the password.
+    reached or goes away, NotMigrated when it has no event log, DatabaseRefused for whatever else
+    it says no to; the text of none of them has the password.
     """
     try:
         conninfo_to_dict(dsn)
@@ -71,12 +71,21 @@ def connect(dsn: str) -> Iterator[Connection]:
         with closing(
             psycopg.connect(dsn, autocommit=True, application_name="queue-operator-pipeline")
         ) as connection:
+            # It holds the lock while Spark works, and says nothing meanwhile.
+            connection.execute(statement("stay"))
             yield connection
     except psycopg.OperationalError as error:
         said = " ".join(str(error).split())
         raise Unavailable(f"Postgres cannot be used: {said}") from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise NotMigrated from error
+    except psycopg.Error as error:
+        raise DatabaseRefused(first_line(error)) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Of what the driver says; the lines after it quote rows."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import grpc
 
 from queue_operator.auth.open import AdministratorsOnly
 from queue_operator.auth.protocol import Authenticator, Authorizer
+from queue_operator.domain.addresses import authority
 from queue_operator.domain.errors import Unavailable
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
@@ -15,6 +16,7 @@ from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.rpc.tls import ServerFiles
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.wire.listening import refusal, usable, why_not
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,8 @@ class WorkerPlaneServer:
         """
         self._server = grpc.aio.server(interceptors=(self._gate,), options=_options(self._settings))
         self._server.add_generic_rpc_handlers((self._sessions.handler(), self._calls.handler()))
-        address = f"{self._settings.host}:{self._settings.port if port is None else port}"
+        host, port = self._settings.host, self._settings.port if port is None else port
+        address = authority(usable(host), port)
         files = ServerFiles.of(self._settings)
         try:
             if files is None:
@@ -65,12 +68,11 @@ class WorkerPlaneServer:
             else:
                 bound = self._server.add_secure_port(address, files.credentials())
         except RuntimeError as error:
-            raise Unavailable(
-                f"cannot serve gRPC on {address}: the port is taken, or the address is none of "
-                "this machine; set QUEUE_OPERATOR_GRPC__PORT or QUEUE_OPERATOR_GRPC__HOST"
-            ) from error
+            # gRPC does not say what is wrong.
+            told = refusal("gRPC", host, port, why_not(host, port), "GRPC")
+            raise Unavailable(told) from error
         await self._server.start()
-        logger.info("gRPC listens on %s:%d", self._settings.host, bound)
+        logger.info("gRPC listens on %s", authority(host, bound))
         return bound
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:

@@ -26,6 +26,7 @@ async def named(address: str, failure: str) -> str:
 async def _speaks_http(address: str) -> bool:
     """Whether an HTTP/1 server answers. What speaks gRPC says nothing of the kind."""
     host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     with suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(_PATIENCE_S):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))

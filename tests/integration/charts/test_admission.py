@@ -25,11 +25,16 @@ WORKER_FULL: Values = {
     "networkPolicy": {"enabled": True},
     "extraEnvFrom": [{"configMapRef": {"name": "shop", "optional": True}}],
 }
+CLUSTERS_IDS: Values = {
+    "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+}
 CASES = [
     ("queue-operator", SERVER),
     ("queue-operator", SERVER_FULL),
     ("queue-worker", {}),
     ("queue-worker", WORKER_FULL),
+    ("queue-operator", {**SERVER, **CLUSTERS_IDS}),
+    ("queue-worker", CLUSTERS_IDS),
 ]
 
 

@@ -76,6 +76,19 @@ def test_upgrades_without_change_leave_secrets_alone(release: Namespace) -> None
     assert secrets(release) == before
 
 
+def test_an_upgrade_may_keep_the_values_of_a_chart_that_knew_fewer(
+    release: Namespace, tmp_path: Path
+) -> None:
+    earlier = tmp_path / "queue-operator"
+    shutil.copytree(CHARTS / "queue-operator", earlier)
+    (earlier / "values.yaml").write_text("{}\n")
+    release.helm("install", RELEASE, str(earlier), values={**QUIET, **DATABASE})
+    release.helm("upgrade", RELEASE, CHART, "--reuse-values")
+    kept = release.helm("get", "manifest", RELEASE)
+    release.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values")
+    assert release.helm("get", "manifest", RELEASE) == kept
+
+
 def test_a_cluster_wide_release_has_its_rights_and_no_more(release: Namespace) -> None:
     release.helm("install", RELEASE, CHART, values={**QUIET, **DATABASE})
     for verb in ("get", "list", "watch"):

@@ -28,7 +28,10 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
     assert "not before" in stage.type("why", job_id).stdout
     told = stage.json("cancel", job_id, "--reason", "no")
     assert told["status"] == "CANCELLED"
-    assert stage.json("cancel", job_id, exit_code=1)["status"] == "ALREADY_COMPLETE"
+    ended = stage.type("cancel", job_id)
+    assert ended.exit_code == 0
+    why = "the job had already ended as CANCELLED"
+    assert ended.stdout == f"{job_id} ALREADY_COMPLETE: {why}\n"
     page = stage.type("get", job_id)
     assert "state       CANCELLED" in page.stdout.replace("state           ", "state       ")
     assert stage.json("get", job_id)["history"][-1]["to_state"] == "CANCELLED"
@@ -195,6 +198,43 @@ def test_a_file_of_jobs_is_stored_once(stage: Stage, tmp_path: Path) -> None:
     assert (again["accepted"], again["duplicates"], again["rejected"]) == (2500, 2500, 1)
     assert [error["line"] for error in first["errors"]] == [2501]
     assert stage.json("list", "--limit", "1")["total_count"] == 2500
+
+
+BAD_LINES = {
+    100: (b'{"type":"t","payload":{"v":1e999}}', "payload: cannot be written as JSON: NaN"),
+    700: (b'{"type":"t","payload":"\\ud800"}', "payload: cannot be written as JSON: half a"),
+    1500: (b'{"type":"t","payload":{"v":NaN}}', "payload: cannot be written as JSON: NaN"),
+    1501: (b'{"type":"t","payload":"\xff"}', "is not UTF-8: invalid start byte at byte 24"),
+    1600: (b'{"type":"t","payload":1,"tags":{"\\ud800":"a"}}', "tags: cannot be written"),
+    1700: (b'{"type":"t","payload":' + b"[" * 120 + b"]" * 120 + b"}", "nested"),
+    1800: (b'{"type":"t","payload":' + b"[" * 240 + b"]" * 240 + b"}", "recursion limit"),
+    1900: (b'{"type":"t","payload":' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
+    2000: (b'{"type":"t","payload":' + b"1" * 5000 + b"}", "4300 digits"),
+    2100: (b'{"type":"t","payload":"' + b"x" * 2**21 + b'"}', "over the limit of 1048576"),
+    2200: (b'{"type":"t","payload":"' + b"x" * 2**26 + b'"}', "over the limit of"),
+    2300: (b'{"type":"t","payload":1,"backoff":{"multiplier":1e999}}', "backoff: cannot be"),
+}
+
+
+def test_a_line_that_cannot_be_stored_keeps_no_other_from_being_stored(
+    stage: Stage, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.jsonl"
+    good = b'{"type":"t","payload":1}'
+    lines = [BAD_LINES.get(number, (good, ""))[0] for number in range(1, 2501)]
+    file.write_bytes(b"\n".join(lines))
+    arguments = ("submit", "--file", str(file), "--run-id", "r1")
+    first, again = (stage.json(*arguments, exit_code=1) for _ in range(2))
+    assert (first["accepted"], first["rejected"]) == (2500 - len(BAD_LINES), len(BAD_LINES))
+    assert (again["duplicates"], again["rejected"]) == (2500 - len(BAD_LINES), len(BAD_LINES))
+    told = {error["line"]: error["message"] for error in first["errors"]}
+    assert set(told) == set(BAD_LINES)
+    for number, (_, why) in BAD_LINES.items():
+        assert why in told[number], (number, told[number])
+    done = stage.type(*arguments)
+    assert "line 1500: payload: cannot be written as JSON: NaN and Infinity" in done.stderr
+    dry = stage.json(*arguments, "--dry-run", exit_code=1)
+    assert {error["line"] for error in dry["errors"]} == set(BAD_LINES)
 
 
 @pytest.mark.parametrize("name", ["get", "why", "failures"])

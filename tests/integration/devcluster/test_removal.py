@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from queue_operator.devcluster import ClusterInfo, DevClusterError, cgroups, down, status, up
+from queue_operator.devcluster import ClusterInfo, DevClusterError, cgroups, down, links, status, up
 from queue_operator.devcluster.commands import run
+from queue_operator.devcluster.errors import NotOurs
+from queue_operator.devcluster.network import AddressPlan
 from queue_operator.devcluster.pause import IMAGE
 from queue_operator.devcluster.processes import (
     ProcessIdentity,
@@ -88,6 +90,66 @@ def test_up_after_up_was_killed_midway(folder: StateFolder) -> None:
 def test_down_needs_a_cluster() -> None:
     with pytest.raises(DevClusterError, match="dev up --name no-such"):
         down("no-such")
+
+
+PLAN = AddressPlan(62)
+
+
+@pytest.fixture
+def bridge() -> Iterator[None]:
+    """A link that has the name of one of ours."""
+    run(["ip", "link", "add", PLAN.bridge, "type", "bridge"])
+    yield
+    run(["ip", "link", "delete", PLAN.bridge])
+
+
+@pytest.mark.usefixtures("bridge")
+@pytest.mark.parametrize(
+    "mark",
+    [
+        ["link", "set", "dev", PLAN.bridge, "alias", "/var/lib/another/dev"],
+        ["address", "add", "192.0.2.1/32", "dev", PLAN.bridge],
+    ],
+)
+def test_a_link_of_somebody_elses_is_left_alone(mark: list[str]) -> None:
+    run(["ip", *mark])
+    owner = r"/var/lib/another/dev|somebody with the address 192\.0\.2\.1"
+    with pytest.raises(NotOurs, match=rf"the link {PLAN.bridge} belongs to ({owner})"):
+        links.ensure_bridge(PLAN, "/var/lib/ours/dev")
+    links.remove(PLAN, "/var/lib/ours/dev")
+    assert PLAN.bridge in {link["ifname"] for link in _ip("link")}
+
+
+@pytest.mark.usefixtures("bridge")
+def test_a_link_that_was_being_made_is_made_whole(folder: StateFolder) -> None:
+    links.ensure_bridge(PLAN, str(folder.path))
+    links.ensure_bridge(PLAN, str(folder.path))
+    [ours] = [link for link in _ip("address") if link["ifname"] == PLAN.bridge]
+    [link] = [one for one in _ip("link") if one["ifname"] == PLAN.bridge]
+    assert link["ifalias"] == str(folder.path)
+    assert [one["local"] for one in ours["addr_info"] if one["family"] == "inet"] == [PLAN.host]
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in the control groups that a cluster of that name would have."""
+    cgroups.create(NAME)
+    process = subprocess.Popen(["sleep", "600"])
+    for group in cgroups.leftovers(NAME):
+        (group / "cgroup.procs").write_text(str(process.pid))
+    yield process
+    process.kill()
+    process.wait()
+    cgroups.remove(NAME)
+
+
+def test_processes_of_a_cluster_with_its_state_elsewhere_are_left_alone(
+    stranger: subprocess.Popen[bytes], folder: StateFolder
+) -> None:
+    with pytest.raises(NotOurs, match="holds processes of another cluster 'test-crash'"):
+        up(NAME, "local")
+    assert stranger.poll() is None
+    assert not folder.exists()
 
 
 def _kill_up_when(folder: StateFolder, condition: Callable[[], bool]) -> None:

@@ -236,3 +236,68 @@ def test_a_file_that_is_no_document_stops_the_start(tmp_path: Path, text: str | 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="No such file"):
         build(settings(tmp_path / "missing"))
+
+
+TWICE = {
+    "scopes": """\
+tokens:
+- name: ci
+  token: submits
+  scopes: [read]
+  scopes: [admin]
+""",
+    "tokens": """\
+tokens: []
+
+tokens:
+- {name: ci, token: submits, scopes: [read]}
+""",
+    "quoted": """\
+tokens:
+- name: ci
+  scopes: [read]
+  token: submits
+  "scopes": [admin]
+""",
+    "merged": """\
+tokens:
+- &one
+  name: ci
+  token: submits
+  scopes: [read]
+- <<: *one
+  name: other
+  sha256: x
+  name: third
+""",
+}
+LINE = {"scopes": 5, "tokens": 3, "quoted": 5, "merged": 9}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_key_that_is_given_twice_is_refused_at_its_line(
+    tmp_path: Path, path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = tmp_path / "first.yaml"
+    first.write_text(TWICE[kind])
+    told = f"gives a key twice at line {LINE[kind]}: keep one of the two"
+    with pytest.raises(InvalidArgument, match=told) as caught:
+        build(settings(first))
+    assert "submits" not in str(caught.value)
+    # Likewise when it is read again.
+    clock = Hand()
+    file = TokensFile(path, clock)
+    before = names(file)
+    path.write_text(TWICE[kind])
+    clock.now_s = LOOK_EVERY_S
+    assert names(file) == before
+    assert told in caplog.text
+
+
+def test_what_is_merged_into_an_entry_is_not_given_twice(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.yaml"
+    path.write_text(
+        "tokens:\n- &one {name: a, token: x, scopes: [read]}\n"
+        "- &two {<<: *one, name: b, token: y}\n- {<<: *two, name: c, token: z}\n"
+    )
+    assert names(TokensFile(path)) == {"a", "b", "c"}

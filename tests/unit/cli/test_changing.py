@@ -116,10 +116,25 @@ def test_what_could_not_be_changed_is_told_and_ends_the_command_with_1() -> None
 
 
 def test_ids_of_which_none_could_be_changed_end_the_command_with_1() -> None:
+    with serving(told(0, "deleted", requested=2, skipped=2)) as script:
+        assert typed("delete", "a", "b", server=script).exit_code == 1
+    with serving(told(1, "deleted", requested=2, skipped=1)) as script:
+        assert typed("delete", "a", "b", server=script).exit_code == 0
+
+
+def test_a_cancel_of_jobs_that_have_ended_says_so_and_is_no_failure() -> None:
     with serving(told(0, requested=2, skipped=2)) as script:
-        assert typed("cancel", "a", "b", server=script).exit_code == 1
-    with serving(told(1, requested=2, skipped=1)) as script:
-        assert typed("cancel", "a", "b", server=script).exit_code == 0
+        done = typed("cancel", "a", "b", server=script)
+        as_json = typed("cancel", "-", "-o", "json", server=script, stdin="a\nb\n")
+    assert (done.exit_code, as_json.exit_code) == (0, 0)
+    assert done.stdout == "0 jobs cancelled, 2 skipped (ended, or being cancelled already)\n"
+    assert json.loads(as_json.stdout)["skipped"] == 2
+
+
+def test_ids_that_are_no_text_are_told_with_their_line() -> None:
+    done = typed("cancel", "-", stdin=b"a\n\xff\n")
+    assert done.exit_code == 2
+    assert "standard input: line 2 is not UTF-8" in done.stderr
 
 
 def test_ids_come_from_standard_input() -> None:
@@ -142,7 +157,7 @@ def test_ids_come_from_standard_input() -> None:
         (
             "cancel",
             {"status": "ALREADY_COMPLETE", "previous_state": "COMPLETED", "message": "m"},
-            1,
+            0,
         ),
         ("retry", {"status": "QUEUED", "new_state": "RETRYING"}, 0),
         ("retry", {"status": "NOT_RETRIABLE", "new_state": "COMPLETED"}, 1),

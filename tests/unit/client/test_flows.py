@@ -20,7 +20,7 @@ from queue_operator.client import (
     Submission,
 )
 from queue_operator.client.flows import BATCH_BYTES, batches
-from queue_operator.domain.errors import JobNotFound, QuotaExceeded, Unavailable
+from queue_operator.domain.errors import InvalidArgument, JobNotFound, QuotaExceeded, Unavailable
 from queue_operator.domain.views import Phase
 
 
@@ -359,3 +359,58 @@ async def test_jobs_are_sent_in_batches_by_the_asynchronous_client_too() -> None
             jobs = [Submission(type="t", payload=n) for n in range(3)]
             sent: AsyncIterator[Any] = queue.submit_all(jobs, batch_jobs=2)
             assert len([told async for told in sent]) == 2
+
+
+def stored(*statuses: str) -> Answer:
+    results = [{"job_id": f"j{n}", "status": status} for n, status in enumerate(statuses)]
+    body = {"total": len(results), "accepted": len(results), "rejected": 0}
+    return Answer(200, {**body, "results": results})
+
+
+def test_what_no_request_can_hold_is_rejected_alone() -> None:
+    jobs = [Submission(type="t", payload=n) for n in (0, float("nan"), 2)]
+    with serving(stored("ACCEPTED", "ACCEPTED")) as script, client(script, Clock()) as queue:
+        [told] = queue.submit_all(jobs)
+        assert [job["payload"] for job in script.asked[0].body["jobs"]] == [0, 2]
+    assert (told.total, told.accepted, told.rejected) == (3, 2, 1)
+    assert [item.job_id for item in told.results] == ["j0", None, "j1"]
+    error = told.results[1].error
+    assert error is not None
+    assert error.code == "INVALID_REQUEST"
+    assert error.message.startswith("payload: cannot be written as JSON")
+
+
+def test_a_batch_of_nothing_that_can_be_sent_asks_nobody() -> None:
+    jobs = [Submission(type="t", payload=float("inf"), job_id="x")]
+    with serving(Answer(500, {})) as script, client(script, Clock()) as queue:
+        [told] = queue.submit_all(jobs)
+        assert script.asked == []
+    assert [(item.job_id, item.status) for item in told.results] == [("x", "REJECTED")]
+
+
+def too_large(field: str = "body") -> Answer:
+    detail = {"field": field, "code": "PAYLOAD_TOO_LARGE", "message": "is over the limit"}
+    return Answer(413, {"code": "INVALID_REQUEST", "message": "no", "details": [detail]})
+
+
+async def test_a_request_that_is_refused_as_a_whole_is_sent_again_by_halves() -> None:
+    jobs = [Submission(type="t", payload=n) for n in range(4)]
+    answers = (too_large(), too_large(), stored("ACCEPTED"), too_large(), stored(*["ACCEPTED"] * 2))
+    with serving(*answers) as script:
+        async with AsyncQueueClient(script.url, retry=ONCE) as queue:
+            [told] = [batch async for batch in queue.submit_all(jobs)]
+        sent = [[job["payload"] for job in asked.body["jobs"]] for asked in script.asked]
+    assert sent == [[0, 1, 2, 3], [0, 1], [0], [1], [2, 3]]
+    statuses = ["ACCEPTED", "REJECTED", "ACCEPTED", "ACCEPTED"]
+    assert [item.status for item in told.results] == statuses
+    error = told.results[1].error
+    assert error is not None
+    assert error.message == "body: is over the limit"
+
+
+def test_a_batch_that_is_refused_for_something_else_is_not_taken_apart() -> None:
+    jobs = [Submission(type="t", payload=n) for n in range(4)]
+    with serving(too_large("namespace")) as script, client(script, Clock()) as queue:
+        with pytest.raises(InvalidArgument, match="namespace"):
+            list(queue.submit_all(jobs))
+        assert len(script.asked) == 1

@@ -20,6 +20,7 @@ from queue_operator.client import (
     Pagination,
     QueueClient,
     ServerError,
+    Submission,
     TimeRange,
 )
 from queue_operator.domain.errors import InvalidArgument, QueueError
@@ -183,6 +184,36 @@ def test_what_no_json_can_hold_is_refused_and_not_sent() -> None:
     with serving(Answer(500, {})) as script, QueueClient(script.url) as queue:
         with pytest.raises(InvalidArgument, match="written as JSON"):
             queue.pause("t", reason="\ud800")
+        with pytest.raises(InvalidArgument, match="job_id: half a character"):
+            queue.get("\ud800")
+        with pytest.raises(InvalidArgument, match="namespace: cannot be written as JSON"):
+            queue.get("x", namespace="\ud800")
+        assert script.asked == []
+
+
+UNSENDABLE = [
+    ({"payload": float("nan")}, "payload"),
+    ({"payload": {"a": [float("inf")]}}, "payload"),
+    ({"payload": "\ud800"}, "payload"),
+    ({"tags": {"\ud800": "a"}}, "tags"),
+    ({"tags": {"a": "\ud800"}}, "tags"),
+    ({"type": "\ud800"}, "type"),
+    ({"job_id": "\ud800"}, "job_id"),
+    ({"depends_on": ("\ud800",)}, "depends_on"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), UNSENDABLE)
+def test_what_no_request_can_hold_is_named_by_its_place(fields: dict[str, Any], field: str) -> None:
+    good = Submission(type="t", payload=1)
+    bad = Submission(**{"type": "t", "payload": 1, **fields})
+    with serving(Answer(500, {})) as script, QueueClient(script.url) as queue:
+        with pytest.raises(InvalidArgument) as raised:
+            queue.submit(bad)
+        assert raised.value.field == field
+        with pytest.raises(InvalidArgument) as raised:
+            queue.submit_batch([good, bad])
+        assert raised.value.field == f"jobs[1].{field}"
         assert script.asked == []
 
 

@@ -60,21 +60,21 @@ def test_a_template_with_a_missing_value_is_an_error(tmp_path: Path) -> None:
 
 def test_kind_commands() -> None:
     program = Path("/bin/kind")
-    create = kind.create_command(program, FOLDER, Path("/state/dev/kind.yaml"))
+    create = kind.create_command(program, "dev-3f9a1c", FOLDER, Path("/state/dev/kind.yaml"))
     assert [str(word) for word in create] == [
         "/bin/kind",
         "create",
         "cluster",
-        "--name=dev",
+        "--name=dev-3f9a1c",
         "--kubeconfig=/state/dev/kubeconfig/admin.yaml",
         "--config=/state/dev/kind.yaml",
         "--wait=180s",
     ]
-    assert [str(word) for word in kind.delete_command(program, FOLDER)] == [
+    assert [str(word) for word in kind.delete_command(program, "dev-3f9a1c", FOLDER)] == [
         "/bin/kind",
         "delete",
         "cluster",
-        "--name=dev",
+        "--name=dev-3f9a1c",
         "--kubeconfig=/state/dev/kubeconfig/admin.yaml",
     ]
     load = kind.load_command(program, "dev", Path("/a.tar"))
@@ -137,13 +137,6 @@ def test_processes_make_room_for_control_groups(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text("17\n")
     cgroups._move_to_leaf(tmp_path)
     assert (tmp_path / "host" / "cgroup.procs").read_text() == "17"
-
-
-def test_missing_java_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(toolchain, "SYSTEM_PATH", "")
-    with pytest.raises(ToolMissing, match="apt-get install openjdk-17-jre-headless"):
-        toolchain.require_java()
 
 
 def test_present_packages_are_not_installed_again() -> None:

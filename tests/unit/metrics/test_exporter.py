@@ -166,7 +166,7 @@ async def test_types_beyond_the_budget_are_summed(running: Running) -> None:
 
 async def test_a_taken_port_is_an_error(running: Running) -> None:
     settings = MetricsSettings(host="127.0.0.1", port=running.exporter.port)
-    with pytest.raises(OSError, match="in use; set QUEUE_OPERATOR_METRICS__PORT"):
+    with pytest.raises(OSError, match="the port is taken; set QUEUE_OPERATOR_METRICS__PORT"):
         await Exporter(Metrics(), settings, StepClock()).start()
 
 

@@ -1,10 +1,13 @@
 """What is needed before Spark can start, and what is said when it is missing."""
 
+import os
+import shlex
 from pathlib import Path
 
 import pytest
 
-from queue_operator.pipeline.errors import DriverMissing, JavaMissing
+from queue_operator.pipeline import session
+from queue_operator.pipeline.errors import DriverMissing, JavaMissing, NoAccount, NoCacheFolder
 from queue_operator.pipeline.session import build_session, ivy_dir, java_program, prefetch_jars
 
 
@@ -56,3 +59,72 @@ def test_a_driver_that_cannot_be_fetched_is_named(
         prefetch_jars()
     assert "org.postgresql:postgresql:" in raised.value.message
     assert str(cache / "jars") in raised.value.message
+
+
+UNKNOWN_ID = 1_000_680_000
+"""As OpenShift gives to a pod; nobody has it."""
+
+
+def test_a_user_without_an_account_is_told_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: UNKNOWN_ID)
+    with pytest.raises(NoAccount) as raised:
+        build_session()
+    assert "user id 1000680000 has no line in /etc/passwd" in raised.value.message
+    assert "`spark:x:1000680000:0::/tmp:/bin/sh`" in raised.value.message
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(NoCacheFolder, match="this user has no home: set XDG_CACHE_HOME"):
+        prefetch_jars()
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_that("exit 1", tmp_path / "java", monkeypatch)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(NoCacheFolder, match="Not a directory: set XDG_CACHE_HOME"):
+        prefetch_jars()
+
+
+@pytest.mark.parametrize(
+    ("variable", "given", "told"),
+    [
+        ("HTTPS_PROXY", "http://someone:secret@proxy.example:3128", "proxy.example 3128"),
+        ("https_proxy", "proxy.example:3128", "proxy.example 3128"),
+        ("HTTPS_PROXY", "http://[fd00::1]:3128/", "fd00::1 3128"),
+        ("HTTPS_PROXY", "nonsense", ""),
+    ],
+)
+def test_java_is_told_of_the_proxy_of_the_environment(
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    given: str,
+    told: str,
+) -> None:
+    told_java = 'for word in "$@"; do case "$word" in -Dhttps*) echo "<${word#*=}>" ;; esac; done'
+    java_that(f"{told_java}; exit 1", tmp_path / "java", monkeypatch)
+    monkeypatch.setenv(variable, given)
+    with pytest.raises(DriverMissing) as raised:
+        prefetch_jars()
+    said = raised.value.message.partition("Ivy said: ")[2]
+    assert said.replace("<", "").replace(">", "").split() == told.split()
+
+
+def test_a_cache_folder_may_have_a_space_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_that("exit 0", tmp_path / "java", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    archive = session.class_archive()
+    assert " " in str(archive)
+    assert f"-XX:SharedArchiveFile={archive}" in shlex.split(session._java_options(None))

@@ -14,6 +14,7 @@ from queue_operator.backends.sql import load
 from queue_operator.domain.retry import delay_s
 
 _LISTEN: Final = load(__package__, "signal_listen")
+_STAY: Final = load(__package__, "signal_stay")
 _NAME: Final = "queue-operator-listen"
 _CONNECT_TIMEOUT_S: Final = 5
 _WAIT_S: Final = 2.0
@@ -78,6 +79,7 @@ class Ear:
         given = address(self._dsn, application_name=_NAME, connect_timeout=_CONNECT_TIMEOUT_S)
         connection = await Line.connect(given, autocommit=True)
         try:
+            await connection.execute(_STAY)
             await connection.execute(_LISTEN)
         except BaseException:
             await connection.close()

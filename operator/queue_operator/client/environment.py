@@ -1,0 +1,74 @@
+"""What the environment says of the way to a server: proxies and authorities."""
+
+import importlib.util
+import os
+import ssl
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.request import getproxies_environment, proxy_bypass
+
+import httpx
+
+from queue_operator.domain.errors import InvalidArgument
+
+_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_AUTHORITIES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentProxy:
+    """The proxy of one variable."""
+
+    variable: str
+    url: httpx.URL
+
+    @classmethod
+    def for_url(cls, target: httpx.URL) -> Self | None:
+        """The one by which `target` is reached, None where there is none. Raises InvalidArgument,
+        which names the variable, for one that cannot be used.
+        """
+        proxies = getproxies_environment()
+        forms = (target.host, target.netloc.decode("ascii"))
+        if any(proxy_bypass(form, proxies) for form in forms):
+            return None
+        scheme = next((one for one in (target.scheme, "all") if proxies.get(one)), None)
+        if scheme is None:
+            return None
+        # The lower-case one goes before the other.
+        names = (f"{scheme}_proxy", f"{scheme}_proxy".upper())
+        variable = next((name for name in names if os.environ.get(name)), names[0])
+        return cls(variable, _usable(variable, proxies[scheme], target.host))
+
+    def __str__(self) -> str:
+        """Without the password that the address may hold."""
+        return f"{self.variable} ({self.url.copy_with(userinfo=b'')})"
+
+
+def _usable(variable: str, given: str, host: str) -> httpx.URL:
+    otherwise = f"correct it, unset it, or name {host} in NO_PROXY"
+    try:
+        url = httpx.URL(given if "://" in given else f"http://{given}")
+    except httpx.InvalidURL:
+        raise InvalidArgument(variable, f"is no address of a proxy: {otherwise}") from None
+    if url.scheme not in _SCHEMES or not url.host:
+        raise InvalidArgument(variable, f"is no proxy of http, https or socks5: {otherwise}")
+    if url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+        shown = url.copy_with(userinfo=b"")
+        raise InvalidArgument(
+            variable,
+            f"{shown} is a SOCKS proxy, which needs the package socksio: run `pip install "
+            f"'httpx[socks]'`, unset the variable, or name {host} in NO_PROXY",
+        )
+    return url
+
+
+def authorities() -> ssl.SSLContext:
+    """Whose certificates are believed. Raises InvalidArgument, which names the variable."""
+    try:
+        return httpx.create_ssl_context(trust_env=True)
+    except OSError as error:
+        variable = next((name for name in _AUTHORITIES if os.environ.get(name)), "")
+        if not variable:
+            raise
+        reason = f"{os.environ[variable]}: {error.strerror or error}"
+        raise InvalidArgument(variable, reason) from error
