@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ class Server:
     nobody else uses it.
     """
 
-    admin_dsn: str
+    admin_dsn: str = field(repr=False)
     pid: int
     version: str
     own: bool

@@ -4,7 +4,6 @@ Each field can be set by an environment variable: `QUEUE_OPERATOR_` plus the pat
 capitals, levels joined by two underscores, as in `QUEUE_OPERATOR_QUEUE__LEASE_TTL_S=5`.
 """
 
-import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
@@ -20,7 +19,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from queue_operator.domain.addresses import EVERY, host_of
+from queue_operator.domain.addresses import check_postgres_address
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.hosts import EVERY, host_of
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
 from queue_operator.domain.validation import Limits
 
@@ -29,8 +30,6 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
-
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 _HOST: Final = (
     "Address to listen on: `::` is every one of IPv6 and IPv4, `0.0.0.0` every one of IPv4."
@@ -41,7 +40,8 @@ MIB = 1024 * KIB
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # An input may be a password.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class DatabaseSettings(_Frozen):
@@ -71,13 +71,10 @@ class DatabaseSettings(_Frozen):
     @field_validator("dsn", "listen_dsn")
     @classmethod
     def _is_postgres(cls, given: SecretStr | None) -> SecretStr | None:
-        # Nothing else of the address is told: a part of it is a password.
-        scheme = _SCHEME.match(given.get_secret_value()) if given else None
-        if scheme and scheme[1].lower() not in ("postgres", "postgresql"):
-            raise ValueError(
-                f"a server needs PostgreSQL, not {scheme[1]}: write it as "
-                "postgresql://USER:PASSWORD@HOST:PORT/NAME"
-            )
+        try:
+            check_postgres_address("", given.get_secret_value() if given else "")
+        except InvalidArgument as error:
+            raise ValueError(error.reason) from None
         return given
 
 
@@ -302,7 +299,11 @@ class Settings(BaseSettings):
     """The whole tree. Raises pydantic.ValidationError naming every faulty field at once."""
 
     model_config = SettingsConfigDict(
-        env_prefix="QUEUE_OPERATOR_", env_nested_delimiter="__", frozen=True, extra="ignore"
+        env_prefix="QUEUE_OPERATOR_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
     )
 
     database: DatabaseSettings = DatabaseSettings()

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from queue_operator import __version__
+from queue_operator.cli.main import main
 from queue_operator.cli.migrate import migrate
 from queue_operator.cli.serve import serve
+from queue_operator.devcluster.errors import DevClusterError
+from queue_operator.devcluster.existing import require_database
+from queue_operator.settings import Settings
 
 PROGRAM = Path(sys.executable).with_name("queue-operator")
 
@@ -72,14 +77,48 @@ def test_a_server_on_another_store_ends_at_once(dsn: str, monkeypatch: pytest.Mo
     told = CliRunner().invoke(serve, [])
     assert told.exit_code == 1
     assert "QUEUE_OPERATOR_DATABASE__DSN" in told.stderr
-    assert f"a server needs PostgreSQL, not {dsn.partition(':')[0]}" in told.stderr
+    assert f"needs PostgreSQL, not {dsn.partition(':')[0]}" in told.stderr
 
 
 def test_what_is_no_address_is_said_to_be_none() -> None:
     done = call("pipeline", "run", "--lake", "/nowhere", "--dsn", "nonsense dsn")
     assert done.returncode == 1
-    assert "dsn: this is no address of a database" in done.stderr
+    assert "dsn: is no address of a database" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:secret@word@127.0.0.1:1/none",
+        "postgresql://me:secret/word@127.0.0.1:1/none",
+        "host=127.0.0.1 port=1 password=a secret dbname=none",
+    ],
+)
+def test_no_command_tells_a_part_of_a_password(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [
+        ["migrate", "--dsn", dsn],
+        ["pipeline", "run", "--lake", "/nowhere", "--dsn", dsn],
+    ]
+    told = [CliRunner().invoke(main, command) for command in commands]
+    monkeypatch.setenv("QUEUE_OPERATOR_DATABASE__DSN", dsn)
+    told.append(CliRunner().invoke(main, ["migrate"]))
+    if "://" in dsn:
+        # Of pairs only libpq can tell, later.
+        told.append(CliRunner().invoke(main, ["serve"]))
+    for one in told:
+        assert one.exit_code == 1, one.output
+        assert "secret" not in one.output + repr(one.exception), one.output
+        assert "USER:PASSWORD@HOST:PORT/NAME" in one.output, one.output
+    with pytest.raises(DevClusterError, match="USER:PASSWORD@HOST:PORT/NAME") as refused:
+        require_database(dsn)
+    assert "secret" not in str(refused.value) + repr(refused.value.__cause__)
+
+
+def test_a_setting_that_is_wrong_is_not_shown() -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({"database": {"dsn": "mysql://me:secret@there"}})
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--dsn="]])

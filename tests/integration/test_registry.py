@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -125,3 +128,95 @@ def test_what_is_missing_is_named_with_the_way_to_install_it() -> None:
     ).stdout
     assert "needs psycopg" in said
     assert "pip install 'queue-operator[server]'" in said
+
+
+SECRET = "s3cr#t"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:{SECRET}@x@127.0.0.1:1/q",
+        f"postgresql://u:{SECRET}/x@127.0.0.1:1/q",
+        f"postgresql://u:{SECRET}%zz@127.0.0.1:1/q",
+        f"postgresql://u:{SECRET}@127.0.0.1:1/q?nonsense=1",
+        f"POSTGRESQL://u:{SECRET}@127.0.0.1:1/q",
+        f"mysql://u:{SECRET}@127.0.0.1:1/q",
+        f"host=127.0.0.1 port=1 user=u password={SECRET} x dbname=q",
+        f"host=127.0.0.1 port=1 user=u password={SECRET} x={SECRET} dbname=q",
+        f"u:{SECRET}@127.0.0.1",
+        SECRET,
+    ],
+)
+async def test_a_password_is_never_told(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for attempt in (open_backend, PostgresBackend.open, migrate):
+        with pytest.raises(InvalidArgument) as refused:
+            await attempt(url)
+        assert refused.value.field in ("url", "dsn")
+        shown = "".join(traceback.format_exception_only(refused.value)) + repr(refused.value)
+        chained = repr(refused.value.__cause__ or "")
+        assert "s3cr" not in shown + chained
+    assert "s3cr" not in "".join(capfd.readouterr())
+
+
+async def test_pairs_of_key_and_value_are_an_address() -> None:
+    with pytest.raises(Unavailable, match="refused") as raised:
+        await open_backend(f"host=127.0.0.1 port=1 user=u password={SECRET} dbname=q")
+    assert "s3cr" not in str(raised.value)
+
+
+async def test_an_unknown_option_of_the_address_is_named() -> None:
+    with pytest.raises(InvalidArgument, match="url: has an unknown option nonsense"):
+        await open_backend("postgresql://u:p@127.0.0.1:1/q?nonsense=1")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite::memory:"])
+async def test_a_sqlite_file_in_memory_is_no_file(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match="for a store in memory give memory://"):
+        await open_backend(url)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("url", None),
+        ("limits", 5),
+        ("cancel_timeout_s", "x"),
+        ("pool_size", 0),
+        ("pool_size", "8"),
+        ("connect_timeout_s", timedelta(seconds=1)),
+        ("statement_timeout_s", "x"),
+        ("statement_timeout_s", -1),
+        ("pooler", "no"),
+        ("listen_dsn", "nonsense"),
+        ("listen_dsn", "host=db nonsense=1"),
+    ],
+)
+async def test_an_argument_that_is_wrong_is_named(field: str, value: object) -> None:
+    arguments: dict[str, Any] = {"url": "postgresql://127.0.0.1:1/q", field: value}
+    with pytest.raises(InvalidArgument) as refused:
+        await open_backend(**arguments)
+    assert refused.value.field == field
+    if field in ("limits", "cancel_timeout_s"):
+        for url in ("memory://", "sqlite:///nowhere/at/all.db"):
+            with pytest.raises(InvalidArgument) as refused:
+                await open_backend(**(arguments | {"url": url}))
+            assert refused.value.field == field
+
+
+async def test_options_of_postgres_are_for_it_alone(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    dsn = new_database()
+    await migrate(dsn)
+    backend = await open_backend(
+        dsn, pool_size=2, connect_timeout_s=3, statement_timeout_s=2, pooler=True, listen_dsn=dsn
+    )
+    await _works(backend)
+    for url in ("memory://", f"sqlite://{tmp_path}/jobs.db"):
+        with pytest.raises(InvalidArgument, match="pooler: is an option of PostgreSQL alone"):
+            await open_backend(url, pooler=True)

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from queue_operator.domain.addresses import authority
+from queue_operator.domain.hosts import authority
 from queue_operator.wire.listening import listening, refusal
 
 _LOCAL: Final = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104  (asked, not bound)

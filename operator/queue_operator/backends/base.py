@@ -47,7 +47,6 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Set
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.storable import storable
 from queue_operator.domain.validation import (
-    DEFAULT_LIMITS,
     REASON_CHARACTERS,
     Limits,
     check_batch,
@@ -81,9 +80,15 @@ _FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 class BaseBackend(ABC):
     """Backend, Search, History and Failures but for the storage itself."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits, cancel_timeout_s: float) -> None:
+        self._check(limits, cancel_timeout_s)
         self._limits = limits
         self._owners = Owners(lambda named: self._owners_of(named))
+
+    @staticmethod
+    def _check(limits: Limits, cancel_timeout_s: float) -> None:
+        check_kind("limits", limits, Limits)
+        check_ttl("cancel_timeout_s", cancel_timeout_s)
 
     # Submission
 

@@ -19,7 +19,7 @@ from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause
-from queue_operator.backends.stored import Edge, Stored, lanes_of
+from queue_operator.backends.stored import Stored, lanes_of
 from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of, window_of
 from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
@@ -30,7 +30,7 @@ from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
 from queue_operator.domain.outcome import Outcome, Settled
-from queue_operator.domain.overdue import WORKER_LOST, overdue
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S, WORKER_LOST, overdue, sweep_turn
 from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
@@ -59,10 +59,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, cancel_timeout_s)
         self._shelf = shelf
         self._clock = clock
         self._rng = rng
@@ -147,9 +147,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _link(self, child: Stored, stands_for: Mapping[Name, str]) -> None:
         space = child.job.namespace
         for name in child.job.depends_on:
-            parent = self._find(space, stands_for.get((space, name), name))
-            child.edges.append(Edge(parent.number, name))
-            child.note_parent(parent)
+            child.depend_on(self._find(space, stands_for.get((space, name), name)), name)
 
     @atomic
     def _spawn(self, requests: Sequence[protocol.SpawnRequest]) -> list[Submitted]:
@@ -173,7 +171,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     # Assignment
 
     async def _dequeue(self, demand: Demand, lease_ttl_s: float | None) -> list[Job]:
-        return [job for job, _ in await self._give([demand], lease_ttl_s, {})]
+        given = await self._give([demand], lease_ttl_s, {})
+        return [replace(job, token=one.token) for job, one in given]
 
     async def _claim(
         self,
@@ -413,16 +412,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @atomic
     def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         now, ttl, shelf = self._now, timedelta(seconds=lease_ttl_s), self._shelf
-        # After an outage the workers get the time to renew first.
-        if now - (shelf.swept_at or now) > ttl:
-            shelf.resumed_at = now
-        shelf.swept_at = now
-        may_expire = shelf.resumed_at is None or now - shelf.resumed_at >= ttl
+        turn = sweep_turn(shelf.swept_at or now, shelf.resumed_at, now, ttl)
+        shelf.swept_at, shelf.resumed_at = now, turn.resumed_at
         lost: list[Decided] = []
         for one in self._shelf.leased():
             unconfirmed = one.cancel_forced or not one.cancel_received
             times = Times(
-                expires_at=one.expires_at if may_expire else None,
+                expires_at=one.expires_at if turn.loses(one.expires_at) else None,
                 deadline=one.deadline,
                 cancel_at=one.cancel_at if unconfirmed else None,
             )

@@ -228,3 +228,14 @@ class EventLog(Protocol):
         out of order, so whoever must miss nothing reads by snapshot difference.
         """
         ...
+
+
+@runtime_checkable
+class PrunableLog(EventLog, Protocol):
+    """A log of which old rows can be removed."""
+
+    async def prune_events(self, older_than_s: float) -> int:
+        """Deletes the oldest rows, as far as they are older than that and all who read them have
+        them; gives how many.
+        """
+        ...

@@ -137,7 +137,7 @@ class Backend(Protocol):
         namespace: str = DEFAULT_NAMESPACE,
         lease_ttl_s: float | None = None,
     ) -> list[Job]:
-        """Claims up to `limit` eligible jobs, oldest first (DequeueJobs).
+        """Claims up to `limit` eligible jobs, oldest first (DequeueJobs). Each has its `token`.
 
         Without a TTL the lease never expires. What was claimed for a caller who was cancelled,
         or is told of an error, goes back as RELEASE does it, at the latest before `close` returns.
@@ -154,7 +154,8 @@ class Backend(Protocol):
     ) -> list[Assignment]:
         """Claims for many streams at once, fairly among those with equal filters.
 
-        `defaults` by job type resolve what a submitter left out. For whom nobody can tell of them
+        `defaults` by job type resolve what a submitter left out. Where nobody listens, a claim that
+        finds nothing makes delayed jobs due, and looks again. For whom nobody can tell of them
         jobs go back as with `dequeue_jobs`; where the answer was lost their leases run out.
         """
         ...
@@ -287,8 +288,8 @@ class Backend(Protocol):
 
     async def expire_leases(self, *, lease_ttl_s: float, limit: int = 1000) -> list[Lost]:
         """LOSE for jobs whose lease ran out, execution timeouts, overdue forced cancels and
-        lost jobs with no attempt left. Safe on every replica at once. After a gap without
-        sweeps (an outage) it waits one TTL first.
+        lost jobs with no attempt left. Safe on every replica at once. After a gap of more than
+        one TTL without sweeps (an outage) leases get one TTL more: a later sweep finds them lost.
         """
         ...
 

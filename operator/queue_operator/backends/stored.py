@@ -1,6 +1,6 @@
 """What is kept of each job beside its record, by stores that keep a job whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -81,6 +81,11 @@ class Stored:
         )
         self.transitions.append(record)
         self.job = job
+
+    def depend_on(self, parent: "Stored", name: str) -> None:
+        """Waits for a job, which it listed under a name."""
+        self.edges.append(Edge(parent.number, name))
+        self.note_parent(parent)
 
     def start(self, job: Job, demand: Demand, token: str, ttl_s: float | None) -> None:
         """Runs under a new token."""
@@ -197,19 +202,14 @@ class Stored:
 
 def lanes_of(jobs: Sequence[Job]) -> dict[str, object]:
     """What a submission's event row says of its jobs beside their numbers."""
-    lanes: list[Mapping[str, object]] = [
-        {
-            "namespace": job.namespace,
-            "type": job.type,
-            "priority": job.priority.value,
-            "tags": sorted(job.tags),
-        }
-        for job in jobs
-    ]
-    different = [lane for n, lane in enumerate(lanes) if lane not in lanes[:n]]
+    keys = [(job.namespace, job.type, job.priority.value, job.tags) for job in jobs]
+    lanes = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     return {
         "ids": tuple(job.id for job in jobs),
         "correlations": tuple(job.correlation_id for job in jobs),
-        "lanes": tuple(different),
-        "lane_of": tuple(different.index(lane) for lane in lanes),
+        "lanes": tuple(
+            {"namespace": namespace, "type": kind, "priority": priority, "tags": sorted(tags)}
+            for namespace, kind, priority, tags in lanes
+        ),
+        "lane_of": tuple(lanes[key] for key in keys),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
@@ -17,6 +17,8 @@ from queue_operator.devcluster.progress import Progress
 from queue_operator.devcluster.provider import EXISTING
 from queue_operator.devcluster.state import ClusterInfo, StateFolder
 from queue_operator.devcluster.toolchain import ensure_kubectl, find_program
+from queue_operator.domain.addresses import NO_ADDRESS, check_postgres_address
+from queue_operator.domain.errors import InvalidArgument
 
 _CONNECT_TIMEOUT_S = 5
 
@@ -34,7 +36,7 @@ class ExistingOptions:
 
     kubeconfig: Path | None = None
     context: str | None = None
-    postgres_dsn: str | None = None
+    postgres_dsn: str | None = field(default=None, repr=False)
 
 
 class ExistingCluster:
@@ -116,6 +118,14 @@ def require_database(dsn: str) -> None:
     """Raises:
     DevClusterError: the database refuses or does not answer.
     """
+    try:
+        check_postgres_address("--postgres-dsn", dsn)
+        conninfo_to_dict(dsn)
+    except InvalidArgument as error:
+        raise DevClusterError(str(error)) from None
+    except psycopg.ProgrammingError:
+        # What the driver says has the part that it did not understand.
+        raise DevClusterError(f"--postgres-dsn: {NO_ADDRESS}") from None
     try:
         psycopg.connect(dsn, connect_timeout=_CONNECT_TIMEOUT_S).close()
     except psycopg.Error as error:

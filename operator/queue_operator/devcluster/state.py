@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,8 @@ class ClusterInfo:
     kubeconfig: Path
     kubectl: Path
     helm: Path | None
-    postgres_dsn: str
-    postgres_admin_dsn: str
+    postgres_dsn: str = field(repr=False)
+    postgres_admin_dsn: str = field(repr=False)
     host_address: str
     node_address: str | None
     has_node: bool

@@ -12,6 +12,7 @@ QueueError
 ├── Forbidden           known, but not allowed
 ├── QuotaExceeded       over a limit; retry after `retry_after_s`, not at all where that is None
 └── Unavailable         the store or the cluster cannot be reached; retry with backoff
+    ├── AccessRefused       the database turns this user away, or there is no such database
     ├── SchemaMismatch      the database's schema and this release do not fit each other
     └── MissingPrivilege    the database role may not do what the queue needs
 """
@@ -120,8 +121,13 @@ class InvalidTransition(QueueError):
 class StaleLease(QueueError):
     code = "STALE_LEASE"
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"the lease token for job {job_id!r} is no longer current")
+    def __init__(self, job_id: str, *, empty: bool = False) -> None:
+        wrong = (
+            "is empty, which is nobody's: give the token of the claim, or None to act without one"
+            if empty
+            else "is no longer current"
+        )
+        super().__init__(f"the lease token for job {job_id!r} {wrong}")
         self.job_id = job_id
 
 
@@ -165,6 +171,12 @@ class QuotaExceeded(QueueError):
 class Unavailable(QueueError):
     code = "UNAVAILABLE"
     retryable = True
+
+
+class AccessRefused(Unavailable):
+    """Heals when the address is set right, or when somebody makes what it names at the server: the
+    user, the password, the database, or the rule that lets them in.
+    """
 
 
 class SchemaMismatch(Unavailable):

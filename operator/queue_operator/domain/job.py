@@ -46,7 +46,8 @@ class Job:
     jobs of the same namespace. `callback_url` is told of the job's end. `transition` counts the
     job's changes of state, from 1.
     `spawned_by` is the id of the job whose handler submitted this one. `token` is the lease's,
-    on a job that a stream has brought: with it, an outcome counts for this attempt only.
+    on a job that a stream or `dequeue_jobs` has brought, and else empty: with it, an outcome
+    counts for this attempt only.
     """
 
     id: str
@@ -202,7 +203,11 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStats:
-    """`JobStats` of `queue-api.md`; `by_state` has all ten, zero included."""
+    """`JobStats` of `queue-api.md`; `by_state` has all ten, zero included.
+
+    `failed_jobs` are those that wait for another attempt (FAILED_RETRY, UNKNOWN_RETRY); what failed
+    for good is in `stopped_jobs`, with what was stopped, cancelled or ended in DEAD_LETTER.
+    """
 
     tags: frozenset[str] = frozenset()
     total_jobs: int = 0

@@ -9,6 +9,7 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST
 
+CANCEL_TIMEOUT_S: Final = 30.0
 TIMED_OUT: Final = ErrorInfo("the execution timeout passed", ErrorCategory.TIMEOUT, "TIMEOUT")
 WORKER_LOST: Final = ErrorInfo(
     "the worker was lost on the last attempt", ErrorCategory.SYSTEM, REASON_WORKER_LOST
@@ -24,6 +25,33 @@ class Limits:
     expires_at: datetime | None
     deadline: datetime | None
     cancel_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a sweep goes by: since when sweeps go on after a gap, None if never was one, and before
+    when a lease must have ended to be lost now; None: it may not be lost.
+    """
+
+    resumed_at: datetime | None
+    ended_before: datetime | None
+
+    def loses(self, expires_at: datetime | None) -> bool:
+        if expires_at is None or self.ended_before is None:
+            return False
+        return expires_at < self.ended_before
+
+
+def sweep_turn(
+    swept_at: datetime, resumed_at: datetime | None, now: datetime, ttl: timedelta
+) -> Turn:
+    """After a gap without sweeps (an outage) workers get one TTL to renew; then the next sweep
+    decides, however late it comes: what had ended at the sweep before had its time.
+    """
+    if now - swept_at > ttl:
+        return Turn(now, swept_at)
+    is_over = resumed_at is None or now - resumed_at >= ttl
+    return Turn(resumed_at, now if is_over else None)
 
 
 def overdue(

@@ -184,7 +184,7 @@ def decide_update(
 
 def _check_token(current: Current, token: str | None) -> None:
     if token not in (None, current.token):
-        raise StaleLease(current.job_id)
+        raise StaleLease(current.job_id, empty=not token)
 
 
 def _allowed_attempts(current: Current, outcome: Outcome) -> int | None:

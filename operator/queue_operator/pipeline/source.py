@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from queue_operator.backends.protocol import EVENT_SCHEMA_VERSION
 from queue_operator.backends.sql import load
+from queue_operator.domain.addresses import NO_ADDRESS, check_postgres_address
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.pipeline.errors import DatabaseRefused, EventsTooNew, NotMigrated
 from queue_operator.pipeline.session import DRIVER_CLASS
@@ -63,10 +64,12 @@ def connect(dsn: str) -> Iterator[Connection]:
     reached or goes away, NotMigrated when it has no event log, DatabaseRefused for whatever else
     it says no to; the text of none of them has the password.
     """
+    check_postgres_address("dsn", dsn)
     try:
         conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise InvalidArgument("dsn", f"this is no address of a database: {error}") from None
+    except psycopg.ProgrammingError:
+        # What the driver says has the part that it did not understand.
+        raise InvalidArgument("dsn", NO_ADDRESS) from None
     try:
         with closing(
             psycopg.connect(dsn, autocommit=True, application_name="queue-operator-pipeline")

@@ -7,8 +7,8 @@ import grpc
 
 from queue_operator.auth.open import AdministratorsOnly
 from queue_operator.auth.protocol import Authenticator, Authorizer
-from queue_operator.domain.addresses import authority
 from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.hosts import authority
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
 from queue_operator.rpc.gate import Gate

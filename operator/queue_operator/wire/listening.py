@@ -4,7 +4,7 @@ import errno
 import socket
 from typing import Any, Final
 
-from queue_operator.domain.addresses import EVERY, authority
+from queue_operator.domain.hosts import EVERY, authority
 
 _EVERY_IPV4: Final = "0.0.0.0"  # noqa: S104  (in a pod)
 _BACKLOG: Final = 2048

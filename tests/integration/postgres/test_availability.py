@@ -8,7 +8,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
-from queue_operator.domain.errors import Unavailable
+from queue_operator.backends.postgres.connection import borrowed, open_pool
+from queue_operator.domain.errors import AccessRefused, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
@@ -17,22 +18,48 @@ PROMPT_S = 3.0
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "kind", "reason"),
     [
-        ({"port": "1"}, "refused"),
-        ({"dbname": "no_such_database"}, "no_such_database"),
-        ({"password": "wrong"}, "password authentication failed"),
+        ({"port": "1"}, Unavailable, "refused"),
+        ({"dbname": "no_such_database"}, AccessRefused, "no_such_database"),
+        ({"password": "wrong"}, AccessRefused, "password authentication failed"),
+        ({"user": "nobody_knows"}, AccessRefused, "authentication failed"),
     ],
 )
 async def test_opening_says_at_once_why_the_server_does_not_answer(
-    dsn: str, change: dict[str, str], reason: str
+    dsn: str, change: dict[str, str], kind: type[Unavailable], reason: str
 ) -> None:
     address = make_conninfo(**{**conninfo_to_dict(dsn), **change})  # type: ignore[arg-type]
     for attempt in (PostgresBackend.open, migrate):
         started = time.monotonic()
-        with pytest.raises(Unavailable, match=reason):
+        with pytest.raises(Unavailable, match=reason) as raised:
             await attempt(address)
+        assert type(raised.value) is kind
         assert time.monotonic() - started < PROMPT_S
+
+
+async def test_a_call_during_an_outage_says_why_there_is_no_connection(dsn: str) -> None:
+    backend = await PostgresBackend.open(dsn, connect_timeout_s=1.0)
+    # As after a server that went away: the address leads to nobody.
+    backend._pool.conninfo = make_conninfo(dsn, port="1")
+    await backend._pool.drain()
+    with pytest.raises(Unavailable, match=r"cannot be reached: .*refused"):
+        await backend.ping()
+    backend._pool.conninfo = dsn
+    await backend.close()
+
+
+async def test_a_call_that_waits_for_others_says_so(dsn: str) -> None:
+    pool = await open_pool(dsn, size=1, connect_timeout_s=0.1, statement_timeout_s=5)
+
+    async def second() -> None:
+        async with borrowed(pool):
+            pass
+
+    async with borrowed(pool):
+        with pytest.raises(Unavailable, match="all 1 were in use, or it does"):
+            await second()
+    await pool.close()
 
 
 def _terminate_all(dsn: str) -> int:

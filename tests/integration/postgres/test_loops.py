@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.integration.postgres.every_call import EVERY, a_job
 
 from queue_operator.backends.postgres import PostgresBackend, WrongLoop
@@ -83,6 +85,25 @@ def test_a_backend_outlives_its_loop_only_to_refuse(dsn: str) -> None:
         own.run(backend.close())
     with pytest.raises(WrongLoop, match="open one there"):
         asyncio.run(use(backend))
+
+
+def test_a_backend_whose_loop_has_ended_can_be_closed_on_another(dsn: str) -> None:
+    name = "a loop that has ended"
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+
+    async def opened() -> PostgresBackend:
+        backend = await PostgresBackend.open(make_conninfo(dsn, application_name=name))
+        await backend.enqueue_job(a_job("ended"))
+        return backend
+
+    backend = asyncio.run(opened())
+    with pytest.raises(WrongLoop, match=r"only close\(\) works"):
+        asyncio.run(backend.ping())
+    asyncio.run(backend.close())
+    asyncio.run(backend.close())
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        while admin.execute(count, [name]).fetchone() != (0,):
+            pass
 
 
 async def test_each_loop_opens_its_own_on_one_database(

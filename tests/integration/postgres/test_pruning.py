@@ -11,6 +11,7 @@ from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.protocol import StatsWindow
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 
@@ -81,16 +82,16 @@ async def test_only_what_is_old_goes(opened: Opened) -> None:
     assert len(await backend.read_events()) == 3
 
 
-async def test_what_is_not_rolled_up_stays(opened: Opened) -> None:
+async def test_what_is_not_rolled_up_is_rolled_up_first(opened: Opened) -> None:
     backend, admin, _ = opened
     await events(backend, 0, 3)
     await backend.roll_up()
     await events(backend, 3, 2)
     await age(admin)
-    assert await backend.prune_events(DAY_S) == 3
-    assert await rows(admin) == 2
-    await backend.roll_up()
-    assert await backend.prune_events(DAY_S) == 2
+    assert await backend.prune_events(DAY_S) == 5
+    assert await rows(admin) == 0
+    counted = await backend.window_stats(StatsWindow(time_range_s=3 * DAY_S))
+    assert counted.submitted == 5
 
 
 async def test_what_a_lake_has_not_read_stays(opened: Opened) -> None:

@@ -75,6 +75,8 @@ async def test_jobs_without_an_attempt_left_hold_up_nobody(
     await lost_on_their_last_attempt(backend, MANY)
     await delayed(backend, "later", 1, TTL_S + 60)
     await hour_later(ask)
+    # The sweep has looked before.
+    backend._staging.look_everywhere()
     assert len(await backend._staging.stage()) == 1
     assert await claimed(backend, "later") == ["later0"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_operator.devcluster.errors import ClusterNotFound, DevClusterError
+from queue_operator.devcluster.existing import ExistingOptions
 from queue_operator.devcluster.locks import locked_folder
 from queue_operator.devcluster.network import AddressPlan
 from queue_operator.devcluster.paths import cache_dir, checkout_root, state_root
@@ -37,6 +38,11 @@ INFO = ClusterInfo(
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("QUEUE_OPERATOR_DEV_STATE_DIR", str(tmp_path / "clusters"))
     return tmp_path / "clusters"
+
+
+def test_addresses_of_databases_are_not_shown() -> None:
+    options = ExistingOptions(postgres_dsn=INFO.postgres_dsn)
+    assert "postgresql://" not in repr(INFO) + repr(options)
 
 
 def test_info_survives_the_disk(root: Path) -> None:

@@ -1,38 +1,60 @@
-"""How addresses to listen on may be written."""
+"""Addresses of databases, and that their passwords are not told."""
 
 import pytest
 
-from queue_operator.domain.addresses import authority, host_of
+from queue_operator.domain.addresses import check_postgres_address, options_of
+from queue_operator.domain.errors import InvalidArgument
 
 
 @pytest.mark.parametrize(
-    ("text", "host"),
+    "address",
     [
-        ("::", "::"),
-        ("[::]", "::"),
-        ("0:0::0", "::"),
-        (" ::1 ", "::1"),
-        ("[fe80::1%eth0]", "fe80::1%eth0"),
-        ("0.0.0.0", "0.0.0.0"),  # noqa: S104  (nobody listens)
-        ("127.0.0.1", "127.0.0.1"),
-        ("localhost", "localhost"),
-        ("operator-0.my_queue.svc", "operator-0.my_queue.svc"),
+        "",
+        "postgresql://",
+        "postgresql://localhost/queue",
+        "postgres://u:p%40ss@db.example:5432/queue?sslmode=require",
+        "postgresql://u:p@db-1:5432,db-2/queue?target_session_attrs=read-write",
+        "postgresql://u@[::1]:5432/queue",
+        "postgresql://db/queue?user=me@there",
+        "postgresql:///queue?host=/var/run/postgresql",
+        "host=db user=q password='p@ss: word' dbname=q",
+        "  dbname = q",
     ],
 )
-def test_an_address_may_be_written_with_brackets_or_without(text: str, host: str) -> None:
-    assert host_of(text) == host
+def test_an_address(address: str) -> None:
+    check_postgres_address("dsn", address)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "0.0.0.0:8080", "[::]:8080", "::1]", "1.2.3", "1.2.3.4.5", "http://[::1]", "a b"],
+    "address",
+    [
+        "postgresql://u:SEC@RET@127.0.0.1/q",
+        "postgresql://u:SEC/RET@127.0.0.1/q",
+        "postgresql://u:SEC?RET@127.0.0.1/q",
+        "postgresql://u:1/SECRET@127.0.0.1/q",
+        "postgresql://u:SEC:RET/@127.0.0.1/q",
+        "POSTGRESQL://u:SECRET@127.0.0.1/q",
+        "mysql://u:SECRET@127.0.0.1/q",
+        "u:SECRET@127.0.0.1/q",
+        "postgresql:u:SECRET@127.0.0.1/q",
+        "SECRET",
+    ],
 )
-def test_what_is_no_address_is_told_with_what_is_one(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address: write it as ") as raised:
-        host_of(text)
-    assert repr(text) in str(raised.value)
+def test_no_part_of_what_is_refused_is_told(address: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        check_postgres_address("listen_dsn", address)
+    assert refused.value.field == "listen_dsn"
+    assert "postgresql://USER:PASSWORD@HOST:PORT/NAME" in refused.value.reason
+    assert "SEC" not in str(refused.value)
+    assert "RET" not in str(refused.value)
 
 
-def test_a_host_and_a_port_in_one_word() -> None:
-    assert authority("::1", 80) == "[::1]:80"
-    assert authority("127.0.0.1", 80) == "127.0.0.1:80"
+def test_what_is_no_text_is_named_by_its_kind() -> None:
+    with pytest.raises(InvalidArgument, match=r"dsn: must be postgresql://.* not NoneType"):
+        check_postgres_address("dsn", None)
+
+
+def test_names_of_options() -> None:
+    assert options_of("postgresql://h/q?sslmode=require&nonsense=1") == ["sslmode", "nonsense"]
+    assert options_of("host=db password=a?b=c") == []
+    assert options_of("postgresql://u:1?SECRET=2@h/q") == []

@@ -25,6 +25,7 @@ from queue_operator.backends.worker_sessions import (
 )
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.lease import Lost
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
 _STALE_SESSION_S: Final = 3600.0
@@ -44,7 +45,7 @@ class MemoryBackend(Engine, SessionsBase):
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         entropy: Entropy = SYSTEM,
     ) -> None:
@@ -64,8 +65,10 @@ class MemoryBackend(Engine, SessionsBase):
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
         await asyncio.sleep(0)
         with self._own.lock:
-            if self._closed or not self._own.reachable:
-                raise Unavailable("the memory store is closed or was put out of reach")
+            if self._closed:
+                raise Unavailable("the backend was closed: open another one")
+            if not self._own.reachable:
+                raise Unavailable("the memory store was put out of reach")
             return work()
 
     async def close(self) -> None:

@@ -1,10 +1,12 @@
-"""A shelf in memory: a dictionary of jobs."""
+"""A shelf in memory: a dictionary of jobs, and what they are looked up by."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nsmallest
 from threading import Lock
+from typing import Final
 
 from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.listening import Versions
@@ -28,10 +30,78 @@ from queue_operator.backends.tokens import Bucket
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.running import LOG_ATTEMPTS, newest_lines
-from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, JobState
+from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, JobState
 from queue_operator.domain.tags import matches
 
 _Entry = tuple[str, int, datetime, JobKind]
+_Jobs = dict[int, Stored]
+_LIVE: Final = frozenset(JobState).difference(TERMINAL)
+
+
+class _Index:
+    """Jobs by namespace and state, and those that wait by the parents that they listed, each by
+    its number. So a call looks at what it asks for, however many jobs have ended.
+    """
+
+    def __init__(self) -> None:
+        self._placed: defaultdict[JobState, defaultdict[str, _Jobs]]
+        self._placed = defaultdict(lambda: defaultdict(dict))
+        self._children: defaultdict[int, _Jobs] = defaultdict(dict)
+
+    def add(self, one: Stored) -> None:
+        self._placed[one.job.state][one.job.namespace][one.number] = one
+
+    def moved(self, one: Stored, before: JobState) -> None:
+        self._leave(one, before)
+        self.add(one)
+
+    def linked(self, one: Stored, parent: int) -> None:
+        self._children[parent][one.number] = one
+
+    def remove(self, one: Stored) -> None:
+        self._leave(one, one.job.state)
+        self._children.pop(one.number, None)
+        for edge in one.edges:
+            if children := self._children.get(edge.number):
+                children.pop(one.number, None)
+
+    def _leave(self, one: Stored, state: JobState) -> None:
+        spaces = self._placed[state]
+        del spaces[one.job.namespace][one.number]
+        if not spaces[one.job.namespace]:
+            del spaces[one.job.namespace]
+
+    def within(self, states: Iterable[JobState], namespace: str | None) -> list[Stored]:
+        """In order of submission; of all namespaces for None."""
+        found: list[Stored] = []
+        for state in states:
+            spaces = self._placed[state]
+            mine = spaces.values() if namespace is None else [spaces.get(namespace, {})]
+            found += [one for jobs in mine for one in jobs.values()]
+        return sorted(found, key=_number)
+
+    def children_of(self, parent: int) -> list[Stored]:
+        return sorted(self._children.get(parent, {}).values(), key=_number)
+
+
+def _number(one: Stored) -> int:
+    return one.number
+
+
+@dataclass(slots=True, kw_only=True)
+class _Indexed(Stored):
+    """Keeps its place in the index up to date."""
+
+    index: _Index = field(repr=False, compare=False)
+
+    def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
+        before = self.job.state
+        Stored.become(self, job, event, now, reason)
+        self.index.moved(self, before)
+
+    def depend_on(self, parent: Stored, name: str) -> None:
+        Stored.depend_on(self, parent, name)
+        self.index.linked(self, parent.number)
 
 
 @dataclass
@@ -54,6 +124,7 @@ class MemoryShelf:
     resumed_at: datetime | None = None
     reachable: bool = True
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _index: _Index = field(default_factory=_Index, repr=False, compare=False)
 
     def get(self, name: Name) -> Stored | None:
         return self.jobs.get(name)
@@ -63,12 +134,15 @@ class MemoryShelf:
 
     def add(self, job: Job) -> Stored:
         self.numbers += 1
-        one = self.jobs[job.namespace, job.id] = Stored(number=self.numbers, job=job)
+        one = _Indexed(number=self.numbers, job=job, index=self._index)
+        self.jobs[job.namespace, job.id] = one
+        self._index.add(one)
         return one
 
     def remove(self, chosen: Collection[Stored]) -> None:
         for one in chosen:
             del self.jobs[one.job.namespace, one.job.id]
+            self._index.remove(one)
             self.keys.pop((one.job.namespace, one.job.idempotency_key), None)
             self.logs.pop(one.number, None)
 
@@ -79,15 +153,15 @@ class MemoryShelf:
         self.keys[key] = holder
 
     def claimable(self, wanted: Demand, now: datetime, limit: int) -> list[Stored]:
-        found = [
+        found = (
             one
-            for one in self._all(wanted.namespace)
+            for one in self._index.within(ELIGIBLE, wanted.namespace)
             if record.is_claimable(one.job, now)
             and not self._is_paused(one.job)
             and (not wanted.types or one.job.type in wanted.types)
             and matches(wanted.tags, one.job.tags)
-        ]
-        return sorted(found, key=lambda one: (record.place(one.job), one.number))[:limit]
+        )
+        return nsmallest(limit, found, key=lambda one: (record.place(one.job), one.number))
 
     def _is_paused(self, job: Job) -> bool:
         names = ((job.namespace, ""), (job.namespace, job.type))
@@ -97,7 +171,7 @@ class MemoryShelf:
         mine = record.place(one.job), one.number
         before = [
             other
-            for other in self._all(one.job.namespace)
+            for other in self._index.within(ELIGIBLE, one.job.namespace)
             if other.job.type == one.job.type
             and record.is_claimable(other.job, now)
             and (record.place(other.job), other.number) < mine
@@ -105,40 +179,35 @@ class MemoryShelf:
         return min(len(before), bound)
 
     def chosen(self, namespace: str, tags: frozenset[str], ids: Collection[str]) -> list[Stored]:
-        named = set(ids)
-        return [
-            one
-            for one in self._all(namespace)
-            if one.job.id in named or (one.job.state not in TERMINAL and _carries(one, tags))
-        ]
+        named = {(namespace, job_id) for job_id in ids}
+        found = {one.number: one for name in named if (one := self.jobs.get(name)) is not None}
+        for one in self._index.within(_LIVE, namespace) if tags else ():
+            if _carries(one, tags):
+                found[one.number] = one
+        return [found[number] for number in sorted(found)]
 
     def ended_ids(self, namespace: str, tags: frozenset[str]) -> list[str]:
         return [one.job.id for some in self.ended(namespace, tags) for one in some]
 
     def ended(self, namespace: str, tags: frozenset[str]) -> Sequence[list[Stored]]:
-        ended = (one for one in self._all(namespace) if one.job.state in TERMINAL)
+        ended = self._index.within(TERMINAL, namespace) if tags else []
         return ([one for one in ended if _carries(one, tags)],)
 
     def children_of(self, parent: Stored) -> list[Stored]:
-        return [
-            one
-            for one in self._all(parent.job.namespace)
-            if one.job.state is JobState.INITIAL_PENDING
-            and any(edge.number == parent.number for edge in one.edges)
-        ]
+        children = self._index.children_of(parent.number)
+        return [one for one in children if one.job.state is JobState.INITIAL_PENDING]
 
     def leased(self) -> list[Stored]:
-        return [one for one in self.jobs.values() if one.job.state in SLOT_HOLDING]
+        return self._index.within(SLOT_HOLDING, None)
 
     def used_up(self, now: datetime) -> list[Stored]:
-        lost = [one for one in self.jobs.values() if one.job.state is JobState.UNKNOWN_RETRY]
+        lost = self._index.within((JobState.UNKNOWN_RETRY,), None)
         used = [one for one in lost if record.is_used_up(one.job)]
         return [one for one in used if (one.job.eligible_at or now) <= now]
 
     def completed_before(self, at: datetime, namespace: str | None) -> Sequence[list[Stored]]:
-        done = [one for one in self.jobs.values() if one.job.state is JobState.COMPLETED]
-        mine = [one for one in done if namespace in (None, one.job.namespace)]
-        return ([one for one in mine if (one.job.finalized_at or at) < at],)
+        done = self._index.within((JobState.COMPLETED,), namespace)
+        return ([one for one in done if (one.job.finalized_at or at) < at],)
 
     def search(self, search: JobSearch, now: datetime) -> JobPage:
         return page(self._numbered(search.namespace), search, now)
@@ -154,7 +223,7 @@ class MemoryShelf:
         return Counter(job.state for job in jobs), sum(job.retry_count for job in jobs)
 
     def _all(self, namespace: str) -> list[Stored]:
-        return [one for one in self.jobs.values() if one.job.namespace == namespace]
+        return self._index.within(JobState, namespace)
 
     def pauses(self, namespace: str | None) -> list[Pause]:
         return [p for (space, _), p in sorted(self.paused.items()) if namespace in (None, space)]
@@ -190,7 +259,7 @@ class MemoryShelf:
         ]
 
     def standing(self, namespace: str, now: datetime) -> Mapping[JobKind, Standing]:
-        live = (one.job for one in self._all(namespace) if one.job.state not in TERMINAL)
+        live = (one.job for one in self._index.within(_LIVE, namespace))
         return standing_of(live, now)
 
     def forget_tallies(self, span_s: int, oldest: datetime) -> None:
@@ -212,7 +281,9 @@ class MemoryShelf:
         self.versions[topic] += 1
 
     def news(self, since: datetime, now: datetime) -> Versions:
-        due = (one for one in self.jobs.values() if record.is_claimable(one.job, now))
+        due = (
+            one for one in self._index.within(ELIGIBLE, None) if record.is_claimable(one.job, now)
+        )
         return Versions(
             dict(self.versions), any((one.job.eligible_at or now) > since for one in due)
         )

@@ -30,6 +30,7 @@ from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
+from queue_operator.backends.postgres.line import checked
 from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
@@ -53,6 +54,7 @@ from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
     AttemptLog,
@@ -97,12 +99,14 @@ from queue_operator.domain.job import (
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
 from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
     check_batch,
+    check_flag,
     check_limit,
     check_numbers,
     check_text,
@@ -112,6 +116,7 @@ from queue_operator.domain.validation import (
 
 logger = logging.getLogger(__name__)
 
+_ROLL_UP_ROWS: Final = 1000
 _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
@@ -128,12 +133,12 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         pool: Pool,
         *,
         limits: Limits = DEFAULT_LIMITS,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, cancel_timeout_s)
         self._pool = pool
         self._lanes = Lanes(pool)
         pool.on_history = self._lanes.note_history
@@ -196,7 +201,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         *,
         pool_size: int = 8,
         limits: Limits = DEFAULT_LIMITS,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         connect_timeout_s: float = 5.0,
         statement_timeout_s: float = 4.0,
         pooler: bool = False,
@@ -210,8 +215,16 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         `pooler` says that `dsn` leads to a pooler in transaction mode; notifications are then
         heard only with a `listen_dsn`, which leads to the server itself.
 
-        Raises Unavailable when the server cannot be reached or the schema is not up to date.
+        Raises Unavailable when the server cannot be reached, AccessRefused when it turns this user
+        away or has no such database, SchemaMismatch when the schema is not up to date.
         """
+        cls._check(limits, cancel_timeout_s)
+        check_limit("pool_size", pool_size)
+        check_ttl("connect_timeout_s", connect_timeout_s)
+        check_ttl("statement_timeout_s", statement_timeout_s)
+        check_flag("pooler", pooler)
+        if listen_dsn is not None:
+            checked("listen_dsn", listen_dsn)
         pool = await open_pool(
             dsn,
             size=pool_size,
@@ -292,7 +305,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
             self._returns.owe(claimed)
             raise
         self._announcer.announce(Topic.MIRROR)
-        return [jobs[a.job_id] for a in claimed if a.job_id in jobs]
+        return [replace(jobs[a.job_id], token=a.token) for a in claimed if a.job_id in jobs]
 
     async def _claim(
         self,
@@ -301,6 +314,9 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         defaults: Mapping[str, TypeDefaults],
     ) -> list[Assignment]:
         claimed = await self._claims.claim(demands, lease_ttl_s, defaults)
+        # Nobody else makes delayed jobs due where nobody listens.
+        if not claimed and not self._pulse.beats and await self._staging.stage():
+            claimed = await self._claims.claim(demands, lease_ttl_s, defaults, thorough=True)
         if claimed:
             self._announcer.announce(Topic.MIRROR)
         return claimed
@@ -372,8 +388,17 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         lost = await self._leases.expire(lease_ttl_s, limit)
         if lost:
             self._announcer.announce(Topic.MIRROR)
+        if not self._pulse.beats:
+            await by_itself("delayed jobs are made due", self._make_due)
         await self._housekeeping.keep()
         return lost
+
+    async def _make_due(self) -> None:
+        """For a program that claims and sweeps and does not listen; what is more than a step waits
+        for the next call.
+        """
+        if lanes := await self._staging.stage():
+            self._ready(lanes, None)
 
     # Queries
 
@@ -428,12 +453,14 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def prune_events(self, older_than_s: float) -> int:
         """Deletes the oldest rows of the event log, as far as they are older than `older_than_s`
-        and the roll-ups and every lake of the pipeline have them; gives how many.
+        and every lake of the pipeline has them; gives how many. Rolls up first what is not yet.
 
         Not all at once: a call that is cancelled or fails has deleted some, and can be repeated.
         Raises InvalidArgument for an age of 0 or less.
         """
         check_ttl("older_than_s", older_than_s)
+        while await self._roll_ups.roll_up(_ROLL_UP_ROWS) >= _ROLL_UP_ROWS:
+            pass
         return await self._pruning.prune_events(older_than_s)
 
     async def _cleanup(self, ttl_s: float, namespace: str | None) -> int:

@@ -9,13 +9,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from contextvars import ContextVar
 from functools import wraps
 from select import POLLIN, poll
-from typing import Final, LiteralString, ParamSpec, TypeVar
+from typing import Any, Final, LiteralString, ParamSpec, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow
 from psycopg.types.array import ListBinaryDumper
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from queue_operator.backends.postgres.arrays import DUMPERS
 from queue_operator.backends.postgres.driver_errors import Undone, named, unavailable
@@ -77,7 +77,7 @@ class Pool(AsyncConnectionPool[Line]):
     by others, so settings are made anew in each transaction. `loop` is the one that it was
     opened on, which alone may use it. `history` is that of the database to which the newest
     connection leads, and `on_history` is told of each; not with a pooler, behind which that may
-    change at any time.
+    change at any time. `trouble` is why the last attempt to connect failed, if it did.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -85,6 +85,7 @@ class Pool(AsyncConnectionPool[Line]):
     pooler: bool
     history = ""
     on_history: Callable[[str], None] = staticmethod(lambda _: None)
+    trouble: psycopg.Error | None = None
 
     async def putconn(self, conn: Line) -> None:
         """Whoever is cancelled in the queue for the pool's lock would take the connection, and
@@ -95,6 +96,12 @@ class Pool(AsyncConnectionPool[Line]):
             await asyncio.shield(asyncio.create_task(giving))
         else:
             await giving
+
+    def abandon(self) -> None:
+        """Hangs up on the server, when the loop that could do so in the usual way has ended."""
+        self._closed = True
+        while self._pool:
+            self._pool.popleft().pgconn.finish()
 
     async def _take_back(self, conn: Line) -> None:
         if conn.worn:
@@ -129,20 +136,31 @@ async def open_pool(
             [(connection.history,)] = await cursor.fetchall()
             pool.history = connection.history
             pool.on_history(connection.history)
+        pool.trouble = None
 
+    class Told(Line):
+        @classmethod
+        async def connect(cls, *args: Any, **kwargs: Any) -> Self:
+            """The pool tries on by itself, and only says that there was none in time."""
+            try:
+                return await super().connect(*args, **kwargs)
+            except psycopg.Error as error:
+                pool.trouble = error
+                raise
+
+    conninfo = address(
+        dsn,
+        connect_timeout=max(int(connect_timeout_s), 1),
+        tcp_user_timeout=max(int(statement_timeout_s * 1000), 1),
+    )
     try:
-        conninfo = address(
-            dsn,
-            connect_timeout=max(int(connect_timeout_s), 1),
-            tcp_user_timeout=int(statement_timeout_s * 1000),
-        )
         # The pool retries in the background and would hide why the first connection failed.
         await probe(conninfo, connect_timeout_s, pooler=pooler)
     except (psycopg.Error, OSError) as error:
         raise unavailable(error) from None
     pool = Pool(
         conninfo,
-        connection_class=Line,
+        connection_class=Told,
         min_size=1,
         max_size=size,
         open=False,
@@ -248,11 +266,24 @@ async def borrowed(
         finally:
             # The pool closes what a statement left half done.
             await pool.putconn(connection)
+    except PoolClosed:
+        raise Unavailable("the backend was closed: open another one") from None
+    except PoolTimeout as error:
+        raise _none_in_time(pool) from error
     except psycopg.Error as error:
         meant = named(error, role)
         if meant is None:
             raise
         raise meant from error
+
+
+def _none_in_time(pool: Pool) -> Unavailable:
+    if pool.trouble is not None:
+        return unavailable(pool.trouble)
+    return Unavailable(
+        f"no connection to PostgreSQL within {pool.timeout:g} s: all {pool.max_size} were in use, "
+        "or it does not answer; call again, or give it a larger pool_size"
+    )
 
 
 def _settled(

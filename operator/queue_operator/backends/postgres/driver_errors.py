@@ -1,11 +1,13 @@
 """What an error of the driver means to whoever called the store."""
 
+import re
 from typing import Final
 
 import psycopg
 from psycopg import errors
 
 from queue_operator.domain.errors import (
+    AccessRefused,
     MissingPrivilege,
     QueueError,
     SchemaMismatch,
@@ -26,8 +28,15 @@ _FOREIGN_SCHEMA: Final = (
     errors.UndefinedObject,
     errors.InvalidSchemaName,
 )
-# Classes of SQLSTATE with which a server turns a connection away, or ends it.
-_NO_CONNECTION: Final = ("08", "28", "3D", "57")
+# Classes of SQLSTATE with which a server ends a connection, and with which it turns one away.
+_NO_CONNECTION: Final = ("08", "57")
+_REFUSED: Final = ("28", "3D")
+# Of a connection that was not made the driver tells no SQLSTATE. In another language of the server
+# it is taken for one that cannot be reached, with the server's words.
+_REFUSALS: Final = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in|"
+    r"permission denied for database|(role|database) \".*\" does not exist|no such (user|database)"
+)
 
 
 class Undone(Unavailable):
@@ -99,6 +108,11 @@ def unavailable(error: BaseException) -> Unavailable:
         return Unavailable(
             f"PostgreSQL takes no writes: {_first_line(error)}; after a failover, the address has "
             "to lead to the new primary"
+        )
+    if sqlstate.startswith(_REFUSED) if sqlstate else _REFUSALS.search(str(error)):
+        return AccessRefused(
+            f"PostgreSQL refuses this user: {_first_line(error)}; check user, password and "
+            "database name of the address"
         )
     if sqlstate is not None and not sqlstate.startswith(_NO_CONNECTION):
         return Unavailable(f"PostgreSQL refuses: {_first_line(error)}")

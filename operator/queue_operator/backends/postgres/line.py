@@ -12,10 +12,12 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.abc import RV, Params, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Conninfo, TransactionStatus
 from psycopg.rows import Row, TupleRow
 
 from queue_operator.backends.postgres.driver_errors import is_stale_plan
+from queue_operator.domain.addresses import NO_ADDRESS, check_postgres_address, options_of
+from queue_operator.domain.errors import InvalidArgument
 
 _MARGIN_S: Final = 0.5
 _CANCEL_S: Final = 1.0
@@ -123,9 +125,22 @@ class _Cursor(AsyncCursor[Row]):
 
 
 def address(dsn: str, **options: str | int) -> str:
-    """`dsn` with what we need, where it does not say otherwise."""
-    given: dict[str, Any] = conninfo_to_dict(dsn)
-    return make_conninfo(**{**_OPTIONS, **options, **given})
+    """`dsn` with what we need, where it does not say otherwise. Raises InvalidArgument, which tells
+    nothing of it that may be a part of the password.
+    """
+    return make_conninfo(**{**_OPTIONS, **options, **checked("dsn", dsn)})
+
+
+def checked(field: str, dsn: str) -> dict[str, Any]:
+    """The parts of an address. Raises InvalidArgument as `address`."""
+    check_postgres_address(field, dsn)
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+        unknown = [name for name in options_of(dsn) if name not in known]
+        reason = f"has an unknown option {unknown[0]}" if unknown else NO_ADDRESS
+        raise InvalidArgument(field, reason) from None
 
 
 def hosts(conninfo: str) -> int:

@@ -22,7 +22,8 @@ class WrongLoop(QueueError):
     def __init__(self) -> None:
         super().__init__(
             "the Postgres backend was opened on another event loop: open one there too (any number "
-            "may use a database), or hand the call over with asyncio.run_coroutine_threadsafe"
+            "may use a database), or hand the call over with asyncio.run_coroutine_threadsafe; "
+            "where that loop has ended, only close() works, on any loop"
         )
 
 
@@ -46,6 +47,9 @@ def on_one_loop(backend: type[_T]) -> type[_T]:
 def _checking(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
     async def checked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if method.__name__ == "close" and self._pool.loop.is_closed():
+            self._pool.abandon()
+            return None
         check_loop(self._pool)
         return await method(self, *args, **kwargs)
 

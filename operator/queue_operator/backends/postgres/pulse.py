@@ -102,6 +102,11 @@ class Pulse:
         await end_tasks(tasks)
         self._lost, self._based = True, False
 
+    @property
+    def beats(self) -> bool:
+        """Whether delayed jobs are made due without a call."""
+        return bool(self._tasks)
+
     def hear(self, news: News) -> None:
         """For all who listen."""
         # Before the first beat is over everything will be news.

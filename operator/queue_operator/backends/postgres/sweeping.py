@@ -80,7 +80,7 @@ class Sweep:
     number: int
     now: datetime
     resumed_at: datetime | None
-    may_expire: bool
+    ended_before: datetime | None
     marks: dict[str, datetime | None]
     starts: dict[str, datetime | None]
     seen: str | None
@@ -104,14 +104,16 @@ class Sweep:
             raise OthersSweep from None
         parameters = {"ttl_s": ttl_s, "cancel_timeout_s": cancel_timeout_s}
         cursor = await connection.execute(_BEGIN, parameters)
-        [(number, now, resumed_at, may, kinds, marks, starts, *rest)] = await cursor.fetchall()
+        [
+            (number, now, resumed_at, ended_before, kinds, marks, starts, *rest)
+        ] = await cursor.fetchall()
         seen, deadline_before, cancel_before = rest
         return cls(
             connection=connection,
             number=number,
             now=now,
             resumed_at=resumed_at,
-            may_expire=may,
+            ended_before=ended_before,
             marks=dict(zip(kinds, marks, strict=True)),
             starts=dict(zip(kinds, starts, strict=True)),
             seen=seen,
@@ -128,7 +130,8 @@ class Sweep:
             "EXHAUST": self.now,
             **dict.fromkeys(_LATER, self.now),
         }
-        return untils | ({"CLAIM": self.now, "RENEWAL": self.now} if self.may_expire else {})
+        leases = dict.fromkeys(("CLAIM", "RENEWAL"), self.ended_before)
+        return untils | {kind: until for kind, until in leases.items() if until is not None}
 
     async def take(self) -> Page:
         """The next of what is due."""
@@ -138,7 +141,7 @@ class Sweep:
             "marks": [self.starts.get(kind) for kind in untils],
             "untils": list(untils.values()),
             "seen": self.seen,
-            "now": self.now,
+            "ended_before": self.ended_before,
             "cancel_before": self.cancel_before,
             "max_rows": _MAX_ROWS,
             "max_bytes": _MAX_BYTES,
@@ -207,6 +210,6 @@ class Sweep:
             "marks": list(self.marks.values()),
             "seen": self.seen,
             # What runs out was not looked at, so what came late is still to be found.
-            "seen_now": self.may_expire,
+            "seen_now": self.ended_before is not None,
         }
         await self.connection.execute(_END, parameters)

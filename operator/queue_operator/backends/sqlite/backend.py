@@ -33,7 +33,8 @@ from queue_operator.backends.worker_sessions import (
 )
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.lease import Lost
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
+from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_ttl
 
 _STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
@@ -68,7 +69,7 @@ class SqliteBackend(Engine, SessionsBase):
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        cancel_timeout_s: float = 30.0,
+        cancel_timeout_s: float = CANCEL_TIMEOUT_S,
         busy_timeout_s: float = 5.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> Self:
@@ -78,6 +79,10 @@ class SqliteBackend(Engine, SessionsBase):
         Raises Unavailable when the file cannot be used, is of a newer release, or another's, and
         InvalidArgument for a path that names none.
         """
+        cls._check(limits, cancel_timeout_s)
+        check_ttl("busy_timeout_s", busy_timeout_s)
+        if not isinstance(path, str | Path):
+            raise InvalidArgument("path", f"must be a path, not {type(path).__name__}")
         if "\x00" in str(path):
             raise InvalidArgument("path", "must not contain NUL characters")
         file = SqliteFile(Path(path), busy_timeout_s)

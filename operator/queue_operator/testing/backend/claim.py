@@ -7,6 +7,7 @@ import pytest
 
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.ordering import PRIORITY_BONUS, Priority
+from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.driving import a_job, apply, claim, submitted
@@ -132,6 +133,28 @@ async def test_streams_with_different_filters_each_get_their_own(backend: Contra
     ]
     claimed = await backend.claim(demands, lease_ttl_s=TTL_S)
     assert {(a.assignee_id, *a.tags) for a in claimed} == {("gpu", "gpu"), ("cpu", "cpu")}
+
+
+async def test_who_only_claims_gets_what_was_delayed_and_what_backed_off(
+    backend: Contract, store: Store
+) -> None:
+    wait = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay_s=60.0)
+    failed = await submitted(backend, backoff=wait)
+    await apply(backend, failed, Event.FAIL, (await claim(backend, failed)).token)
+    delayed = await submitted(backend, delay_s=60.0)
+    assert await _drained(backend) == []
+    await store.age(61.0)
+    assert sorted(await _drained(backend)) == sorted([failed.id, delayed.id])
+
+
+async def test_who_claims_and_sweeps_gets_what_was_delayed_while_there_is_other_work(
+    backend: Contract, store: Store
+) -> None:
+    urgent = await submitted(backend, delay_s=60.0, priority=Priority.CRITICAL)
+    usual = await submitted(backend)
+    await store.age(61.0)
+    await backend.expire_leases(lease_ttl_s=TTL_S)
+    assert await _drained(backend) == [urgent.id, usual.id]
 
 
 async def test_a_delayed_job_waits_for_its_time(backend: Contract, store: Store) -> None:

@@ -31,7 +31,7 @@ async def test_close_makes_every_call_unavailable(backend: Contract) -> None:
         backend.delete_jobs([], [job.id]),
     ]
     for call in calls:
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="was closed"):
             await call
 
 

@@ -1,6 +1,7 @@
 """DequeueJobs."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -97,7 +98,8 @@ async def test_dequeue_jobs_assigns_what_it_gives(backend: Contract) -> None:
     job = await submitted(backend, payload=b"x", tags=frozenset({"a"}))
     created = (await backend.get_job(job.id)).created_at
     [dequeued] = await backend.dequeue_jobs("worker-7", [], 5)
-    assert dequeued == await backend.get_job(job.id)
+    # But for the token: who reads a job is not who runs it.
+    assert replace(dequeued, token="") == await backend.get_job(job.id)
     assert (dequeued.state, dequeued.assignee_id) == (JobState.RUNNING, "worker-7")
     assert (dequeued.attempt, dequeued.payload, dequeued.tags) == (1, b"x", frozenset({"a"}))
     assert created is not None

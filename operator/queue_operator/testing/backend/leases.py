@@ -227,6 +227,38 @@ async def test_after_an_outage_the_workers_get_one_ttl_to_come_back(
     assert await _sweep(backend) == [Lost(other.id, "default", "worker-1")]
 
 
+async def test_sweeps_that_are_rarer_than_a_ttl_find_what_had_ended_at_the_one_before(
+    backend: Contract, store: Store
+) -> None:
+    job, _ = await running(backend)
+    renewed, token = await running(backend)
+    await store.age(TTL_S * 2, outage=True)
+    assert await _sweep(backend) == []
+    await store.age(TTL_S / 2, outage=True)
+    # It runs out later, and so has not had its TTL at the next sweep.
+    await _extend(backend, renewed.id, token)
+    await store.age(TTL_S * 2, outage=True)
+    assert await _sweep(backend) == [Lost(job.id, "default", "worker-1")]
+    await store.age(TTL_S * 2, outage=True)
+    assert await _sweep(backend) == [Lost(renewed.id, "default", "worker-1")]
+
+
+async def test_a_late_sweep_after_an_outage_leaves_one_ttl_to_what_ran_out_since(
+    backend: Contract, store: Store
+) -> None:
+    assert await _sweep(backend) == []
+    job, token = await running(backend)
+    await store.age(TTL_S * 10, outage=True)
+    assert await _sweep(backend) == []
+    await _extend(backend, job.id, token)
+    # A second outage: what was renewed in between is not lost to it.
+    await store.age(TTL_S * 10, outage=True)
+    assert await _sweep(backend) == []
+    assert (await _extend(backend, job.id, token)).status is LeaseStatus.CURRENT
+    await store.age(TTL_S - 1)
+    assert await _sweep(backend) == []
+
+
 async def test_sweepers_at_the_same_time_lose_each_job_once(store: Store) -> None:
     replicas = [await store.open() for _ in range(4)]
     for n in range(60):

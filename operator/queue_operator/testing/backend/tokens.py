@@ -91,6 +91,23 @@ async def test_a_token_that_is_not_current_is_stale(
     assert await backend.get_job(job.id) == before
 
 
+async def test_a_dequeued_job_has_the_token_of_its_lease(backend: Contract) -> None:
+    job = await submitted(backend)
+    [mine] = await backend.dequeue_jobs("w", [], 1, lease_ttl_s=60.0)
+    assert mine.id == job.id
+    # A record that is read has none: whoever reads a job is not whoever runs it.
+    assert (await backend.get_job(job.id)).token == ""
+    assert await backend.complete_job(job.id, b"", token=mine.token) == {"w": 1}
+
+
+async def test_an_empty_token_is_said_to_be_empty(backend: Contract) -> None:
+    job, _ = await running(backend)
+    with pytest.raises(StaleLease, match=r"is empty, .* or None to act without one"):
+        await backend.complete_job(job.id, b"", token="")
+    with pytest.raises(StaleLease, match="is empty"):
+        await backend.update_job_status(job.id, JobState.STOPPED, token="")
+
+
 async def test_after_somebody_claimed_the_old_token_is_stale(backend: Contract) -> None:
     job, old = await running(backend)
     await backend.mark_worker_unresponsive("worker-1")

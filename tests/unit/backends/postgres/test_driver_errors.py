@@ -6,6 +6,7 @@ from psycopg import errors
 
 from queue_operator.backends.postgres.driver_errors import TookTooLong, Undone, named, unavailable
 from queue_operator.domain.errors import (
+    AccessRefused,
     MissingPrivilege,
     QueueError,
     SchemaMismatch,
@@ -30,8 +31,8 @@ from queue_operator.domain.errors import (
         ("53100", Unavailable, "refuses: said so"),
         ("57014", TookTooLong, "took too long"),
         ("57P01", Unavailable, "cannot be reached: said so"),
-        ("28P01", Unavailable, "cannot be reached: said so"),
-        ("3D000", Unavailable, "check the database address"),
+        ("28P01", AccessRefused, "refuses this user: said so; check user, password and database"),
+        ("3D000", AccessRefused, "refuses this user: said so; check user, password and database"),
     ],
 )
 def test_an_error_of_the_server(sqlstate: str, kind: type[QueueError], words: str) -> None:
@@ -52,6 +53,23 @@ def test_what_is_wrong_with_a_value_only_the_caller_can_say(kind: type[psycopg.E
 def test_a_line_that_broke() -> None:
     meant = unavailable(psycopg.OperationalError("server closed the connection unexpectedly"))
     assert "cannot be reached: server closed" in str(meant)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'connection failed: FATAL:  password authentication failed for user "anna"',
+        'connection failed: FATAL:  database "none" does not exist',
+        'connection failed: FATAL:  role "none" does not exist',
+        'connection failed: FATAL:  no pg_hba.conf entry for host "::1", user "anna"',
+        "connection failed: fe_sendauth: no password supplied",
+        "connection failed: FATAL: no such database: none",
+    ],
+)
+def test_a_connection_that_was_turned_away(said: str) -> None:
+    meant = unavailable(psycopg.OperationalError(said))
+    assert type(meant) is AccessRefused
+    assert said in str(meant)
 
 
 def test_no_part_of_an_address_is_repeated() -> None:

@@ -1,6 +1,7 @@
 -- Where the last sweep ended. Gives its number, now, since when sweeps go on after a gap, and
--- whether leases may be taken as expired: not within one TTL after a gap in which nobody swept, for
--- then the workers could not renew either. Then the marks, by kind, and from when on to look, which
+-- before when a lease must have ended to be lost. Within one TTL after a gap in which nobody swept
+-- none is, NULL, for then the workers could not renew either. The sweep that finds such a gap takes
+-- those that had ended at the sweep before it, and so have had longer. Then the marks, by kind, and from when on to look, which
 -- may be earlier; the snapshot that saw all before the marks, or NULL; and before when a deadline
 -- and a cancel are overdue.
 -- Parameters: ttl_s, cancel_timeout_s. Index: sweep_pkey, its end. Locks: none; the caller holds
@@ -9,7 +10,8 @@
 --   is looked at. What a clock noted that was ahead is now. After a long time too much came since
 --   the snapshot, so what may have been committed late is looked for from ten minutes before each
 --   mark on.
-SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, true) AS may_expire,
+SELECT number, now() AS now, resumed_at, CASE WHEN is_gap THEN swept_at
+            WHEN coalesce(now() - resumed_at >= ttl, true) THEN now() END AS ended_before,
        kinds, marks,
        CASE WHEN is_foreign THEN array_fill(NULL::timestamptz, ARRAY[cardinality(marks)])
             WHEN is_old THEN ARRAY(
@@ -20,7 +22,7 @@ SELECT number, now() AS now, resumed_at, coalesce(now() - resumed_at >= ttl, tru
        greatest(now() - ttl, '0001-01-02') AS deadline_before,
        greatest(now() - make_interval(secs => %(cancel_timeout_s)s), '0001-01-02') AS cancel_before
 FROM (
-    SELECT number, kinds, marks, seen, ttl,
+    SELECT number, kinds, marks, seen, ttl, swept_at, now() - swept_at > ttl AS is_gap,
            CASE WHEN now() - swept_at > ttl OR resumed_at > now() THEN now()
                 ELSE resumed_at END AS resumed_at,
            coalesce(pg_snapshot_xmax(seen) > pg_snapshot_xmax(pg_current_snapshot()), true)

@@ -11,10 +11,10 @@ WITH last AS MATERIALIZED (
 ), asked AS MATERIALIZED (
     SELECT kind, until, starts[array_position(kinds, kind)] AS mark,
            marks[array_position(kinds, kind)] AS mark_before,
-           may_expire OR kind NOT IN ('CLAIM', 'RENEWAL') AS is_looked_at
+           until IS NOT NULL AS is_looked_at
     FROM last CROSS JOIN LATERAL (VALUES
-        ('CANCEL', cancel_before), ('CLAIM', now), ('DEADLINE', deadline_before),
-        ('EXHAUST', now), ('HELD', now), ('PROGRESS', now), ('RENEWAL', now)
+        ('CANCEL', cancel_before), ('CLAIM', ended_before), ('DEADLINE', deadline_before),
+        ('EXHAUST', now), ('HELD', now), ('PROGRESS', now), ('RENEWAL', ended_before)
     ) AS k(kind, until)
 ), late AS MATERIALIZED (
     SELECT kind, min(look_at) AS look_at
@@ -54,7 +54,7 @@ SELECT last.number + 1, last.now, last.resumed_at,
        ARRAY(SELECT kind FROM asked ORDER BY kind),
        ARRAY(SELECT CASE WHEN is_looked_at THEN until ELSE mark_before END
              FROM asked ORDER BY kind),
-       CASE WHEN may_expire THEN pg_current_snapshot() ELSE gone.seen END,
-       CASE WHEN may_expire THEN last.now ELSE gone.seen_at END
+       CASE WHEN ended_before IS NOT NULL THEN pg_current_snapshot() ELSE gone.seen END,
+       CASE WHEN ended_before IS NOT NULL THEN last.now ELSE gone.seen_at END
 FROM gone CROSS JOIN last
 RETURNING number

@@ -3,8 +3,8 @@
 -- this statement, and, aligned, kinds, leases and numbers. A lease has run out if no row of a
 -- higher number renews it. The progress of leases that are gone is removed.
 -- Parameters, by kind: kinds (text[]), marks (timestamptz[], NULL: from the beginning) and untils
---   (timestamptz[]); seen: the snapshot of the statement before, text, NULL: none; now;
---   cancel_before: when a cancel that is overdue was asked for, at the latest; and of each kind at
+--   (timestamptz[]); seen: the snapshot of the statement before, text, NULL: none; ended_before:
+--   where those of leases end, NULL if they are not asked for; cancel_before: when a cancel that is overdue was asked for, at the latest; and of each kind at
 --   most max_rows rows and max_bytes bytes.
 -- Index: lease_check_due, a range per kind; lease_check_fresh; lease_pkey, progress_pkey,
 --   ready_pkey.
@@ -58,7 +58,7 @@ WITH asked AS MATERIALIZED (
         SELECT lease, number, true AS is_due FROM due WHERE kind IN ('CLAIM', 'RENEWAL')
         UNION ALL
         SELECT unnest(leases), number, false FROM lease_check
-        WHERE kind = 'RENEWAL' AND look_at >= %(now)s
+        WHERE kind = 'RENEWAL' AND look_at >= %(ended_before)s
           AND EXISTS (SELECT FROM due WHERE kind IN ('CLAIM', 'RENEWAL'))
     ) named
     GROUP BY lease HAVING max(number) FILTER (WHERE is_due) = max(number)
