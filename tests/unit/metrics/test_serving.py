@@ -1,13 +1,16 @@
 """The metrics' port: connections above a number, and those that take their time, are closed."""
 
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import RemoteDisconnected
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from queue_operator.devcluster.processes import wait_until
 from queue_operator.metrics.serving import BoundedServer, serve
 
 TIMEOUT_S = 10.0
@@ -57,7 +60,15 @@ def test_connections_above_the_number_are_closed_and_a_scrape_comes_later() -> N
         first, second = connected(port), connected(port)
         assert told(connected(port)) == b""
         assert told(first) == told(second) == b""
+        # Their places are free when their threads have ended.
+        wait_until(lambda: scrapes(port), "a scrape", TIMEOUT_S)
+
+
+def scrapes(port: int) -> bool:
+    try:
         with urllib.request.urlopen(
             f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S
         ) as answer:
-            assert answer.status == 200
+            return bool(answer.status == 200)
+    except (ConnectionResetError, RemoteDisconnected, urllib.error.URLError):
+        return False
