@@ -17,9 +17,9 @@ from typing import Final
 
 import psycopg
 import pytest
-from aiohttp import web
 from tests.controller.kubectl import JOBS, Kubectl, queue_job
-from tests.controller.proxy import Away, Proxy, Verdict
+from tests.controller.proxy import Proxy
+from tests.controller.verdicts import VERDICTS, away, fine
 from tests.integration.serving import Server, free_port
 
 from queue_operator.backends.postgres import PostgresBackend
@@ -31,63 +31,6 @@ EACH: Final = 5
 ABSENCE_S: Final = 30.0
 MANY: Final = 130
 """More than a page, so that a list has a continue token."""
-
-
-def refuse(status: int, message: str, **headers: str) -> web.Response:
-    body = {"kind": "Status", "code": status, "message": message}
-    return web.json_response(body, status=status, headers=headers)
-
-
-def fine(request: web.Request) -> web.Response | None:
-    return None
-
-
-def unavailable(request: web.Request) -> web.Response | None:
-    return refuse(503, "apiserver is shutting down")
-
-
-def overloaded(request: web.Request) -> web.Response | None:
-    return refuse(429, "too many requests", **{"Retry-After": "1"})
-
-
-def leader_changed(request: web.Request) -> web.Response | None:
-    return refuse(500, "etcdserver: leader changed")
-
-
-def away(request: web.Request) -> web.Response | None:
-    raise Away
-
-
-def expired_lists(request: web.Request) -> web.Response | None:
-    """Lists begin, and cannot go on."""
-    gone = "continue" in request.query
-    return refuse(410, "The provided continue parameter is too old") if gone else None
-
-
-def broken_watches(status: int) -> Verdict:
-    """Watches are opened, and hold an error."""
-
-    def verdict(request: web.Request) -> web.Response | None:
-        if "watch" not in request.query:
-            return None
-        status_body = {"kind": "Status", "code": status, "message": "it went wrong"}
-        event = json.dumps({"type": "ERROR", "object": status_body})
-        return web.Response(text=event + "\n", content_type="application/json")
-
-    return verdict
-
-
-FAULTS: Final[dict[str, Verdict]] = {
-    "503": unavailable,
-    "429": overloaded,
-    "leader change": leader_changed,
-    "absence": away,
-    "410 on a continue token": expired_lists,
-    "a watch with 500": broken_watches(500),
-    "a watch with 429": broken_watches(429),
-    "a watch with 410": broken_watches(410),
-    "cut watches": fine,
-}
 
 
 @contextmanager
@@ -168,7 +111,7 @@ async def test_nothing_is_lost_and_no_session_is_dropped(
                 server.until(watched.connected, "the worker's session")
                 # Nobody runs these: they make the lists long.
                 kubectl.apply(*(queue_job(f"long-{n}", type="nobody") for n in range(MANY)))
-                for number, fault in enumerate(FAULTS.values()):
+                for number, fault in enumerate(VERDICTS.values()):
                     names = [f"echo-{number}-{n}" for n in range(EACH)]
                     proxy.verdict = fault
                     proxy.cut()
@@ -184,9 +127,9 @@ async def test_nothing_is_lost_and_no_session_is_dropped(
             server.process.kill()
             server.process.wait()
     stats = await backend.get_job_stats((), namespace=kubectl.namespace)
-    assert stats.by_state[JobState.COMPLETED] == EACH * len(FAULTS)
+    assert stats.by_state[JobState.COMPLETED] == EACH * len(VERDICTS)
     assert stats.by_state[JobState.INITIAL_PENDING] == MANY
-    assert stats.total_jobs == EACH * len(FAULTS) + MANY
+    assert stats.total_jobs == EACH * len(VERDICTS) + MANY
     assert stats.total_retries == 0
 
 
