@@ -194,6 +194,10 @@ class RestSettings(_Frozen):
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8080, description="Port; 0 picks a free one.")
     body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
+    connections: Count = Field(
+        5000,
+        description="Most connections that are open at a time; those above it are closed at once.",
+    )
     keep_alive_s: Seconds = Field(
         75.0,
         description="How long a connection stays open between two requests. Longer than a load "
@@ -216,6 +220,11 @@ class GrpcSettings(_Frozen):
         128 * MIB,
         description="Most outcomes, checkpoints and children of all workers together that wait "
         "until they are stored; beyond that no more is read from those who send them.",
+    )
+    connections: Count = Field(
+        10_000,
+        description="Most connections that are open at a time, of workers and clients together; "
+        "those above it are closed at once. One without a call is closed after two minutes.",
     )
     calls_in_flight: Count = Field(
         1000,
@@ -302,6 +311,11 @@ class ControllerSettings(_Frozen):
     intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
     intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
     resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+    hung_after_s: Seconds = Field(
+        60.0,
+        description="A controller that shows no sign of life for so long is killed and started "
+        "again. REST and gRPC go on meanwhile.",
+    )
 
 
 class Settings(BaseSettings):

@@ -17,23 +17,61 @@ _LOCAL: Final = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104  (aske
 _DATE_S: Final = 1.0
 _HEAD_BYTES: Final = 128 * 1024
 """The most that request line and headers, or trailers, may have beside what is read at once."""
+HEAD_S: Final = 10.0
+"""How long a connection may take from its beginning to its first head, and one head to its end."""
+BODY_SILENCE_S: Final = 30.0
+"""How long the rest of a body may be waited for without any of it."""
+CONNECTIONS: Final = 1000
+"""Of servers that few have to do with."""
 _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
 
-class _BoundedHead(HttpToolsProtocol):
+class _Bounded(HttpToolsProtocol):
     """Hangs up on a request whose head, chunk line or trailers do not end: neither the parser nor
-    the server counts. Trailers are dropped: the server took them for headers.
+    the server counts. Trailers are dropped: the server took them for headers. Hangs up, too, on
+    whoever says nothing, or does not go on, and on those above the number that is served.
     """
 
+    most = 0
+    _timer: asyncio.TimerHandle | None = None
     _bytes = 0
     _counts = False
     _began = False
     _head_ended = False
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+            return
+        self._hang_up_in(HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _hang_up_in(self, seconds: float) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(seconds, self._too_late)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if self._head_ended and self.flow.read_paused:
+            # Who is not read cannot go on.
+            self._hang_up_in(BODY_SILENCE_S)
+        else:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
         self._began = False
         super().data_received(data)
+        if self._head_ended and self._timer is not None:
+            self._hang_up_in(BODY_SILENCE_S)
         if self._counts and not self._began:
             self._bytes += len(data)
             if self._bytes > _HEAD_BYTES and not self.transport.is_closing():
@@ -42,6 +80,7 @@ class _BoundedHead(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._count()
         self._head_ended = False
+        self._hang_up_in(HEAD_S)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -62,6 +101,7 @@ class _BoundedHead(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._counts = False
+        self._wait_no_more()
         super().on_message_complete()
 
     def _count(self) -> None:
@@ -111,7 +151,8 @@ class _Embedded(uvicorn.Server):
 
 class RestServer:
     """One listening server. `start` once, then `stop` once. `setting` is the part of the
-    settings that has the address; a connection without a request is closed after `keep_alive_s`.
+    settings that has the address. Beyond so many `connections` others are closed at once; one
+    without a request is closed after `keep_alive_s`.
     """
 
     def __init__(
@@ -120,6 +161,7 @@ class RestServer:
         address: Address,
         setting: str = "REST",
         *,
+        connections: int = CONNECTIONS,
         keep_alive_s: float = 5.0,
     ) -> None:
         self._address = address
@@ -127,7 +169,7 @@ class RestServer:
         self._server = _Embedded(
             uvicorn.Config(
                 app,
-                http=_BoundedHead,
+                http=type("Bounded", (_Bounded,), {"most": connections}),
                 ws="none",
                 log_config=None,
                 access_log=False,

@@ -47,6 +47,7 @@ def to_job(
         timeout_s=spec.timeout,
         backoff=_backoff(spec.backoff),
         correlation_id=spec.correlation_id or "",
+        idempotency_key=spec.idempotency_key or "",
         resource=ResourceRef(
             cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
         ),

@@ -25,6 +25,7 @@ from queue_operator.domain.limits import (
 from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
+from queue_operator.domain.shown import SHOWN_MESSAGE, SHOWN_RESULT_BYTES
 from queue_operator.domain.states import JobState
 from queue_operator.domain.views import Phase
 
@@ -32,8 +33,8 @@ MAX_NAME = DEFAULT_LIMITS.id_characters
 MAX_TAGS = DEFAULT_LIMITS.tags
 MAX_TAG = DEFAULT_LIMITS.tag_characters
 MAX_PAYLOAD_TEXT = 256 * 1024
-MAX_MESSAGE = 1024
-MAX_SUMMARY_BYTES = 1024
+MAX_MESSAGE = SHOWN_MESSAGE
+MAX_SUMMARY_BYTES = SHOWN_RESULT_BYTES
 
 AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
@@ -78,7 +79,7 @@ class BackoffSpec(_Model):
 
 
 class QueueJobSpec(_Model):
-    """What to run, and how. Only `cancel` may change after creation."""
+    """What to run, and how. Only `cancel` and `priority` may change after creation."""
 
     type: str = Field(
         min_length=1,
@@ -95,7 +96,11 @@ class QueueJobSpec(_Model):
         max_length=MAX_PAYLOAD_TEXT,
         description="A JSON document as text; the handler gets exactly these bytes.",
     )
-    priority: Priority | None = Field(None, description="Default NORMAL.")
+    priority: Priority | None = Field(
+        None,
+        description="Default NORMAL. Another one counts from when the job waits, as if it had been "
+        "submitted with it.",
+    )
     delay: Duration | None = Field(
         None,
         description='Wait before the first run: whole seconds, or text ("90s", "1h30m", "PT5M"). '
@@ -114,6 +119,14 @@ class QueueJobSpec(_Model):
     backoff: BackoffSpec | None = Field(None, description="Waits between attempts.")
     correlation_id: str | None = Field(
         None, max_length=MAX_NAME, description="Passed through for tracing."
+    )
+    idempotency_key: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Unique in the namespace while its job is stored. A QueueJob whose key belongs "
+        "to a job of the same content shows that job and runs nothing; of other content, it is "
+        "refused.",
     )
     tags: dict[str, TagValue] | None = Field(
         None,

@@ -1,7 +1,7 @@
 """What every gRPC call goes through: credentials, reading of messages, errors as statuses."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
@@ -70,7 +70,7 @@ class Door:
 
     async def identify(self, context: Context) -> Identity:
         """Raises Unauthenticated, or Unavailable when whoever vouches does not answer."""
-        return await self._authenticator.authenticate(_bearer_token(context))
+        return await self._authenticator.authenticate(bearer_token(context.invocation_metadata()))
 
     def namespace(self, context: Context, identity: Identity) -> str:
         """That of the call's metadata, else the caller's own."""
@@ -110,8 +110,9 @@ def public(error: QueueError) -> QueueError:
     return Unavailable(text) if isinstance(error, Unavailable) else QueueError(text)
 
 
-def _bearer_token(context: Context) -> str | None:
-    for key, value in context.invocation_metadata() or ():
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
+    """Raises Unauthenticated for other credentials."""
+    for key, value in metadata or ():
         if key == "authorization":
             scheme, _, token = str(value).partition(" ")
             if scheme.lower() != "bearer" or not token.strip():

@@ -24,6 +24,7 @@ from queue_operator.rpc.session import (
     Oversized,
     Session,
     SessionLimits,
+    check_held,
 )
 from queue_operator.settings import Settings
 from queue_operator.wire import convert
@@ -144,6 +145,7 @@ class WorkerPlaneServicer:
     async def _open(self, hello: pb.Hello, identity: Identity) -> Stream:
         try:
             spec = spec_of(hello, identity, self._hello_limits)
+            check_held(len(hello.held), spec.capacity)
             held = convert.held_from_wire(
                 hello.held, namespace=spec.namespace, limits=self._limits.wire
             )

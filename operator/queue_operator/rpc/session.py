@@ -51,6 +51,20 @@ may be more than its capacity for a while, but not many times that.
 """
 
 
+def most_held(capacity: int, brought: int = 0) -> int:
+    return max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
+
+
+def check_held(named: int, capacity: int) -> None:
+    """Of a hello, in which a worker may bring as many again as a heartbeat names. Raises
+    InvalidArgument.
+    """
+    most = 2 * most_held(capacity)
+    if named > most:
+        reason = f"names {named} jobs; of a worker of capacity {capacity} at most {most} are taken"
+        raise InvalidArgument("held", reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Oversized:
     """A message that is over the limit, and yet was read."""
@@ -377,7 +391,7 @@ class Session:
         # Who has less capacity than before goes on with what it has.
         self._capacity = max(self._capacity, self._stream.spec.capacity)
         capacity, brought = self._capacity, len(self._stream.adopted)
-        most = max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
+        most = most_held(capacity, brought)
         if named > most:
             reason = (
                 f"names {named} jobs; of a worker of capacity {capacity} at most {most} are taken"

@@ -189,19 +189,27 @@ async def test_a_store_that_is_down_gets_503_and_recovers(door: Door) -> None:
     assert (await door.status(job_id))["state"] == "SCHEDULED"
 
 
-async def test_probes_follow_the_store(door: Door) -> None:
+async def test_an_outage_of_the_store_takes_no_endpoint_away(door: Door) -> None:
     async with httpx.AsyncClient(base_url=door.probes) as probe:
-        ready = await probe.get("/readyz")
-        assert (ready.status_code, ready.json()) == (
-            200,
-            {"status": "ok", "checks": {"store": "ok"}},
-        )
+
+        async def asked(path: str) -> tuple[int, object]:
+            answer = await probe.get(path)
+            assert "PostgreSQL" not in answer.text
+            return answer.status_code, answer.json()
+
+        ready = (200, {"status": "ok", "checks": {"doors": "ok"}})
+        assert await asked("/readyz") == ready
+        assert await asked("/readyz/store") == (200, {"status": "ok", "checks": {"store": "ok"}})
         with door.outage():
-            broken = await probe.get("/readyz")
-            assert (broken.status_code, broken.json()["status"]) == (503, "not ready")
-            assert "PostgreSQL" not in broken.text
+            assert await asked("/readyz") == ready
+            status, told = await asked("/readyz/store")
+            assert (status, told["status"]) == (503, "not ready")  # type: ignore[index]
             assert (await probe.get("/healthz")).status_code == 200
-        assert (await probe.get("/readyz")).status_code == 200
+        assert (await asked("/readyz/store"))[0] == 200
+        assert await asked("/readyz/nobody") == (
+            404,
+            {"status": "not found", "checks": ["doors", "store"]},
+        )
 
 
 class _Faulty(QueueService):

@@ -519,6 +519,20 @@ CREATE TABLE token_bucket (
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 ALTER TABLE token_bucket ADD CONSTRAINT token_bucket_pkey PRIMARY KEY (name, version);
 
+CREATE TABLE tombstone (
+    uid text NOT NULL,
+    state text NOT NULL,
+    permanent boolean NOT NULL,
+    transition integer NOT NULL,
+    attempt integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    finalized_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE tombstone ADD CONSTRAINT tombstone_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
+ALTER TABLE tombstone ADD CONSTRAINT tombstone_pkey PRIMARY KEY (uid);
+CREATE INDEX tombstone_by_age ON queue_operator.tombstone USING btree (deleted_at);
+
 CREATE TABLE transition (
     job_no bigint NOT NULL,
     number integer NOT NULL,

@@ -412,25 +412,26 @@ async def test_faults_of_the_server_are_told_without_their_text(
 # Too many
 
 
-class Waiting(Vouching):
-    """Vouches when it may."""
+class Waiting:
+    """Decides when it may."""
 
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
+    def __init__(self, inner: Granting) -> None:
+        self.inner = inner
+        self.asked_one = asyncio.Event()
         self.may = asyncio.Event()
 
-    async def authenticate(self, token: str | None) -> Identity:
-        self.asked.set()
+    async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:
+        self.asked_one.set()
         await self.may.wait()
-        return await super().authenticate(token)
+        await self.inner.authorize(identity, verb, resource, namespace)
 
 
 async def test_calls_above_the_limit_are_refused_and_repeated_and_streams_do_not_count(
     start_plane: Callable[..., Awaitable[Any]], granting: Granting, namespace: str
 ) -> None:
     granting.granted = {("update", "queuejobs/status", namespace), ("list", JOB_RIGHT, namespace)}
-    waiting = Waiting()
-    plane = await start_plane(waiting, granting, calls_in_flight=1)
+    waiting = Waiting(granting)
+    plane = await start_plane(Vouching(), waiting, calls_in_flight=1)
     address, pauses = f"127.0.0.1:{plane.port}", list[float]()
 
     async def pause(seconds: float) -> None:
@@ -442,10 +443,10 @@ async def test_calls_above_the_limit_are_refused_and_repeated_and_streams_do_not
     once = GrpcQueue(address, "somebody", repeats=Repeats(attempts=1), timeout_s=DEADLINE_S)
     again = GrpcQueue(address, "somebody", sleep=pause, timeout_s=DEADLINE_S)
     async with once, again, once.stream_jobs("me", [], 1, namespace=namespace):
-        waiting.asked.clear()
+        waiting.asked_one.clear()
         waiting.may.clear()
         first = asyncio.ensure_future(once.get_job_stats([], namespace=namespace))
-        await waiting.asked.wait()
+        await waiting.asked_one.wait()
         with pytest.raises(errors.QuotaExceeded, match="1 of 1 used") as caught:
             await once.get_job_stats([], namespace=namespace)
         assert caught.value.retryable

@@ -20,6 +20,7 @@ from tests.unit.charts.rendering import (
     template,
 )
 
+from queue_operator.controller.ownership import LEASE
 from queue_operator.settings import GrpcSettings, Settings
 
 CHART = "queue-operator"
@@ -258,7 +259,8 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
     }
     assert granted == {
         *(("queuejobs", verb) for verb in ("get", "list", "watch")),
-        *(("queueworkers", verb) for verb in ("get", "list", "create", "delete")),
+        *(("queueworkers", verb) for verb in ("get", "list", "watch", "create", "delete")),
+        *(("leases", verb) for verb in ("get", "update", "create")),
         ("queuejobs/status", "patch"),
         ("queueworkers/status", "patch"),
         ("tokenreviews", "create"),
@@ -270,7 +272,9 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
     assert {r for rule in named for r in rule["resources"]} == {
         "namespaces",
         "customresourcedefinitions",
+        "leases",
     }
+    assert [r["resourceNames"] for r in named if r["resources"] == ["leases"]] == [[LEASE]]
 
 
 def test_only_who_talks_to_the_api_server_has_a_token() -> None:

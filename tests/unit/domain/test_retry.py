@@ -87,14 +87,6 @@ def test_only_what_grows_by_itself_is_bounded_where_no_bound_was_asked_for(
         assert replace(backoff) == backoff
 
 
-@pytest.mark.parametrize("first_s", [5e-324, 1e-300, 1e-9])
-def test_a_tiny_first_delay_grows_to_the_maximum_too(first_s: float) -> None:
-    backoff = Backoff(initial_delay_s=first_s, max_delay_s=60.0)
-    delays = [delay_s(backoff, failures, almost_one) for failures in range(1, 1200)]
-    assert delays == sorted(delays)
-    assert delays[-1] == 60.0
-
-
 @pytest.mark.parametrize(
     ("category", "attempt", "max_attempts", "event"),
     [

@@ -168,11 +168,6 @@ class Submission:
                 self._lanes.doubt(jobs.values())
         raise Unavailable("job numbers or lanes are in doubt again and again; call again")
 
-    async def store_new(self, jobs: Sequence[Job]) -> list[int]:
-        """Stores those with which nothing is wrong, and gives their places."""
-        answers = await self.store(jobs, atomic=False)
-        return [n for n, one in enumerate(answers) if not (one.error or one.duplicate)]
-
     async def store_one(self, job: Job) -> Submitted:
         """As `store`, but shares a transaction with concurrent callers."""
         if job.depends_on:

@@ -1,0 +1,55 @@
+"""Who is nobody's caller gets no further than the head of the call: its message is not read."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import grpc
+
+from queue_operator.auth.protocol import Authenticator
+from queue_operator.domain.errors import QueueError, QuotaExceeded
+from queue_operator.rpc.door import Context, bearer_token, refuse
+
+MOST_UNVOUCHED: Final = 256
+"""Calls of which nobody has said yet whose they are."""
+REPEAT_AFTER_S: Final = 1.0
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """Runs when the metadata of a call is there, and before anything else of it is asked for."""
+
+    def __init__(self, authenticator: Authenticator, most: int = MOST_UNVOUCHED) -> None:
+        self._authenticator = authenticator
+        self._most = most
+        self._unvouched = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        try:
+            await self._vouch(handler_call_details)
+        except QueueError as error:
+            return _refusing(error)
+        return await continuation(handler_call_details)
+
+    async def _vouch(self, call: grpc.HandlerCallDetails) -> None:
+        if self._unvouched >= self._most:
+            what = "calls whose tokens this server checks at a time"
+            raise QuotaExceeded(what, self._unvouched, self._most, REPEAT_AFTER_S)
+        self._unvouched += 1
+        try:
+            await self._authenticator.authenticate(bearer_token(call.invocation_metadata))
+        finally:
+            self._unvouched -= 1
+
+
+def _refusing(error: QueueError) -> Handler:
+    """Of streams, whatever the call is: they alone are begun before a message is read."""
+
+    async def answer(requests: object, context: Context) -> None:
+        await refuse(context, error)
+
+    return grpc.stream_stream_rpc_method_handler(answer)
