@@ -1,5 +1,7 @@
 """Who is nobody's caller gets no further than the head of the call: its message is not read."""
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
@@ -11,6 +13,8 @@ from queue_operator.rpc.door import Context, bearer_token, refuse
 
 MOST_UNVOUCHED: Final = 256
 """Calls of which nobody has said yet whose they are."""
+MOST_KNOWN: Final = 10_000
+"""Tokens that were good once: these calls have a place whatever strangers do."""
 REPEAT_AFTER_S: Final = 1.0
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
@@ -23,6 +27,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self._authenticator = authenticator
         self._most = most
         self._unvouched = 0
+        self._known: OrderedDict[bytes, None] = OrderedDict()
 
     async def intercept_service(
         self,
@@ -36,12 +41,24 @@ class Gate(grpc.aio.ServerInterceptor):
         return await continuation(handler_call_details)
 
     async def _vouch(self, call: grpc.HandlerCallDetails) -> None:
+        token = bearer_token(call.invocation_metadata)
+        key = hashlib.sha256((token or "").encode("utf-8", "surrogatepass")).digest()
+        if key in self._known:
+            await self._authenticator.authenticate(token)
+        else:
+            await self._vouch_for_stranger(token)
+        self._known[key] = None
+        self._known.move_to_end(key)
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    async def _vouch_for_stranger(self, token: str | None) -> None:
         if self._unvouched >= self._most:
             what = "calls whose tokens this server checks at a time"
             raise QuotaExceeded(what, self._unvouched, self._most, REPEAT_AFTER_S)
         self._unvouched += 1
         try:
-            await self._authenticator.authenticate(bearer_token(call.invocation_metadata))
+            await self._authenticator.authenticate(token)
         finally:
             self._unvouched -= 1
 

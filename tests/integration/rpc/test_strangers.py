@@ -104,8 +104,11 @@ async def hello(channel: grpc.aio.Channel, body: bytes) -> None:
     await call.read()
 
 
+KNOWN = "known"
+
+
 class Slow:
-    """Says nothing of strangers until it is told to."""
+    """Says nothing of strangers until it is told to, and knows one caller."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -113,6 +116,8 @@ class Slow:
         self.answer = asyncio.Event()
 
     async def authenticate(self, token: str | None) -> Identity:
+        if token == KNOWN:
+            return Identity(name="me", namespace="default", admin=True)
         self.asked += 1
         if self.asked == MOST_UNVOUCHED:
             self.full.set()
@@ -124,10 +129,14 @@ async def test_so_many_are_vouched_for_at_a_time(start_plane: StartPlane) -> Non
     slow = Slow()
     plane = await start_plane(authenticator=slow)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{plane.port}") as channel:
+        # With a body that is none, it is told so once it is let in.
+        assert await refused(channel, b"\xff", KNOWN) is grpc.StatusCode.INVALID_ARGUMENT
         waiting = [asyncio.create_task(refused(channel, b"")) for _ in range(MOST_UNVOUCHED)]
         async with asyncio.timeout(DEADLINE_S):
             await slow.full.wait()
         assert await refused(channel, b"") is grpc.StatusCode.RESOURCE_EXHAUSTED
+        # Strangers keep out strangers, and nobody who was here before.
+        assert await refused(channel, b"\xff", KNOWN) is grpc.StatusCode.INVALID_ARGUMENT
         slow.answer.set()
         assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.UNAUTHENTICATED}
         assert await refused(channel, b"") is grpc.StatusCode.UNAUTHENTICATED
