@@ -75,6 +75,7 @@ class WorkerPlaneServer:
             self._sessions.say_goodbye()
             await self._calls.leave()
             await self._server.stop(grace_s)
+            await self._calls.finish(grace_s)
             self._server = None
 
 
