@@ -103,12 +103,12 @@ class QueueServicer:
             namespace = self._door.namespace(context, identity)
             right, concerned = method.right, method.namespaces(request, namespace)
             await self._door.admit(identity, right.verb, right.resource, concerned)
-            if method.audited is None:
+            if (audited := method.audited) is None:
                 return await method.run(self._queue, request, namespace)
 
             async def change() -> Message:
                 with self._changes.told(
-                    identity, right.verb, name, concerned, **method.audited(request)
+                    identity, right.verb, name, concerned, **audited(request)
                 ) as told:
                     answer = await method.run(self._queue, request, namespace)
                     told.update(count_of(answer))
