@@ -34,6 +34,7 @@ from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import ControllerSettings, Settings
+from queue_operator.wire.certificate_files import ServerFiles
 
 logger = logging.getLogger(__name__)
 
@@ -188,6 +189,7 @@ async def _servers(
         create_app(queue, authenticator, authorizer, settings),
         settings.rest,
         keep_alive_s=settings.rest.keep_alive_s,
+        files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:

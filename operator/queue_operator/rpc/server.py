@@ -13,8 +13,9 @@ from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
 from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
-from queue_operator.rpc.tls import ServerFiles
+from queue_operator.rpc.tls import credentials
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import refusal, usable, why_not
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class WorkerPlaneServer:
             if files is None:
                 bound = self._server.add_insecure_port(address)
             else:
-                bound = self._server.add_secure_port(address, files.credentials())
+                bound = self._server.add_secure_port(address, credentials(files))
         except RuntimeError as error:
             # gRPC does not say what is wrong.
             told = refusal("gRPC", host, port, why_not(host, port), "GRPC")
