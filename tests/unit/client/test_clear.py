@@ -13,7 +13,6 @@ from queue_operator.client.grpc import ClientTls, GrpcQueue
 from queue_operator.worker.client import Client
 from queue_operator.worker.settings import WorkerSettings
 
-REST = (QueueClient, AsyncQueueClient)
 AWAY = [("http://queue.example:8080", "queue.example:50051"), ("http://10.0.0.1", "10.0.0.1:1")]
 HERE = [
     ("http://localhost:8080", "localhost:50051"),
@@ -26,6 +25,11 @@ HERE = [
 
 def worker(address: str, **fields: Any) -> Any:
     return Client(WorkerSettings(server=address, **fields), session=None)  # type: ignore[arg-type]
+
+
+def rest(url: str, token: str | None = None) -> list[Callable[[], Any]]:
+    """Both clients of REST, to be made."""
+    return [lambda: QueueClient(url, token), lambda: AsyncQueueClient(url, token)]
 
 
 def told(caplog: pytest.LogCaptureFixture, *makes: Callable[[], Any]) -> list[str]:
@@ -41,7 +45,7 @@ def test_a_token_that_goes_over_the_network_in_clear_is_told(
 ) -> None:
     warnings = told(
         caplog,
-        *(lambda kind=kind: kind(url, "t") for kind in REST),
+        *rest(url, "t"),
         lambda: GrpcQueue(address, "t"),
         lambda: worker(address, token_file=Path("t")),
     )
@@ -54,8 +58,7 @@ def test_a_token_that_goes_over_the_network_in_clear_is_told(
 def test_on_the_machine_nobody_else_reads_it(
     url: str, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    makes: list[Callable[[], Any]] = [lambda kind=kind: kind(url, "t") for kind in REST]
-    makes.append(lambda: GrpcQueue(address, "t"))
+    makes = [*rest(url, "t"), lambda: GrpcQueue(address, "t")]
     if not address.startswith("unix:"):
         makes.append(lambda: worker(address.removeprefix("dns:///"), token_file=Path("t")))
     assert told(caplog, *makes) == []
@@ -66,8 +69,8 @@ def test_neither_without_a_token_nor_with_tls(caplog: pytest.LogCaptureFixture) 
     https = url.replace("http", "https")
     assert not told(
         caplog,
-        *(lambda kind=kind: kind(url) for kind in REST),
-        *(lambda kind=kind: kind(https, "t") for kind in REST),
+        *rest(url),
+        *rest(https, "t"),
         lambda: GrpcQueue(address),
         lambda: GrpcQueue(address, "t", tls=ClientTls()),
         lambda: worker(address),

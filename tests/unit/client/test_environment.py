@@ -1,6 +1,7 @@
 """Proxies and authorities of people's machines."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -140,7 +141,7 @@ def test_files_that_cannot_be_used_are_told_by_their_argument(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "none.pem").write_text("nothing")
-    paths = {name: tmp_path / file for name, file in files.items()}
+    paths: dict[str, Any] = {name: tmp_path / file for name, file in files.items()}
     with pytest.raises(InvalidArgument) as raised:
         kind("https://queue.example", **paths)
     assert raised.value.field == field
