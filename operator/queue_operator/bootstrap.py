@@ -32,6 +32,7 @@ from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import Settings
 from queue_operator.supervisor import Supervisor
+from queue_operator.wire.certificate_files import ServerFiles
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +181,7 @@ async def _servers(
         settings.rest,
         connections=settings.rest.connections,
         keep_alive_s=settings.rest.keep_alive_s,
+        files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:

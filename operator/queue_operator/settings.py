@@ -188,6 +188,19 @@ class LimitSettings(_Frozen):
         )
 
 
+_CLIENT_CA: Final = (
+    "PEM file with authorities: callers must show a certificate of one of them (mutual TLS), "
+    "beside their token."
+)
+
+
+def _check_files(certificate: Path | None, key: Path | None, client_ca: Path | None) -> None:
+    if (certificate is None) != (key is None):
+        raise ValueError("certificate_file and key_file: give both or neither")
+    if client_ca is not None and certificate is None:
+        raise ValueError("client_ca_file: give certificate_file and key_file too")
+
+
 class RestSettings(_Frozen):
     """The REST door."""
 
@@ -204,6 +217,18 @@ class RestSettings(_Frozen):
         "balancer keeps one that it does not use, mostly 60 seconds: else some of its requests "
         "meet a connection that closes, and fail.",
     )
+    certificate_file: Path | None = Field(
+        None,
+        description="PEM file with the server's certificate and its chain; with it the port "
+        "speaks HTTPS only. Read again when it changes.",
+    )
+    key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
+    client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        _check_files(self.certificate_file, self.key_file, self.client_ca_file)
+        return self
 
 
 class GrpcSettings(_Frozen):
@@ -238,11 +263,7 @@ class GrpcSettings(_Frozen):
         "speaks TLS only. Read again when it changes.",
     )
     key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
-    client_ca_file: Path | None = Field(
-        None,
-        description="PEM file with authorities: callers must show a certificate of one of them "
-        "(mutual TLS), beside their token.",
-    )
+    client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
     keepalive_s: Seconds = Field(
         3.75,
         description="A connection that is silent for so long is asked whether it lives; one "
@@ -252,10 +273,7 @@ class GrpcSettings(_Frozen):
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file: give both or neither")
-        if self.client_ca_file is not None and self.certificate_file is None:
-            raise ValueError("client_ca_file: give certificate_file and key_file too")
+        _check_files(self.certificate_file, self.key_file, self.client_ca_file)
         return self
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -10,7 +11,9 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from queue_operator.api.tls import RenewedContext
 from queue_operator.domain.hosts import authority
+from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import listening, refusal
 
 _LOCAL: Final = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104  (asked, not bound)
@@ -23,6 +26,8 @@ BODY_SILENCE_S: Final = 30.0
 """How long the rest of a body may be waited for without any of it."""
 CONNECTIONS: Final = 1000
 """Of servers that few have to do with."""
+HANDSHAKE_S: Final = 10.0
+"""How long a caller may take to agree on TLS."""
 _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
@@ -130,9 +135,31 @@ class _Embedded(uvicorn.Server):
     times a second.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
         self._leaving = asyncio.Event()
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As the base does for sockets that it is given; that sets no limit for handshakes."""
+
+        def protocol() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                protocol,
+                sock=one,
+                backlog=self.config.backlog,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -152,7 +179,7 @@ class _Embedded(uvicorn.Server):
 class RestServer:
     """One listening server. `start` once, then `stop` once. `setting` is the part of the
     settings that has the address. Beyond so many `connections` others are closed at once; one
-    without a request is closed after `keep_alive_s`.
+    without a request is closed after `keep_alive_s`. With `files` it speaks TLS only.
     """
 
     def __init__(
@@ -163,9 +190,11 @@ class RestServer:
         *,
         connections: int = CONNECTIONS,
         keep_alive_s: float = 5.0,
+        files: ServerFiles | None = None,
     ) -> None:
         self._address = address
         self._setting = setting
+        self._scheme = "http" if files is None else "https"
         self._server = _Embedded(
             uvicorn.Config(
                 app,
@@ -179,7 +208,8 @@ class RestServer:
                 # The figure is handed to the event loop as it is.
                 timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=_SHUTDOWN_S,
-            )
+            ),
+            None if files is None else RenewedContext(files),
         )
         self._socket: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -196,7 +226,7 @@ class RestServer:
     def url(self) -> str:
         """Where callers on this machine reach it."""
         host = self._address.host
-        return f"http://{authority(_LOCAL.get(host, host), self.port)}"
+        return f"{self._scheme}://{authority(_LOCAL.get(host, host), self.port)}"
 
     async def start(self) -> None:
         """Listens from here on. Raises OSError when the address is taken."""

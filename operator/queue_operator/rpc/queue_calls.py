@@ -135,6 +135,15 @@ def _selected(request: Any) -> dict[str, Any]:
     return {"jobs": list(request.job_ids), "filter": {"tags": list(request.tags)}}
 
 
+def _ended(request: Any) -> dict[str, Any]:
+    """Of an outcome. Workers give a token; without one it is an administrator's word."""
+    return {"job": request.job_id, "token": "given" if request.HasField("token") else "none"}
+
+
+def _given_back(request: pb.ReturnJobsRequest) -> dict[str, Any]:
+    return {"jobs": [job.job_id for job in request.jobs], "count": len(request.jobs)}
+
+
 def _of_namespaces(request: Any) -> dict[str, Any]:
     return {"filter": {"all_namespaces": bool(request.all_namespaces)}}
 
@@ -375,23 +384,35 @@ METHODS: Final[dict[str, Method]] = {
         partial(_enqueue_each, trusted=False),
         _numbers_of_jobs,
     ),
-    "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job),
-    "FailJob": Method(pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse)),
-    "StopJob": Method(pb.StopJobRequest, OUTCOME, _ending("stop_job", pb.StopJobResponse)),
+    "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job, audited=_ended),
+    "FailJob": Method(
+        pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse), audited=_ended
+    ),
+    "StopJob": Method(
+        pb.StopJobRequest, OUTCOME, _ending("stop_job", pb.StopJobResponse), audited=_ended
+    ),
     "StopJobWithRetry": Method(
         pb.StopJobWithRetryRequest,
         OUTCOME,
         _ending("stop_job_with_retry", pb.StopJobWithRetryResponse),
+        audited=_ended,
     ),
     "MarkJobUnknownStopped": Method(
         pb.MarkJobUnknownStoppedRequest,
         OUTCOME,
         _ending("mark_job_unknown_stopped", pb.MarkJobUnknownStoppedResponse),
+        audited=_ended,
     ),
     "AcknowledgeCancellation": Method(
-        pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation
+        pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation, audited=_ended
     ),
-    "ReturnJobs": Method(pb.ReturnJobsRequest, OUTCOME, _return_jobs, counted=_numbers_of_held),
+    "ReturnJobs": Method(
+        pb.ReturnJobsRequest,
+        OUTCOME,
+        _return_jobs,
+        audited=_given_back,
+        counted=_numbers_of_held,
+    ),
     "CancelJobs": Method(
         pb.CancelJobsRequest,
         Right("update"),

@@ -14,8 +14,9 @@ from queue_operator.rpc.door import Door
 from queue_operator.rpc.gate import Gate
 from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
-from queue_operator.rpc.tls import ServerFiles
+from queue_operator.rpc.tls import credentials
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import refusal, usable, why_not
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class WorkerPlaneServer:
             if files is None:
                 bound = self._server.add_insecure_port(address)
             else:
-                bound = self._server.add_secure_port(address, files.credentials())
+                bound = self._server.add_secure_port(address, credentials(files))
         except RuntimeError as error:
             # gRPC does not say what is wrong.
             told = refusal("gRPC", host, port, why_not(host, port), "GRPC")
@@ -81,6 +82,7 @@ class WorkerPlaneServer:
             self._sessions.say_goodbye()
             await self._calls.leave()
             await self._server.stop(grace_s)
+            await self._calls.finish(grace_s)
             self._server = None
 
 

@@ -166,17 +166,18 @@ def _told(answer: BulkAnswer, dry_run: bool) -> dict[str, Any]:
 
 @contextmanager
 def _audited(call: AnyCall, wanted: AnyWanted) -> Iterator[BulkAnswer]:
-    """Tells what was done, also of a change that fails midway. A refusal leaves no line."""
+    """Tells what is to be done and what was, also of a change that fails midway."""
     answer = BulkAnswer()
-    refused = False
-    try:
-        yield answer
-    except InvalidArgument as error:
-        refused = answer.requested == 0
-        raise _named(error, wanted) from None
-    finally:
-        if not refused:
-            _audit(call, wanted, answer)
+    chosen: dict[str, Any] = {"jobs": wanted.job_ids}
+    if wanted.filter is not None:
+        chosen = {"filter": given(wanted.filter)}
+    with call.change(**chosen, dry_run=wanted.dry_run) as told:
+        try:
+            yield answer
+        except InvalidArgument as error:
+            raise _named(error, wanted) from None
+        finally:
+            told.update(count=answer.changed)
 
 
 def _named(error: InvalidArgument, wanted: AnyWanted) -> InvalidArgument:
@@ -187,13 +188,6 @@ def _named(error: InvalidArgument, wanted: AnyWanted) -> InvalidArgument:
     if _PLACE.split(told.field)[0] not in type(wanted.filter).model_fields:
         return error
     return InvalidArgument(f"filter.{told.field}", told.reason)
-
-
-def _audit(call: AnyCall, wanted: AnyWanted, answer: BulkAnswer) -> None:
-    chosen: dict[str, Any] = {"jobs": wanted.job_ids}
-    if wanted.filter is not None:
-        chosen = {"filter": given(wanted.filter)}
-    call.audit(**chosen, count=answer.changed, dry_run=wanted.dry_run)
 
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
