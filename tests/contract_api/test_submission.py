@@ -100,7 +100,7 @@ async def test_a_time_holds_a_job_back(api: Api) -> None:
     assert set(both) <= {"delay", "scheduled_at"}
 
 
-@proves("external-api.Time.rule.2")
+@proves("external-api.JobSubmission.rule.6", "external-api.Time.rule.2")
 async def test_a_timeout_goes_to_the_worker(api: Api) -> None:
     await api.submit(timeout="PT1M30S")
     assert (await api.start()).timeout_s == 90.0

@@ -15,12 +15,13 @@ _LISTS: Final = (
     "queue_mutants.toml",
     "api_mutants.toml",
     "store_mutants.toml",
+    "door_mutants.toml",
 )
 # Where the tests of a shipped suite are run, the suite of the API, and other folders whose tests
 # judge a mutant where those have none, or where it names them.
 _SUITES: Final = {"backend/": "tests/contract/", "queue/": "tests/contract_queue/"}
 _API: Final = "contract_api/"
-_OTHERS: Final = ("unit/", "integration/")
+_OTHERS: Final = ("unit/", "integration/")  # the quicker ones first
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def _proofs() -> dict[str, list[str]]:
 
 
 def _named(proofs: list[str]) -> list[str]:
-    return _in_suites(proofs) or _placed(proofs, *_OTHERS)
+    places = (_in_suites(proofs), *(_placed(proofs, folder) for folder in _OTHERS))
+    return next((tests for tests in places if tests), [])
 
 
 def _all(proofs: list[str]) -> list[str]:
@@ -107,7 +109,7 @@ def faults(listed: list[Mutant]) -> list[str]:
             wrong.append(f"{one.name}: does not prove it: {', '.join(sorted(others))}")
         if missing := [t for t in one.tests if not (ROOT / t.partition("::")[0]).is_file()]:
             wrong.append(f"{one.name}: there is no {', '.join(missing)}")
-        if one.clause and (one.clause not in known or not found.get(one.clause)):
+        if one.clause and (one.clause not in known or not found[one.promise]):
             wrong.append(f"{one.name}: no such clause, or no test of the suite proves it")
         if one.find == one.replace:
             wrong.append(f"{one.name}: changes nothing")
