@@ -163,7 +163,8 @@ class QueueService:
         """Ends all streams, gives undelivered jobs back and stops every loop. Whoever calls it
         again waits for the same.
 
-        While the store is away this takes a lease TTL: then those jobs go back by themselves.
+        While the store is away this takes a lease TTL, and what the call takes that is under way:
+        then those jobs go back by themselves, which the log says.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())

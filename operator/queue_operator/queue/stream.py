@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from queue_operator.backends import owners
@@ -42,6 +43,9 @@ from queue_operator.queue.suspects import PAUSE_S, Apart, Isolation
 logger = logging.getLogger(__name__)
 
 Said = TypeVar("Said", bound=owners.Said)
+
+_NAMED: Final = 5
+"""Of jobs that a line of the log is about."""
 
 _HEARTBEATS_MISSED: Final = 2 / HEARTBEATS_PER_TTL
 """Of a TTL: what a worker that holds a job may be silent for."""
@@ -366,16 +370,21 @@ class JobStream:
 
     def _release(self, assignments: Iterable[Assignment], after_s: float | None = None) -> None:
         """They go back to the queue; the stream's end waits for it."""
-        going_back = self._parts.completer.release(
-            [_unseen(assignment, after_s) for assignment in assignments]
-        )
+        released = [_unseen(assignment, after_s) for assignment in assignments]
+        going_back = self._parts.completer.release(released)
         self._going_back.add(going_back)
-        going_back.add_done_callback(self._is_back)
+        going_back.add_done_callback(partial(self._is_back, [one.job_id for one in released]))
 
-    def _is_back(self, going_back: "asyncio.Future[list[Settled]]") -> None:
+    def _is_back(self, job_ids: list[str], going_back: "asyncio.Future[list[Settled]]") -> None:
         self._going_back.discard(going_back)
         if not going_back.cancelled() and (error := going_back.exception()):
-            logger.warning("undelivered jobs go back when their lease ends: %s", error)
+            logger.warning(
+                "%d undelivered jobs of %s go back when their leases end, the first of them %s: %s",
+                len(job_ids),
+                self._spec.assignee_id,
+                ", ".join(job_ids[:_NAMED]),
+                error,
+            )
 
     # The queue's side
 

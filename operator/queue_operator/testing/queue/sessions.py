@@ -294,7 +294,11 @@ async def test_equal_workers_share_evenly(desk: Desk) -> None:
     assert all(takers.count(worker) == 2 for worker in workers)
 
 
-@proves("queue-api.Cancellation.rule.1", "queue-api.Cancellation.rule.2")
+@proves(
+    "queue-api.Cancellation.rule.1",
+    "queue-api.Cancellation.rule.2",
+    "queue-api.Replicas.rule.4",
+)
 async def test_cancel_is_pushed_within_a_second_and_once(desk: Desk) -> None:
     worker = await WorkerEnd.open(desk)
     [job] = await desk.submit()
