@@ -31,6 +31,7 @@ from queue_operator.client.models import (
     SubmissionResult,
 )
 from queue_operator.client.operations import Again, Which
+from queue_operator.client.per_process import PerProcess
 from queue_operator.client.protocol import Call, Operation, Reply, connection, headers_of
 from queue_operator.client.requests import (
     FailureFilter,
@@ -53,7 +54,7 @@ class AsyncQueueClient:
     A server that does not answer, or says that it cannot now, is asked again as `retry`
     says, then Unavailable or QuotaExceeded is raised; a submission is stored once however often
     it is sent. What must not happen twice, the retry of a job, is sent again only if the server
-    cannot have done it.
+    cannot have done it. After a fork the child has connections of its own.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class AsyncQueueClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = httpx.AsyncClient(**connection(url), timeout=timeout_s)
+        reached = connection(url)
+        self._http = PerProcess(lambda: httpx.AsyncClient(**reached, timeout=timeout_s))
         self._token = token
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
@@ -347,7 +349,7 @@ class AsyncQueueClient:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        await self._http.mine.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -379,7 +381,7 @@ class AsyncQueueClient:
             return Reply()
         headers = headers_of(step, authorization(self._token))
         try:
-            response = await self._http.request(
+            response = await self._http.mine.request(
                 step.method, step.path, params=step.params, content=step.content, headers=headers
             )
         except httpx.RequestError as error:

@@ -30,6 +30,7 @@ from queue_operator.client.models import (
     SubmissionResult,
 )
 from queue_operator.client.operations import Again, Which
+from queue_operator.client.per_process import PerProcess
 from queue_operator.client.protocol import Call, Operation, Reply, connection, headers_of
 from queue_operator.client.requests import (
     FailureFilter,
@@ -52,7 +53,7 @@ class QueueClient:
     A server that does not answer, or says that it cannot now, is asked again as `retry`
     says, then Unavailable or QuotaExceeded is raised; a submission is stored once however often
     it is sent. What must not happen twice, the retry of a job, is sent again only if the server
-    cannot have done it.
+    cannot have done it. After a fork the child has connections of its own.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class QueueClient:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = httpx.Client(**connection(url), timeout=timeout_s)
+        reached = connection(url)
+        self._http = PerProcess(lambda: httpx.Client(**reached, timeout=timeout_s))
         self._token = token
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
@@ -342,7 +344,7 @@ class QueueClient:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._http.close()
+        self._http.mine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -374,7 +376,7 @@ class QueueClient:
             return Reply()
         headers = headers_of(step, authorization(self._token))
         try:
-            response = self._http.request(
+            response = self._http.mine.request(
                 step.method, step.path, params=step.params, content=step.content, headers=headers
             )
         except httpx.RequestError as error:

@@ -20,18 +20,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from queue_operator.client.requests import Backoff, Submission
     from queue_operator.domain.job import Job
     from queue_operator.domain.states import JobState
     from queue_operator.harness.harness import JobFailed, WorkerHarness
     from queue_operator.harness.loop import StillBusy
 
-__all__ = ["Job", "JobFailed", "JobState", "StillBusy", "WorkerHarness"]
+__all__ = [
+    "Backoff",
+    "Job",
+    "JobFailed",
+    "JobState",
+    "StillBusy",
+    "Submission",
+    "WorkerHarness",
+]
 
 _HOMES = {
+    "Backoff": "queue_operator.client.requests",
     "Job": "queue_operator.domain.job",
     "JobFailed": "queue_operator.harness.harness",
     "JobState": "queue_operator.domain.states",
     "StillBusy": "queue_operator.harness.loop",
+    "Submission": "queue_operator.client.requests",
     "WorkerHarness": "queue_operator.harness.harness",
 }
 

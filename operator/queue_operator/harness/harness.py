@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.auth.protocol import Identity
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
+from queue_operator.client.requests import Submission
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import TERMINAL, JobState
 from queue_operator.domain.validation import DEFAULT_LIMITS
@@ -30,7 +31,8 @@ from queue_operator.worker.injection import Provider, all_of
 from queue_operator.worker.runner import Runner
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
-from queue_operator.worker.values import decode_result, encode_result
+from queue_operator.worker.spawning import ChildOptions
+from queue_operator.worker.values import decode_result
 from queue_operator.worker.worker import Worker
 
 _T = TypeVar("_T")
@@ -228,25 +230,24 @@ class WorkerHarness:
 
     # What a test does
 
-    def submit(self, type: str, payload: object = None, **fields: Any) -> str:
+    def submit(
+        self,
+        type: str | Submission,
+        payload: object = None,
+        **options: Unpack[ChildOptions],
+    ) -> str:
         """Submits a job and gives its id; it runs with the next call that lets time pass.
 
-        `payload` is bytes, a pydantic model or a JSON value. `fields` are those of `Job`:
-        `id`, `tags`, `priority` ("HIGH"), `delay_s`, `scheduled_at`, `timeout_s`,
-        `max_attempts` (by default the handler's, else the queue's), `backoff`, `depends_on`, …
+        It is called as `ctx.spawn` is: `payload` is bytes, a pydantic model or a JSON value,
+        `options` are those of a submission (`job_id`, `tags`, `priority`, `delay`, `timeout`,
+        `max_attempts`, `backoff`, `depends_on`, …), and a whole `Submission` will do. What is
+        left out is the handler's to say, else the queue's.
 
-        Raises InvalidArgument for what the queue would refuse, for what is no field, and for a
+        Raises InvalidArgument for what the queue would refuse, for what is no option, and for a
         type that the worker does not handle.
         """
-        self.worker.registry.known(type)
-        body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)
-        defaults: dict[str, Any] = {
-            "id": str(uuid.uuid4()),
-            "namespace": self._namespace,
-            "content_type": content_type or "application/json",
-            "max_attempts": 0,
-        }
-        job = Job(type=type, payload=body, **(defaults | arguments.converted(fields)))
+        self.worker.registry.known(type.type if isinstance(type, Submission) else type)
+        job = arguments.job(type, payload, options, self._namespace)
         return self._do(self._backend.enqueue_job(job))
 
     def cancel(self, *job_ids: str, force: bool = False, reason: str = "") -> None:

@@ -312,8 +312,9 @@ def spawn_from_wire(
             idempotency_key=job.idempotency_key,
             depends_on=tuple(job.depends_on),
             dependency_mode=_word(
-                "dependency_mode", job.dependency_mode, DependencyMode, DependencyMode.AFTER
+                "dependency_type", job.dependency_type, DependencyMode, DependencyMode.AFTER
             ),
+            callback_url=job.callback_url,
         ),
     )
 

@@ -75,7 +75,7 @@ def job_to_wire(job: Job) -> pb.Job:
         tags=sorted(job.tags),
         priority=job.priority.value,
         depends_on=job.depends_on,
-        dependency_mode=job.dependency_mode.value,
+        dependency_type=job.dependency_mode.value,
         state=job.state.value,
         **{name: getattr(job, name) for name in _PLAIN},
         **{name: value for name in _OPTIONAL if (value := getattr(job, name)) is not None},
@@ -128,7 +128,7 @@ def job_from_wire(message: pb.Job, *, namespace: str = "", field: str = "") -> J
             priority=_choice("priority", message.priority, Priority, Priority.NORMAL),
             depends_on=tuple(message.depends_on),
             dependency_mode=_choice(
-                "dependency_mode", message.dependency_mode, DependencyMode, DependencyMode.AFTER
+                "dependency_type", message.dependency_type, DependencyMode, DependencyMode.AFTER
             ),
             state=_choice("state", message.state, JobState, JobState.INITIAL_PENDING),
             **values,

@@ -1,6 +1,10 @@
 """The worker SDK: write handlers, run them with `queue-worker run MODULE:WORKER`."""
 
+from queue_operator.client.requests import Backoff, Submission
+from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
+from queue_operator.domain.ordering import Priority
+from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.worker.context import Cancellation, JobContext, WorkerIdentity
 from queue_operator.worker.errors import (
     Cancelled,
@@ -18,9 +22,12 @@ from queue_operator.worker.settings import WorkerSettings
 from queue_operator.worker.worker import Worker
 
 __all__ = [
+    "Backoff",
+    "BackoffStrategy",
     "CallNext",
     "Cancellation",
     "Cancelled",
+    "DependencyMode",
     "Depends",
     "InvalidArgument",
     "InvalidHandler",
@@ -29,12 +36,14 @@ __all__ = [
     "Middleware",
     "PayloadTooLarge",
     "PermanentError",
+    "Priority",
     "RegistrationResult",
     "RegistrationStatus",
     "Retry",
     "SessionEnded",
     "SessionRefused",
     "StaleLease",
+    "Submission",
     "Worker",
     "WorkerIdentity",
     "WorkerSettings",

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from queue_operator.domain.texts import cut
@@ -37,7 +38,13 @@ class AttemptLog:
         self._kinds: set[tuple[str, str]] = set()
 
     def ended(self, outcome: wire.Outcome, job_type: str, attempt: int) -> None:
-        """How an attempt ended, as the server will be told."""
+        """How an attempt ended, as the server will be told. Never raises: a filter that does is
+        whoever's configured logging, and no reason to lose the outcome.
+        """
+        with suppress(Exception):
+            self._tell(outcome, job_type, attempt)
+
+    def _tell(self, outcome: wire.Outcome, job_type: str, attempt: int) -> None:
         end = _ENDS.get(outcome.kind)
         if end is None:
             return

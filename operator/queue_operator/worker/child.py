@@ -2,37 +2,81 @@
 
 import atexit
 import copyreg
-import ctypes
 import importlib
 import itertools
+import json
 import logging
-import multiprocessing
 import os
 import pickle
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import spawn
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Final
 
 from queue_operator.domain.errors import QueueError
 from queue_operator.wire.v1 import worker_pb2 as wire
+from queue_operator.worker import supervisor
 from queue_operator.worker.context import Cancellation, JobContext
 from queue_operator.worker.errors import PermanentError
+from queue_operator.worker.forwarding import Forward, Said
 from queue_operator.worker.handlers import HandlerSpec, build_spec
 from queue_operator.worker.injection import Provider
 from queue_operator.worker.runner import Completed, Ending, Runner, ending_of
 from queue_operator.worker.shipping import Line
 
-PARENT_GONE: Final = 1
-_SET_PARENT_DEATH_SIGNAL: Final = 1
+UNGUARDED: Final = 86
+"""The exit status of a process in which the worker's own script began to run a worker."""
+_PROGRAM: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from queue_operator.worker import child; child.main(int(sys.argv[2]))"
+)
+_importing: Final = threading.Event()
+
+
+def command(preparation: Mapping[str, Any], descriptor: int) -> list[str]:
+    """What starts a process that serves the connection with this file descriptor."""
+    interpreter = spawn.get_command_line()
+    flags = interpreter[: interpreter.index("-c")]
+    folders = [folder for folder in preparation["sys_path"] if isinstance(folder, str)]
+    return [*flags, "-c", _PROGRAM, json.dumps(folders), str(descriptor)]
+
+
+def preparation() -> dict[str, Any]:
+    """What a new process needs to know of this one, as `multiprocessing` gives it."""
+    data = spawn.get_preparation_data("queue-worker handler")
+    kept = ("sys_path", "sys_argv", "dir", "init_main_from_name", "init_main_from_path")
+    return {name: data[name] for name in kept if name in data}
+
+
+def leave_if_unguarded() -> None:
+    """Ends a process that was started for handlers and is importing the worker's script, where
+    that would run the worker again.
+    """
+    if _importing.is_set():
+        sys.exit(UNGUARDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first that the worker sends."""
+
+    preparation: dict[str, Any]
+    log_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process is there, and waits for a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +161,32 @@ class Interrupted(BaseException):
     """SIGTERM: the handler's `finally` blocks run, for as long as the worker waits."""
 
 
-def serve(connection: "Connection[Any, Any]", log_level: int) -> None:
+def main(descriptor: int) -> None:
     """The whole life of the process."""
-    _die_with_the_worker()
     # Ctrl-C reaches every process of a terminal; the worker decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection: Connection[Any, Any] = Connection(descriptor)
+    supervisor.split(connection)
     signal.signal(signal.SIGTERM, _interrupt)
-    # Handlers may have processes of their own.
-    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-    child = Child(connection)
-    logging.basicConfig(level=log_level, handlers=[_Forward(child.send)], force=True)
-    threading.Thread(target=child.read, name="pipe", daemon=True).start()
     try:
-        child.run()
+        _serve(connection)
     except Interrupted:
         _leave_at_once()
+
+
+def _serve(connection: "Connection[Any, Any]") -> None:
+    start = connection.recv()
+    child = Child(connection)
+    child.take_logs(start.log_level)
+    threading.Thread(target=child.read, name="pipe", daemon=True).start()
+    # The worker's script may have handlers in it, which then are found under its name.
+    _importing.set()
+    spawn.prepare(start.preparation)
+    _importing.clear()
+    # What it has configured is the worker's to do.
+    child.take_logs(start.log_level)
+    child.send(Ready())
+    child.run()
 
 
 def _leave_at_once() -> None:
@@ -144,16 +199,9 @@ def _leave_at_once() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # Another one must not interrupt what cleans up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Interrupted
-
-
-def _die_with_the_worker() -> None:
-    """Where the kernel can, even while a library computes without letting Python run."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(PARENT_GONE)
 
 
 class Child:
@@ -184,7 +232,7 @@ class Child:
                     case Stop():
                         self._work.put(None)
         except (EOFError, OSError):
-            os._exit(PARENT_GONE)
+            os._exit(supervisor.PARENT_GONE)
 
     def _answered(self, answer: Answer) -> None:
         future = self._asked.pop(answer.number)
@@ -193,7 +241,11 @@ class Child:
         else:
             future.set_result(answer.value)
 
-    def send(self, message: Ask | Ended | logging.LogRecord) -> None:
+    def take_logs(self, level: int) -> None:
+        """From now on the worker writes what is logged here."""
+        logging.basicConfig(level=level, handlers=[Forward(self.send)], force=True)
+
+    def send(self, message: Ask | Ended | Ready | Said) -> None:
         with self._sending:
             self._connection.send(message)
 
@@ -212,7 +264,8 @@ class Child:
 
     def _run(self, job: Job) -> Ended:
         try:
-            return Ended(self._complete(job))
+            # A context of its own: the process is used again.
+            return Ended(copy_context().run(self._complete, job))
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             return Ended(ending_of(error), packed(error))
 
@@ -253,26 +306,3 @@ class PipeLink:
 
     def log(self, said: Line) -> None:
         self.ask("log", said)
-
-
-class _Forward(logging.Handler):
-    """Log records go to the worker, which writes them among its own."""
-
-    def __init__(self, send: Callable[[logging.LogRecord], None]) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.msg, record.args, record.exc_info = record.getMessage(), None, None
-        if fields := getattr(record, "fields", None):
-            record.fields = {name: _plain(value) for name, value in fields.items()}
-        try:
-            self._send(record)
-        except Exception:
-            self.handleError(record)
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, str | int | float | None) else str(value)

@@ -3,27 +3,31 @@
 import asyncio
 import json
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeVar, Unpack
 
+from queue_operator.client.requests import Submission
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.tags import to_map
-from queue_operator.domain.validation import check_bytes
+from queue_operator.domain.validation import check_bytes, check_text
 from queue_operator.domain.values import value
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import JSON
+from queue_operator.worker.content import JSON, text_of
 from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.link import JobLink, SendLimits, Unconnected
-from queue_operator.worker.shipping import line
+from queue_operator.worker.shipping import fields_of, line
 from queue_operator.worker.spawning import ChildOptions, child_job
 
 _T = TypeVar("_T")
 
+logger = logging.getLogger(__name__)
 job_logger = logging.getLogger("queue_operator.job")
 
 MAX_PROGRESS_MESSAGE_BYTES = 1024
@@ -186,7 +190,7 @@ class JobContext:
         if not isinstance(message, str):
             raise InvalidArgument("message", f"must be a string, not {type(message).__name__}")
         self.raise_if_cancelled()
-        self._link.report(percent, message)
+        self._link.report(int(percent), str.__str__(message))
 
     def checkpoint(self, state: bytes | bytearray | memoryview) -> Any:
         """Stores what the next attempt shall start from, in place of what was stored before.
@@ -211,7 +215,7 @@ class JobContext:
 
     def spawn(
         self,
-        type: str,
+        type: str | Submission,
         payload: object = None,
         *,
         key: str | None = None,
@@ -220,9 +224,10 @@ class JobContext:
         """Submits a child of this job and gives its id: in a function once it is stored, in a
         coroutine when awaited, `await ctx.spawn("resize", Image(...))`.
 
-        `payload` is written as a result is: a model, a JSON value, bytes. `options` are those of
-        a submission (`tags`, `priority`, `delay`, `depends_on`, …); the child inherits this
-        job's correlation id unless it is given one.
+        `payload` is a model (written so that the same model reads it), a JSON value, or bytes.
+        `options` are those of a submission (`tags`, `priority`, `delay`, `depends_on`, …); the
+        child inherits this job's correlation id unless it is given one. In place of all that a
+        whole `Submission` can be given.
 
         A job that runs again gets the children it had: the first spawn of the new attempt is
         the first one of those before, and so on. Where the order may differ between attempts,
@@ -231,8 +236,8 @@ class JobContext:
         Raises Cancelled once `is_cancelled()` is true, StaleLease when another worker has the
         job, InvalidArgument naming what is wrong with the child.
         """
-        if key is not None and (not isinstance(key, str) or not key):
-            raise InvalidArgument("key", f"must be a string that is not empty, not {key!r}")
+        if key is not None:
+            check_text("key", key, sys.maxsize)
         child = child_job(type, payload, options, self._limits.payload_bytes)
         self.raise_if_cancelled()
         return self._answer(self._link.spawn(key, child))
@@ -252,29 +257,47 @@ class JobContext:
         self.raise_if_cancelled()
         return answer
 
-    def log(self, level: str | int, message: str, **fields: object) -> None:
+    def log(
+        self,
+        level: str | int,
+        message: object,
+        fields: Mapping[str, object] | None = None,
+        /,
+        **more: object,
+    ) -> None:
         """One structured line that carries the job's id, type and attempt: in the worker's own
         log, and shipped to the server, where the newest lines of each attempt are kept.
 
-        Never waits. `level` is debug, info, warning, error, critical, or a number of `logging`;
-        `fields` are shipped as JSON, what is none as its text. Raises InvalidArgument for any
-        other level.
+        Fields are given by name or as a mapping, and may have any name. What is no JSON is
+        written as its text. `level` is debug, info, warning, error, critical, or a number of
+        `logging`; a line of another level is one of info.
+
+        Never waits and never raises: a line must not fail a job.
         """
+        try:
+            self._say(level, text_of(message), fields_of(fields, more))
+        except Exception as error:
+            # Of whoever configured logging: a filter, a factory of records.
+            with suppress(Exception):
+                logger.warning("a line of job %s is not in this log: %s", self.job_id, error)
+
+    def _say(self, level: str | int, message: str, fields: dict[str, object]) -> None:
         number = _level(level)
+        if number is None:
+            number = logging.INFO
+            fields["unknown_level"] = text_of(level)
         about = {"job_id": self.job_id, "job_type": self.type, "attempt": self.attempt}
         if self.correlation_id:
             about["correlation_id"] = self.correlation_id
-        job_logger.log(number, message, extra={"fields": fields | about})
         self._link.log(line(logging.getLevelName(number), message, fields))
+        job_logger.log(number, message, extra={"fields": fields | about})
 
 
-def _level(level: str | int) -> int:
-    number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise InvalidArgument(
-            "level", f"{level!r} is none of debug, info, warning, error, critical"
-        )
-    return number
+def _level(level: object) -> int | None:
+    """None for what is no level."""
+    if isinstance(level, str):
+        return logging.getLevelNamesMapping().get(level.upper())
+    return level if isinstance(level, int) and not isinstance(level, bool) else None
 
 
 @lru_cache(maxsize=1024)

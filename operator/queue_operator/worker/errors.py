@@ -13,6 +13,7 @@ from pathlib import Path
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.validation import MAX_DURATION_S
+from queue_operator.worker.content import text_of
 from queue_operator.worker.durations import Duration, seconds_of
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
@@ -32,7 +33,7 @@ class Retry(Exception):
     ) -> None:
         super().__init__(message or "the handler asked for a retry")
         self.after_s = None if after is None else _wait_s(after)
-        self.code = code
+        self.code = code if isinstance(code, str) else text_of(code)
 
 
 def _wait_s(after: Duration) -> float:
@@ -63,9 +64,9 @@ class PermanentError(Exception):
         code: str = "PERMANENT",
         context: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(message or code)
-        self.code = code
-        self.context = {str(k): str(v) for k, v in (context or {}).items() if v is not None}
+        self.code = code if isinstance(code, str) else text_of(code)
+        super().__init__(message or self.code)
+        self.context = {text_of(k): text_of(v) for k, v in (context or {}).items() if v is not None}
 
 
 class Cancelled(Exception):

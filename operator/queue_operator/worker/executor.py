@@ -9,15 +9,18 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final
 
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.worker.handlers import Place, Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.injection import Provider, Resource, all_of
 from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import (
     Ending,
+    Failed,
     Run,
     Runner,
     Stopped,
@@ -42,6 +45,7 @@ class Executor:
         ended: Callable[[Run, Ending], None],
         registry: Registry,
         provider: Provider | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self._ended = ended
         self._registry = registry
@@ -51,7 +55,7 @@ class Executor:
         self._starting = Handoff(self._loop, self._spawn)
         self._thread = threading.Thread(target=self._serve, name="async-handlers", daemon=True)
         self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="handler")
-        self._processes = Processes()
+        self._processes = processes or Processes()
         self._runner = Runner(registry.middleware, self._provider, self._pool, self._processes)
         self._tasks: dict[Run, asyncio.Task[Ending]] = {}
         self._running: set[Run] = set()
@@ -84,10 +88,21 @@ class Executor:
         if self._state is not None:
             run.context = replace(run.context, state=self._state)
         if self._runner.needs_no_loop(run.spec):
-            future = self._pool.submit(self._runner.run_in_thread, run)
-            future.add_done_callback(lambda done: self._end(run, done))
+            self._start_in_thread(run)
         else:
             self._starting.put(run)
+
+    def _start_in_thread(self, run: Run) -> None:
+        try:
+            # A context of its own: threads are used again.
+            future = self._pool.submit(copy_context().run, self._runner.run_in_thread, run)
+        except RuntimeError as error:
+            # The pool keeps what it could not find a thread for.
+            run.withdraw()
+            self._running.discard(run)
+            self._ended(run, _no_thread(error))
+        else:
+            future.add_done_callback(lambda done: self._end(run, done))
 
     def interrupt(self, run: Run) -> None:
         """Cancels the task of a coroutine and ends the process of a handler that has one. A
@@ -156,3 +171,8 @@ class Executor:
             self._ended(run, Stopped())
         else:
             self._ended(run, ending_of(error) if error is not None else future.result())
+
+
+def _no_thread(error: RuntimeError) -> Ending:
+    message = f"the worker has no thread for it: {error}; lower its capacity, or raise its limits"
+    return Failed(ErrorInfo(message, ErrorCategory.SYSTEM, "NO_THREAD"))

@@ -16,11 +16,13 @@ from queue_operator.domain.validation import (
     check_text,
 )
 from queue_operator.worker import injection
+from queue_operator.worker.callables import gives_coroutine, hides_coroutine
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.durations import Duration, seconds_of
 from queue_operator.worker.errors import InvalidHandler
 from queue_operator.worker.injection import Needs
 from queue_operator.worker.middleware import Middleware
+from queue_operator.worker.settings import MAX_CAPACITY
 from queue_operator.worker.values import (
     PayloadReader,
     ResultWriter,
@@ -57,7 +59,9 @@ class HandlerSpec:
     """Without a payload the handler gets the default of its own."""
     needs: Needs = field(default_factory=dict)
     needs_loop: bool = False
-    """A dependency has to be awaited for each job."""
+    """For each job a dependency has to be awaited, or what the handler gives."""
+    may_await: bool = False
+    """The handler is a plain function around a coroutine function."""
     timeout_s: float | None = None
     max_attempts: int | None = None
     concurrency: int | None = None
@@ -151,25 +155,27 @@ def build_spec(
     except InvalidArgument as error:
         raise InvalidHandler(error.field, error.reason) from None
     _check_count("max_attempts", max_attempts, MAX_ATTEMPTS_BOUND)
-    _check_count("concurrency", concurrency, 2**31)
+    _check_count("concurrency", concurrency, MAX_CAPACITY)
     if not callable(function):
         raise InvalidHandler("handler", f"must be a function, not {function!r}")
     place = _place(function, runs_in)
     payload, needs = _parameters(function)
     reader = None if payload is None else payload_reader(_resolved(function, payload))
+    may_await = place is Place.THREAD and hides_coroutine(function)
     if place is Place.PROCESS:
         _check_importable(function)
         _check_local(needs)
         concurrency = concurrency or cores()
     return HandlerSpec(
-        type=type_,
+        type=str.__str__(type_),
         function=function,
         place=place,
         read_payload=reader,
         has_default=payload is not None and payload.default is not payload.empty,
         write_result=result_writer(_returned(function)),
         needs=needs,
-        needs_loop=injection.needs_loop(needs),
+        needs_loop=may_await or injection.needs_loop(needs),
+        may_await=may_await,
         timeout_s=_timeout_s(timeout),
         max_attempts=max_attempts,
         concurrency=concurrency,
@@ -212,14 +218,19 @@ def _place(function: Callable[..., Any], runs_in: str | None) -> Place:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004  (the method itself is wanted)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidHandler("handler", "must return its result, not yield")
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    return gives_coroutine(function)
 
 
 def _check_importable(function: Callable[..., Any]) -> None:
     """A child process finds the handler by its name."""
+    if hides_coroutine(function):
+        raise InvalidHandler(
+            "runs_in",
+            "is around a coroutine function, which cannot run in a process: make it a plain "
+            "function",
+        )
     name = getattr(function, "__qualname__", "")
     if inspect.ismethod(function) or not name or "<" in name:
         raise InvalidHandler(

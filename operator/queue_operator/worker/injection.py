@@ -17,6 +17,7 @@ from enum import Enum, auto
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
+from queue_operator.worker.callables import gives_coroutine, hides_coroutine
 from queue_operator.worker.content import kind_of
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import InvalidHandler
@@ -47,6 +48,13 @@ class Depends:
     def __post_init__(self) -> None:
         if not callable(self.factory):
             raise InvalidHandler("Depends", f"needs a function, not {self.factory!r}")
+        try:
+            hash(self.factory)
+        except Exception:
+            raise InvalidHandler(
+                "Depends",
+                f"needs a function, or an object that can be hashed, not {kind_of(self.factory)}",
+            ) from None
         if self.scope not in ("job", "worker"):
             raise InvalidHandler("Depends", f'scope is "job" or "worker", not {self.scope!r}')
 
@@ -58,9 +66,11 @@ class Kind(Enum):
     COROUTINE = auto()
     GENERATOR = auto()
     ASYNC_GENERATOR = auto()
+    WRAPPED = auto()
+    """A plain function around a coroutine function: what it gives may have to be awaited."""
 
 
-_ASYNC: Final = (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
+_ASYNC: Final = (Kind.COROUTINE, Kind.ASYNC_GENERATOR, Kind.WRAPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +175,9 @@ def _kind(factory: Factory) -> Kind:
         return Kind.ASYNC_GENERATOR
     if inspect.isgeneratorfunction(factory):
         return Kind.GENERATOR
-    return Kind.COROUTINE if inspect.iscoroutinefunction(factory) else Kind.PLAIN
+    if gives_coroutine(factory):
+        return Kind.COROUTINE
+    return Kind.WRAPPED if hides_coroutine(factory) else Kind.PLAIN
 
 
 def _name(factory: Factory) -> str:
@@ -176,7 +188,7 @@ def check_lifespan(function: Any) -> None:
     """Raises InvalidHandler for what cannot be called with the worker, or never yields."""
     if not callable(function):
         reason = f"must be a function of the worker, not {kind_of(function)}"
-    elif inspect.iscoroutinefunction(function):
+    elif gives_coroutine(function):
         reason = f"{_name(function)} must yield once: what comes before the yield begins"
     else:
         try:
@@ -280,6 +292,10 @@ class Provider:
                 value = await actual.factory(**arguments)
             case Kind.GENERATOR:
                 value = stack.enter_context(contextmanager(actual.factory)(**arguments))
+            case Kind.WRAPPED:
+                # It may have a loop of its own, which cannot run within this one.
+                made_here = await asyncio.to_thread(actual.factory, **arguments)
+                value = await _awaited(made_here, stack)
             case Kind.PLAIN:
                 value = actual.factory(**arguments)
         made[need.factory] = value
@@ -310,6 +326,14 @@ class Provider:
     def _actual(self, need: Dependency) -> Dependency:
         other = self._overrides.get(need.factory)
         return need if other is None else examine(Depends(other, need.scope))
+
+
+async def _awaited(value: Any, stack: AsyncExitStack) -> Any:
+    if inspect.isawaitable(value):
+        return await value
+    if inspect.isasyncgen(value):
+        return await stack.enter_async_context(asynccontextmanager(lambda: value)())
+    return value
 
 
 def _own_arguments(need: Dependency, context: JobContext | None) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from queue_operator.worker.content import text_of
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
     """`fields` of a record, as `JobContext.log` sets them, become keys of the object; so does
-    what it is `about`, which its message tells too.
+    what it is `about`, which its message tells too. A field whose name is taken has it with
+    `fields.` before it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -19,11 +23,16 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields = getattr(record, "fields", {}) | getattr(record, "about", {})
-        line |= {key: value for key, value in fields.items() if key not in line}
+        fields = _mapping(record, "fields") | _mapping(record, "about")
+        taken = {*line, "exception"}
+        line |= {f"fields.{k}" if k in taken else k: value for k, value in fields.items()}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        try:
+            return json.dumps(line, default=text_of, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            plain = {text_of(key): text_of(value) for key, value in line.items()}
+            return json.dumps(plain, ensure_ascii=False)
 
 
 class TextFormatter(logging.Formatter):
@@ -33,9 +42,15 @@ class TextFormatter(logging.Formatter):
         super().__init__(TEXT_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = getattr(record, "fields", {})
-        told = "".join(f" {key}={value}" for key, value in fields.items())
+        fields = _mapping(record, "fields")
+        told = "".join(f" {key}={text_of(value)}" for key, value in fields.items())
         return super().formatMessage(record) + told
+
+
+def _mapping(record: logging.LogRecord, name: str) -> dict[str, object]:
+    """What is kept under that name, which records of others may use for something else."""
+    found = getattr(record, name, None)
+    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def configure(level: str, *, as_json: bool) -> None:

@@ -38,6 +38,7 @@ environment:
   QUEUE_OPERATOR_WORKER_NAME  name to show (POD_NAME, else the host's name)
   QUEUE_OPERATOR_GRACE_S      seconds for running jobs after SIGTERM (25; with --reload 1)
   QUEUE_OPERATOR_CLOSE_S      seconds for dependencies and lifespan to close after that (5)
+  QUEUE_OPERATOR_PROCESS_START_S  seconds for a handler's process to be there (30)
   QUEUE_OPERATOR_REFUSED_S    seconds a refused worker tries again before it exits (30)
   QUEUE_OPERATOR_HEALTH_PORT  port of /healthz and /readyz, 0 for none (8081)
 
@@ -57,7 +58,8 @@ class TargetError(QueueError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status, unless a handler is stuck: then the process ends here."""
     options = _options(sys.argv[1:] if arguments is None else arguments)
-    logs.configure(options.log_level, as_json=options.log_format == "json")
+    if options.log_format != "none":
+        logs.configure(options.log_level, as_json=options.log_format == "json")
     if options.reload is not None:
         return _reload(options)
     try:
@@ -128,8 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-format",
         default="json",
-        choices=["json", "text"],
-        help="one JSON object a line, or plain text (%(default)s)",
+        choices=["json", "text", "none"],
+        help="one JSON object a line, plain text, or none: logging is what MODULE makes of it "
+        "(%(default)s)",
     )
     parser.add_argument("--version", action="version", version=__version__)
     return parser

@@ -7,6 +7,7 @@ import signal
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextvars import copy_context
 from types import FrameType
 from typing import Final
 
@@ -18,6 +19,7 @@ from queue_operator.worker.handlers import Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.health import serve_health
 from queue_operator.worker.injection import Factory, Provider, Resource
+from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import Ending, Run
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
@@ -63,7 +65,11 @@ class WorkerProcess:
         Raises SessionRefused or SessionEnded when the server will not have this process, and
         what the lifespan or a dependency of scope "worker" raises.
         """
-        thread = threading.Thread(target=self._session_thread, name="session", daemon=True)
+        # Context variables that were set before the worker ran are every handler's.
+        within = copy_context().run
+        thread = threading.Thread(
+            target=within, args=(self._session_thread,), name="session", daemon=True
+        )
         with _signals(self.stop):
             thread.start()
             # The kernel may deliver a signal to another thread, which does not end this wait;
@@ -98,6 +104,7 @@ class WorkerProcess:
             lambda run, ending: ended.put((run, ending)),
             self._registry,
             Provider(self._overrides),
+            Processes(start_s=self._settings.process_start_s),
         )
         session = Session(
             self._settings,
@@ -115,7 +122,7 @@ class WorkerProcess:
         try:
             async with self._health(
                 alive=lambda: executor.alive,
-                ready=lambda: client.connected and not session.draining,
+                ready=lambda: client.connected and not (session.draining or session.stuck),
             ):
                 await client.unless_done(asyncio.wrap_future(executor.open(self._lifespan)))
                 await client.run()

@@ -1,36 +1,46 @@
 """Handlers in processes of their own: for code that computes, and that must be stoppable.
 
-Children are started when there is a job for them and kept for the next one. They are spawned,
-not forked: gRPC does not survive a fork.
+Children are started when there is a job for them and kept for the next one. They are programs of
+their own, not forks of the worker: gRPC does not survive a fork.
 """
 
 import contextlib
 import logging
 import multiprocessing
+import os
 import pickle
 import signal
 import socket
+import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import fields
 from multiprocessing.connection import wait
 from typing import Any, Final
 
 from queue_operator.domain.errors import QueueError
-from queue_operator.worker import child
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.worker import child, supervisor
 from queue_operator.worker.context import Cancellation, JobContext
 from queue_operator.worker.errors import Cancelled, Retry
+from queue_operator.worker.forwarding import Said
 from queue_operator.worker.handlers import HandlerSpec, cores
 from queue_operator.worker.link import JobLink
-from queue_operator.worker.runner import Completed, HandlerFailed, with_ending
+from queue_operator.worker.runner import Completed, Failed, HandlerFailed, with_ending
 
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 2.0
 """Between SIGTERM, which lets a handler clean up, and SIGKILL."""
+START_S: Final = 30.0
+"""Until a process is there, which imports the worker's script, and waits for its job."""
 PROCESS_DIED: Final = "PROCESS_DIED"
+PROCESS_NOT_STARTED: Final = "PROCESS_NOT_STARTED"
+NO_MAIN_GUARD: Final = "NO_MAIN_GUARD"
+_GUARD: Final = '`if __name__ == "__main__":`'
 _STAYS_HERE: Final = ("cancelled", "state", "_link")
 
 
@@ -41,21 +51,28 @@ class ProcessDied(Retry):
         super().__init__(message, code=PROCESS_DIED)
 
 
+class ProcessNotStarted(Exception):
+    """There was no process to run the handler in: no fault of the job."""
+
+    def __init__(self, message: str, code: str = PROCESS_NOT_STARTED) -> None:
+        super().__init__(message)
+        with_ending(self, Failed(ErrorInfo(message, ErrorCategory.SYSTEM, code)))
+
+
 class Processes:
     """A `runner.ProcessRunner`."""
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
+    def __init__(self, grace_s: float = GRACE_S, start_s: float = START_S) -> None:
         self._grace_s = grace_s
+        self._start_s = start_s
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[Cancellation, _Child] = {}
         self._closed = False
-        # The kernel ends a child with the thread that started it, so that one must last.
-        self._starter = ThreadPoolExecutor(1, thread_name_prefix="process-starter")
 
     def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed:
-        """Waits for the handler. Raises what it raises, Cancelled when it was interrupted, and
-        ProcessDied.
+        """Waits for the handler. Raises what it raises, Cancelled when it was interrupted,
+        ProcessDied and ProcessNotStarted.
         """
         job = _job(spec, context, max_bytes)
         process = self._take(context.cancelled)
@@ -83,13 +100,12 @@ class Processes:
             process.stop()
         for process in idle:
             process.join(timeout_s)
-        self._starter.shutdown(wait=False)
 
     def _take(self, cancelled: Cancellation) -> "_Child":
         with self._lock:
             process = self._idle.pop() if self._idle else None
         if process is None or not process.alive:
-            process = self._starter.submit(_Child).result()
+            process = self._started()
         with self._lock:
             self._busy[cancelled] = process
             closed = self._closed
@@ -98,6 +114,12 @@ class Processes:
             self._give_back(cancelled, process)
             raise Cancelled
         return process
+
+    def _started(self) -> "_Child":
+        try:
+            return _Child(self._start_s)
+        except (OSError, RuntimeError) as error:
+            raise ProcessNotStarted(f"the worker cannot start a process: {error}") from error
 
     def _give_back(self, cancelled: Cancellation, process: "_Child") -> None:
         with self._lock:
@@ -125,27 +147,32 @@ def _job(spec: HandlerSpec, context: JobContext, max_bytes: int) -> bytes:
 class _Child:
     """One process, and the thread that waits for it: others only leave it notes."""
 
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+        self._is_there = False
+        self._connection, theirs = multiprocessing.Pipe()
         self._bell, self._ring = socket.socketpair()
         # Whoever rings must not wait: one ring that is not heard yet is enough.
         self._ring.setblocking(False)
         self._dead = False
         self._interrupted = False
         self._killer: threading.Timer | None = None
-        self._process = context.Process(
-            target=child.serve,
-            args=(theirs, logging.getLogger().getEffectiveLevel()),
-            name="queue-worker handler",
-            daemon=True,
-        )
-        self._process.start()
-        theirs.close()
+        preparation = child.preparation()
+        with theirs:
+            self._process = subprocess.Popen(
+                child.command(preparation, theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                # What a terminal sends to the worker's group is the worker's to pass on.
+                start_new_session=True,
+            )
+        level = logging.getLogger().getEffectiveLevel()
+        with contextlib.suppress(OSError):
+            self._connection.send(child.Start(preparation, level))
 
     @property
     def alive(self) -> bool:
-        return self._process.is_alive()
+        return self._process.poll() is None
 
     @property
     def usable(self) -> bool:
@@ -155,10 +182,28 @@ class _Child:
         notes = _Notes(self._ring)
         context.cancelled.watch(lambda: notes.put(child.Cancel()))
         try:
+            self._await_start()
             self._connection.send(job)
             return self._until_ended(notes, context)
         except (EOFError, OSError):
             raise self._death() from None
+
+    def _await_start(self) -> None:
+        """Until the process has said that it is there, once in its life."""
+        until_s = time.monotonic() + self._start_s
+        while not self._is_there:
+            if not self._connection.poll(max(until_s - time.monotonic(), 0.0)):
+                self.kill()
+                raise ProcessNotStarted(
+                    f"the handler's process was not there within {self._start_s:g} s. It imports "
+                    "the script that runs the worker, where all that is not meant for it belongs "
+                    f"under {_GUARD}"
+                )
+            match self._connection.recv():
+                case child.Ready():
+                    self._is_there = True
+                case Said() as said:
+                    said.write()
 
     def _until_ended(self, notes: "_Notes", context: JobContext) -> Completed:
         while True:
@@ -173,41 +218,70 @@ class _Child:
                         return _completed(ended)
                     case child.Ask() as ask:
                         _make(ask, context._link, notes)
-                    case logging.LogRecord() as record:
-                        logging.getLogger(record.name).handle(record)
+                    case Said() as said:
+                        said.write()
 
     def _death(self) -> Exception:
         self._dead = True
-        self._process.join(GRACE_S)
+        exit_code = self._exit_code(GRACE_S)
         if self._interrupted:
             return Cancelled("the handler's process was ended")
-        return ProcessDied(f"the handler's process died: {_how(self._process.exitcode)}")
+        if exit_code == child.UNGUARDED and not self._is_there:
+            return ProcessNotStarted(
+                "the handler's process imports the script that runs the worker, which would run it "
+                f"again there: put worker.run() under {_GUARD}",
+                NO_MAIN_GUARD,
+            )
+        if not self._is_there:
+            return ProcessNotStarted(
+                f"the handler's process ended before it could begin: {_how(exit_code)}; what it "
+                "said is in the worker's output"
+            )
+        return ProcessDied(f"the handler's process died: {_how(exit_code)}")
+
+    def _exit_code(self, timeout_s: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(timeout_s)
+        return None
 
     def interrupt(self, grace_s: float) -> None:
-        """SIGTERM, and after the grace SIGKILL."""
+        """SIGTERM to the handler and all that it has started, and after the grace SIGKILL."""
         if not self._interrupted:
             self._interrupted = True
-            self._process.terminate()
-            self._killer = threading.Timer(grace_s, self._process.kill)
+            self._signal(signal.SIGTERM)
+            self._killer = threading.Timer(grace_s, self._end_all)
             self._killer.daemon = True
             self._killer.start()
 
     def kill(self) -> None:
         self._interrupted = True
-        self._process.kill()
+        self._end_all()
+
+    def _end_all(self) -> None:
+        self._signal(supervisor.END_ALL if supervisor.SUPPORTED else signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the supervisor, which passes it on. Without one the process leads a group."""
+        with contextlib.suppress(ProcessLookupError):
+            if supervisor.SUPPORTED:
+                self._process.send_signal(number)
+            elif self.alive:
+                os.killpg(self._process.pid, number)
 
     def stop(self) -> None:
         """Lets it close what it holds; there is no job."""
         try:
             self._connection.send(child.Stop())
         except OSError:
-            self._process.kill()
+            self.kill()
 
     def join(self, timeout_s: float) -> None:
-        self._process.join(timeout_s)
-        if self.alive:
-            self._process.kill()
-            self._process.join()
+        if self._exit_code(timeout_s) is None:
+            self.kill()
+            if self._exit_code(GRACE_S) is None:
+                # The supervisor itself hangs: nobody is left who knows what it has started.
+                self._process.kill()
+                self._process.wait()
         if self._killer is not None:
             self._killer.cancel()
         self._connection.close()

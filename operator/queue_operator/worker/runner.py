@@ -1,17 +1,22 @@
 """Running one job: from an assignment to how its handler ended."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.validation import MAX_DURATION_S
+from queue_operator.worker.content import text_of
 from queue_operator.worker.context import JobContext
-from queue_operator.worker.errors import Cancelled, PermanentError, Retry
+from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
 from queue_operator.worker.injection import Provider, all_of
 from queue_operator.worker.middleware import Middleware, around
@@ -20,6 +25,8 @@ from queue_operator.worker.values import decode_result, encode_result
 
 _T = TypeVar("_T")
 _ENDING: Final = "_queue_operator_ending"
+_BEGINNING: Final = threading.Lock()
+"""One for all jobs: it is held for a moment only."""
 
 
 class Timer(Protocol):
@@ -40,7 +47,10 @@ class Fate(Enum):
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """A job in this process. Only the session's thread changes it."""
+    """A job in this process. Only the session's thread changes it, but for `begin`.
+
+    `ticks` are heartbeats for which it waits to begin, or goes on after its fate is settled.
+    """
 
     job_id: str
     token: str
@@ -52,6 +62,21 @@ class Run:
     cancel_forced: bool = False
     receipted: bool = False
     timer: Timer | None = None
+    ticks: int = 0
+    begun: bool = False
+    withdrawn: bool = False
+
+    def begin(self) -> bool:
+        """Where the handler is about to be called: False if it may no longer be."""
+        with _BEGINNING:
+            self.begun = not self.withdrawn
+            return self.begun
+
+    def withdraw(self) -> bool:
+        """Keeps it from beginning, and says whether it had not: then nothing of it ever ran."""
+        with _BEGINNING:
+            self.withdrawn = not self.begun
+            return self.withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +141,8 @@ class Runner:
 
     async def run(self, run: Run) -> Ending:
         """A cancellation of the task passes through; everything else becomes an Ending."""
+        if not run.begin():
+            return Stopped()
         try:
             return await self.call(run.spec, run.context, run.max_result_bytes)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -123,6 +150,8 @@ class Runner:
 
     def run_in_thread(self, run: Run) -> Ending:
         """For what `needs_no_loop`."""
+        if not run.begin():
+            return Stopped()
         try:
             return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -175,6 +204,8 @@ class Runner:
                 call = partial(spec.function, *spec.arguments(context), **needed)
                 on_loop = spec.place is Place.LOOP
                 value = await (call() if on_loop else self._finish_in_thread(call))
+                if spec.may_await and inspect.isawaitable(value):
+                    value = await value
                 return value, _completed(spec, value, max_bytes)
             except BaseException as error:
                 failed = error
@@ -191,6 +222,7 @@ class Runner:
             try:
                 needed = self._provider.provide_here(spec.needs, context, stack)
                 value = spec.function(*spec.arguments(context), **needed)
+                _refuse_awaitable(value)
                 return value, _completed(spec, value, max_bytes)
             except BaseException as error:
                 failed = error
@@ -201,7 +233,8 @@ class Runner:
         """A thread cannot be stopped, so a cancellation waits for it, and then has nothing
         left to interrupt.
         """
-        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        within = copy_context().run
+        done = asyncio.get_running_loop().run_in_executor(self._threads, within, work)
         while not done.done():
             try:
                 await asyncio.wait([done])
@@ -240,36 +273,80 @@ def ending_of_task(task: "asyncio.Task[Ending]") -> Ending:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """What an exception of a handler means to the queue."""
+    """What an exception of a handler means to the queue. Never raises, whatever the exception is
+    made of: it is asked for its texts here, and nowhere else.
+    """
+    try:
+        return _meaning(error)
+    except Exception as other:
+        text = f"{type(error).__name__}, which cannot be read: {type(other).__name__}"
+        return Failed(ErrorInfo(text, ErrorCategory.TEMPORARY, type(error).__name__))
+
+
+def _meaning(error: BaseException) -> Ending:
     if (known := error.__dict__.get(_ENDING)) is not None:
         return cast(Ending, known)
     match error:
+        case BaseExceptionGroup():
+            return _meaning_of_group(error)
         case Cancelled():
             return Stopped()
         case Retry():
-            return Failed(_info(error, ErrorCategory.TEMPORARY, error.code), error.after_s)
+            code = text_of(getattr(error, "code", "RETRY"))
+            return Failed(_info(error, ErrorCategory.TEMPORARY, code), _wait_s(error))
         case PermanentError():
-            return Failed(
-                ErrorInfo(
-                    message=_text(error),
-                    category=ErrorCategory.PERMANENT,
-                    code=error.code,
-                    stack_trace=trace_of(error),
-                    context=error.context,
-                )
+            info = _info(
+                error, ErrorCategory.PERMANENT, text_of(getattr(error, "code", "PERMANENT"))
             )
+            context = getattr(error, "context", {}).items()
+            told = {text_of(key): text_of(value) for key, value in context}
+            return Failed(replace(info, context=told))
         case _:
             return Failed(_info(error, ErrorCategory.TEMPORARY, type(error).__name__))
 
 
+def _meaning_of_group(group: "BaseExceptionGroup[BaseException]") -> Ending:
+    """What its leaves mean. Where they disagree another attempt may help, so the first that is
+    not permanent speaks for them; the longest wait that one asks for is kept.
+    """
+    endings = [ending_of(leaf) for leaf in _leaves(group)]
+    failures = [ending for ending in endings if isinstance(ending, Failed)]
+    if not failures:
+        return Stopped()
+    permanent = ErrorCategory.PERMANENT
+    first = next((one for one in failures if one.error.category is not permanent), failures[0])
+    waits = [one.retry_after_s for one in failures if one.retry_after_s is not None]
+    told = replace(first.error, stack_trace=trace_of(group))
+    return Failed(told, max(waits, default=None))
+
+
+def _leaves(group: "BaseExceptionGroup[BaseException]") -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(one)
+        elif not isinstance(one, asyncio.CancelledError):
+            yield one
+
+
+def _wait_s(error: Retry) -> float | None:
+    after_s = getattr(error, "after_s", None)
+    if isinstance(after_s, int | float) and 0 <= after_s <= MAX_DURATION_S:
+        return float(after_s)
+    return None
+
+
 def _info(error: BaseException, category: ErrorCategory, code: str) -> ErrorInfo:
-    message = _text(error) or type(error).__name__
+    message = text_of(error) or type(error).__name__
     return ErrorInfo(message=message, category=category, code=code, stack_trace=trace_of(error))
 
 
-def _text(error: BaseException) -> str:
-    """Its message. A handler whose exception cannot say what is wrong has failed all the same."""
-    try:
-        return str(error)
-    except Exception as other:
-        return f"{type(error).__name__}, whose text cannot be had: {type(other).__name__}"
+def _refuse_awaitable(value: object) -> None:
+    if not inspect.isawaitable(value):
+        return
+    if inspect.iscoroutine(value):
+        value.close()
+    raise PermanentError(
+        "the handler returned something to be awaited, and nobody awaits it: make it `async def`, "
+        "or let the decorator around it use functools.wraps, which shows what is inside",
+        code=INVALID_RESULT,
+    )

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from itertools import count
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from queue_operator import __version__
 from queue_operator.domain.errors import StaleLease
@@ -31,9 +30,11 @@ from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.handlers import HandlerSpec, Registry
 from queue_operator.worker.link import SendLimits
 from queue_operator.worker.outcomes import OutcomeBuffer
+from queue_operator.worker.run_link import RunLink
 from queue_operator.worker.runner import Ending, Fate, Run, Timer
 from queue_operator.worker.settings import WorkerSettings
-from queue_operator.worker.shipping import Line, LineCounter, LogBuffer
+from queue_operator.worker.shipping import LogBuffer
+from queue_operator.worker.stuck import StuckWatch
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Session:
         self.outcomes = OutcomeBuffer()
         self._checkpoints = CheckpointBuffer()
         self._spawns = SpawnBuffer()
+        self._stuck = StuckWatch()
         self.logs = LogBuffer(lambda: post(self._log_soon))
         self._send_limits = SendLimits()
         self._batch_bytes = outcomes.MAX_BATCH_BYTES
@@ -164,8 +166,11 @@ class Session:
 
     def heartbeat(self) -> None:
         """Renews the leases with the next messages, if anything is held, and sends again the
-        outcomes that the server has not answered for some intervals.
+        outcomes that the server has not answered for some intervals. What could not begin for
+        some intervals is handed back.
         """
+        for run in self._stuck.tick(self._runs.values(), self._waiting.values()):
+            self._return(run)
         self.outcomes.tick()
         self._checkpoints.tick()
         self._spawns.tick()
@@ -249,7 +254,7 @@ class Session:
             error = _no_handler(assignment.type)
             self._say(outcomes.failed(job_id, assignment.token, error), assignment)
             return
-        link = _Link(self, assignment.attempt, self._post)
+        link = RunLink(self, assignment.attempt, self._post)
         context = context_of(assignment, self._identity, link, self._send_limits, self._now())
         link.run = run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
         self._arm(run, assignment)
@@ -292,6 +297,11 @@ class Session:
     def _request_cancel(self, run: Run, *, force: bool) -> None:
         run.receipted = True
         run.cancel_requested = True
+        if run.withdraw():
+            # Nothing of it ran, and nothing will.
+            self._say(outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_ACK_EXECUTING))
+            self._interrupt(run, Fate.SETTLED)
+            return
         run.context.cancelled.set()
         if force and not run.cancel_forced:
             run.cancel_forced = True
@@ -337,6 +347,7 @@ class Session:
             run.timer.cancel()
         if self._runs.get(run.job_id) is run:
             del self._runs[run.job_id]
+        self._stuck.ended(run)
         if self._checkpoints or self._spawns:
             self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
@@ -438,6 +449,11 @@ class Session:
         return len(self._runs)
 
     @property
+    def stuck(self) -> bool:
+        """Whether a handler goes on that should have ended, or could not begin."""
+        return self._stuck.any
+
+    @property
     def idle(self) -> bool:
         """Nothing that the server waits for: no open run, no unacknowledged outcome."""
         return not (
@@ -449,12 +465,24 @@ class Session:
     def _timed_out(self, run: Run) -> None:
         if run.fate is not Fate.OPEN:
             return
-        self._say(outcomes.failure(run, _TIMED_OUT), run.context)
-        if self._waiting.get(run.job_id) is run:
-            self._forget_waiting(run.job_id)
-        else:
+        if not self._return(run):
+            self._say(outcomes.failure(run, _TIMED_OUT), run.context)
             self._interrupt(run, Fate.SETTLED)
         self._changed()
+
+    def _return(self, run: Run) -> bool:
+        """Hands a job back of which nothing ran here, and says whether that is so: its attempt
+        does not count.
+        """
+        if self._waiting.get(run.job_id) is run:
+            self._drop_waiting(run, wire.OUTCOME_KIND_HAND_BACK)
+            return True
+        if not run.withdraw():
+            return False
+        outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
+        self._say(outcome, run.context)
+        self._interrupt(run, Fate.SETTLED)
+        return True
 
     def _drop_waiting(self, run: Run, kind: wire.OutcomeKind.ValueType) -> None:
         self._forget_waiting(run.job_id)
@@ -467,6 +495,8 @@ class Session:
 
     def _interrupt(self, run: Run, fate: Fate) -> None:
         run.fate = fate
+        run.ticks = 0
+        run.withdraw()
         if run.timer is not None:
             run.timer.cancel()
         run.context.cancelled.set()
@@ -486,57 +516,6 @@ class Session:
             self._heartbeat_due = True
             self._attempts.flush()
             self._done()
-
-
-class _Link:
-    """A run's way to the session, from any thread."""
-
-    __slots__ = ("_lines", "_places", "_post", "_progress", "_session", "_telling", "run")
-
-    def __init__(
-        self, session: Session, attempt: int, post: Callable[[Callable[[], object]], object]
-    ) -> None:
-        self._session = session
-        self._post = post
-        self._places = count(1)
-        self._lines = LineCounter(attempt)
-        self._progress = (0, "")
-        self._telling = False
-        self.run: Run
-
-    def report(self, percent: int, message: str) -> None:
-        # A handler may report faster than the session can hear: the newest is enough.
-        self._progress = (percent, message)
-        if not self._telling:
-            self._telling = True
-            self._post(self._tell_progress)
-
-    def _tell_progress(self) -> None:
-        # Before the look: what is reported from now on is seen, or told anew.
-        self._telling = False
-        self._session.progress(self.run, *self._progress)
-
-    def checkpoint(self, data: bytes) -> "Future[None]":
-        done = _asked()
-        self._post(lambda: self._session.checkpoint(self.run, data, done))
-        return done
-
-    def log(self, said: Line) -> None:
-        self._session.logs.add(self.run, self._lines, said)
-
-    def spawn(self, key: str | None, job: wire.ChildJob) -> "Future[str]":
-        # No key of the handler's own looks like a place.
-        told = f"#{next(self._places)}" if key is None else f"={key}"
-        done: Future[str] = _asked()
-        self._post(lambda: self._session.spawn(self.run, told, job, done))
-        return done
-
-
-def _asked() -> "Future[Any]":
-    done: Future[Any] = Future()
-    # Whoever stops waiting must not keep the answer from being set.
-    done.set_running_or_notify_cancel()
-    return done
 
 
 def _gone(run: Run) -> Exception:

@@ -9,18 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 from queue_operator.domain.tags import from_map
-from queue_operator.domain.validation import check_tags
+from queue_operator.domain.validation import DEFAULT_LIMITS, check_tags, check_text
 from queue_operator.worker.errors import InvalidSettings, UnusableToken
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "QUEUE_OPERATOR_"
 _SIMILAR: Final = 0.75
+MAX_CAPACITY: Final = 10_000
+"""Jobs of one worker at a time, and of one type: the server takes no more."""
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What a header of HTTP can hold."""
 
@@ -58,6 +60,8 @@ class WorkerSettings:
     """After the grace, how long to wait until the server has stored what was reported."""
     close_s: float = 5.0
     """After the last job, how long dependencies and the lifespan may take to close."""
+    process_start_s: float = 30.0
+    """How long a handler's process may take to be there, with the worker's script imported."""
     refused_s: float = 30.0
     """How long a refused worker tries again before it exits."""
     connect_timeout_s: float = 10.0
@@ -146,6 +150,7 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "grace_s": ((PREFIX + "GRACE_S",), float),
     "ack_wait_s": ((PREFIX + "ACK_WAIT_S",), float),
     "close_s": ((PREFIX + "CLOSE_S",), float),
+    "process_start_s": ((PREFIX + "PROCESS_START_S",), float),
     "refused_s": ((PREFIX + "REFUSED_S",), float),
     "connect_timeout_s": ((PREFIX + "CONNECT_TIMEOUT_S",), float),
     "reconnect_initial_s": ((PREFIX + "RECONNECT_INITIAL_S",), float),
@@ -177,15 +182,21 @@ def _server_fault(settings: WorkerSettings) -> str:
 
 
 def _capacity_fault(settings: WorkerSettings) -> str:
-    if 1 <= settings.capacity <= 10_000:
+    if _is_whole(settings.capacity) and 1 <= settings.capacity <= MAX_CAPACITY:
         return ""
-    return f"{PREFIX}CAPACITY: {settings.capacity} must be between 1 and 10000"
+    return (
+        f"{PREFIX}CAPACITY: {settings.capacity!r} must be a whole number from 1 to {MAX_CAPACITY}"
+    )
 
 
 def _port_fault(settings: WorkerSettings) -> str:
-    if 0 <= settings.health_port <= 65_535:
+    if _is_whole(settings.health_port) and 0 <= settings.health_port <= 65_535:
         return ""
-    return f"{PREFIX}HEALTH_PORT: {settings.health_port} must be between 0 (off) and 65535"
+    return f"{PREFIX}HEALTH_PORT: {settings.health_port!r} must be from 0 (off) to 65535"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _certificate_fault(settings: WorkerSettings) -> str:
@@ -193,6 +204,18 @@ def _certificate_fault(settings: WorkerSettings) -> str:
     if pair == (None, None) or (None not in pair and settings.ca_file is not None):
         return ""
     return f"{PREFIX}CERT_FILE, {PREFIX}KEY_FILE: give both, and {PREFIX}CA_FILE, or none"
+
+
+def _text_fault(settings: WorkerSettings) -> str:
+    """Bytes of the environment that are no text would end every session."""
+    for name, (variables, _) in _VARIABLES.items():
+        value = getattr(settings, name)
+        if isinstance(value, str) and value:
+            try:
+                check_text(" or ".join(variables), value, DEFAULT_LIMITS.id_characters)
+            except InvalidArgument as error:
+                return str(error)
+    return ""
 
 
 def _tags_fault(settings: WorkerSettings) -> str:
@@ -210,17 +233,24 @@ def _duration_fault(settings: WorkerSettings) -> str:
             "grace_s",
             "ack_wait_s",
             "close_s",
+            "process_start_s",
             "refused_s",
             "connect_timeout_s",
             "reconnect_initial_s",
             "reconnect_max_s",
         )
-        if not 0 <= getattr(settings, name) < float("inf")
+        if not _is_length(getattr(settings, name))
     ]
     return f"{', '.join(wrong)}: must be 0 or more seconds" if wrong else ""
 
 
+def _is_length(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= cast(float, value) < float("inf")
+
+
 _RULES = (
+    _text_fault,
     _server_fault,
     _certificate_fault,
     _capacity_fault,

@@ -5,13 +5,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from queue_operator.domain.texts import cut
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import storable
+from queue_operator.worker.content import storable, text_of
 
 MAX_MESSAGE_BYTES: Final = 8 * 1024
 MAX_FIELDS_BYTES: Final = 8 * 1024
@@ -38,21 +38,33 @@ class Line:
         return _LINE_BYTES + 4 * (len(self.level) + len(self.message) + len(self.fields))
 
 
-def line(level: str, message: object, fields: Mapping[str, Any]) -> Line:
+def fields_of(given: object, more: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a line, which were given as a mapping, by name, or both."""
+    fields = {}
+    if isinstance(given, Mapping):
+        fields = {storable(text_of(name)): value for name, value in given.items()}
+    elif given is not None:
+        fields = {"fields": given}
+    return fields | {storable(name): value for name, value in more.items()}
+
+
+def line(level: str, message: str, fields: Mapping[str, object]) -> Line:
     """Never raises: a line that cannot be written must not fail a job."""
     return Line(
         at=time.time(),
-        level=level,
-        message=cut(storable(str(message)), MAX_MESSAGE_BYTES),
+        level=storable(level),
+        message=cut(storable(message), MAX_MESSAGE_BYTES),
         fields=_object(fields) if fields else "{}",
     )
 
 
-def _object(fields: Mapping[str, Any]) -> str:
+def _object(fields: Mapping[str, object]) -> str:
     try:
-        text = to_json(fields, fallback=str, inf_nan_mode="strings", serialize_unknown=True)
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
-        text = to_json({"unreadable": f"{', '.join(map(storable, fields))}: {error}"})
+        text = to_json(fields, fallback=text_of, inf_nan_mode="strings", serialize_unknown=True)
+    except Exception as error:
+        # A serializer of the user's, a lone surrogate, a circle.
+        plain = {name: storable(text_of(value)) for name, value in fields.items()}
+        text = to_json(plain | {"unreadable": storable(text_of(error))})
     if len(text) <= MAX_FIELDS_BYTES:
         return text.decode()
     return to_json({"cut": cut(text.decode(), MAX_FIELDS_BYTES // 2)}).decode()

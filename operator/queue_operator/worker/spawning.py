@@ -1,21 +1,21 @@
 """What a handler says of a child that it spawns, as the server takes it."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
+from queue_operator.client.requests import Backoff, Submission
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.retry import Backoff
 from queue_operator.domain.tags import from_map
-from queue_operator.domain.validation import check_bytes, check_time
+from queue_operator.domain.validation import check_bytes, check_text, check_time
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import kind_of
+from queue_operator.worker.content import OCTETS, kind_of
 from queue_operator.worker.durations import Duration, seconds_of
-from queue_operator.worker.errors import PermanentError
-from queue_operator.worker.values import write_value
+from queue_operator.worker.values import write_document, write_payload
 
 _US_PER_S: Final = 1_000_000
 
@@ -24,9 +24,9 @@ Tags = Mapping[str, str] | Iterable[str]
 
 
 class ChildOptions(TypedDict, total=False):
-    """What a submission may say beside its type and payload. What is left out, or None, is
-    decided by the server: an id is made, the correlation id is the parent's, attempts and
-    timeout are those of the handler's registration.
+    """What a submission may say beside its type and payload, in the words of all doors. What is
+    left out, or None, is decided by the server: an id is made, the correlation id is the
+    parent's, attempts and timeout are those of the handler's registration.
     """
 
     job_id: str | None
@@ -39,30 +39,62 @@ class ChildOptions(TypedDict, total=False):
     backoff: Backoff | None
     correlation_id: str | None
     idempotency_key: str | None
-    depends_on: Iterable[str]
-    dependency_mode: DependencyMode | str | None
+    depends_on: Iterable[str] | None
+    dependency_type: DependencyMode | str | None
+    callback_url: str | None
 
 
 _OPTIONS: Final = tuple(ChildOptions.__annotations__)
-_TEXTS: Final = ("job_id", "priority", "correlation_id", "idempotency_key", "dependency_mode")
+_TEXTS: Final = (
+    "job_id",
+    "priority",
+    "correlation_id",
+    "idempotency_key",
+    "dependency_type",
+    "callback_url",
+)
 
 
 def child_job(
-    type_: str, payload: object, options: ChildOptions, payload_bytes: int
+    job: str | Submission, payload: object, options: ChildOptions, payload_bytes: int
 ) -> wire.ChildJob:
-    """Raises InvalidArgument naming what cannot be sent; the server looks at the rest."""
+    """Of a type, its payload and options, or of a whole submission. Raises InvalidArgument naming
+    what cannot be sent; the server looks at the rest.
+    """
+    if isinstance(job, Submission):
+        if payload is not None or options:
+            raise InvalidArgument("submission", "is whole: say in it what stands beside it")
+        body, content_type = _own_payload(job)
+        type_, options = job.type, _own_options(job)
+    else:
+        type_ = job
+        body, content_type = write_payload(payload)
+    return _child(type_, body, content_type, options, payload_bytes)
+
+
+def _own_payload(submission: Submission) -> tuple[bytes, str]:
+    if submission.payload_bytes is not None:
+        return submission.payload_bytes, OCTETS
+    return write_document("payload", submission.payload)
+
+
+def _own_options(submission: Submission) -> ChildOptions:
+    given: Any = {name: getattr(submission, name) for name in _OPTIONS}
+    return given  # type: ignore[no-any-return]
+
+
+def _child(
+    type_: object, body: bytes, content_type: str, options: ChildOptions, payload_bytes: int
+) -> wire.ChildJob:
     _check_names(options)
-    body, content_type = _payload(payload)
     check_bytes("payload", body, payload_bytes)
     job = wire.ChildJob(type=_text("type", type_), payload=body, content_type=content_type)
     for name in _TEXTS:
         text = options.get(name)
         if text is not None:
             setattr(job, name, _text(name, text))
-    tags = options.get("tags") or ()
-    given = from_map(tags) if isinstance(tags, Mapping) else tags
-    job.tags.extend(sorted(_text("tags", tag) for tag in given))
-    job.depends_on.extend(_text("depends_on", name) for name in options.get("depends_on") or ())
+    job.tags.extend(sorted(_tags(options.get("tags"))))
+    job.depends_on.extend(_texts("depends_on", options.get("depends_on")))
     _set_times(job, options)
     if (attempts := options.get("max_attempts")) is not None:
         job.max_attempts = _count("max_attempts", attempts)
@@ -76,7 +108,7 @@ def _check_names(options: Mapping[str, object]) -> None:
         if name not in _OPTIONS:
             close = get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(_OPTIONS)}"
-            raise InvalidArgument(name, f"is no option of a child job; {hint}")
+            raise InvalidArgument(name, f"is no option of a job; {hint}")
 
 
 def _set_times(job: wire.ChildJob, options: ChildOptions) -> None:
@@ -90,30 +122,39 @@ def _set_times(job: wire.ChildJob, options: ChildOptions) -> None:
 
 
 def _set_backoff(message: wire.ChildBackoff, backoff: Backoff) -> None:
+    """What is not said is not sent: the server knows what is usual."""
     if not isinstance(backoff, Backoff):
-        raise InvalidArgument("backoff", f"must be a Backoff, not {type(backoff).__name__}")
-    message.strategy = backoff.strategy
-    message.initial_delay.FromMicroseconds(_microseconds("backoff", backoff.initial_delay_s))
-    message.max_delay.FromMicroseconds(_microseconds("backoff", backoff.max_delay_s))
-    message.multiplier = backoff.multiplier
-    for delay in backoff.delays_s:
-        message.delays.add().FromMicroseconds(_microseconds("backoff", delay))
-
-
-def _payload(payload: object) -> tuple[bytes, str]:
-    """As a handler's result is written: JSON of values and models, bytes as they are."""
-    try:
-        return write_value(payload)
-    except PermanentError:
         raise InvalidArgument(
-            "payload", f"{kind_of(payload)} is not JSON that can be stored"
-        ) from None
+            "backoff", f"must be a queue_operator.worker.Backoff, not {kind_of(backoff)}"
+        )
+    message.strategy = backoff.strategy
+    for name in ("initial_delay", "max_delay"):
+        if (delay := getattr(backoff, name)) is not None:
+            getattr(message, name).FromMicroseconds(_microseconds(f"backoff.{name}", delay))
+    if backoff.multiplier is not None:
+        message.multiplier = backoff.multiplier
+    for delay in backoff.delays or ():
+        message.delays.add().FromMicroseconds(_microseconds("backoff.delays", delay))
+
+
+def _tags(given: object) -> Iterable[str]:
+    if isinstance(given, Mapping):
+        pairs = {_text("tags", key): _text(f"tags.{key}", item) for key, item in given.items()}
+        return from_map(pairs)
+    return _texts("tags", given)
+
+
+def _texts(field: str, given: object) -> list[str]:
+    # One text is a collection too, of its letters.
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable | None):
+        raise InvalidArgument(field, f"must be a list of texts, not {given!r}")
+    return [_text(field, one) for one in given or ()]
 
 
 def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidArgument(field, f"must be a string, not {type(value).__name__}")
-    return value
+    """How long it may be is the server's to say."""
+    check_text(field, value, sys.maxsize, required=False)
+    return str.__str__(value)
 
 
 def _count(field: str, value: object) -> int:

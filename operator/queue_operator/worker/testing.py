@@ -9,15 +9,16 @@ For a whole worker on a queue in memory, with a clock that the test moves, see
 
 import asyncio
 import socket
+from contextvars import copy_context
 from datetime import UTC, datetime
 from typing import Any
 
-from queue_operator.domain.validation import DEFAULT_LIMITS
+from queue_operator.domain.validation import DEFAULT_LIMITS, check_bytes
 from queue_operator.worker.context import JobContext, WorkerIdentity
 from queue_operator.worker.handlers import HandlerSpec, Place
 from queue_operator.worker.injection import Provider, has_coroutine
 from queue_operator.worker.runner import Runner
-from queue_operator.worker.values import encode_result
+from queue_operator.worker.values import write_payload
 from queue_operator.worker.worker import Worker
 
 
@@ -46,16 +47,22 @@ def run_handler(worker: Worker, type: str, payload: object = None, **fields: Any
     `ctx.state`.
 
     Raises what the handler raises, PermanentError when the payload or the result does not fit,
-    InvalidArgument when the type has no handler. In a coroutine use `run_handler_async`.
+    InvalidArgument when the type has no handler or the payload cannot be written. In a coroutine
+    use `run_handler_async`.
     """
     spec, context = _prepare(worker, type, payload, fields)
-    if spec.place is Place.LOOP or worker.registry.middleware or has_coroutine(spec.needs):
+    if _needs_loop(spec) or worker.registry.middleware:
         return asyncio.run(run_handler_async(worker, type, payload, context=context))
     provider = Provider(worker.overrides)
+    runner = Runner((), provider)
     try:
-        return Runner((), provider).value_here(spec, context, DEFAULT_LIMITS.result_bytes)
+        return copy_context().run(runner.value_here, spec, context, DEFAULT_LIMITS.result_bytes)
     finally:
         provider.close_here()
+
+
+def _needs_loop(spec: HandlerSpec) -> bool:
+    return spec.place is Place.LOOP or spec.needs_loop or has_coroutine(spec.needs)
 
 
 async def run_handler_async(
@@ -66,7 +73,9 @@ async def run_handler_async(
     provider = Provider(worker.overrides)
     runner = Runner(worker.registry.middleware, provider)
     try:
-        return await runner.value(spec, context, DEFAULT_LIMITS.result_bytes)
+        # A task has a context of its own, as every job does in a worker.
+        running = runner.value(spec, context, DEFAULT_LIMITS.result_bytes)
+        return await asyncio.get_running_loop().create_task(running)
     finally:
         await provider.close()
 
@@ -77,6 +86,7 @@ def _prepare(
     spec = worker.registry.known(type_)
     if "context" in fields:
         return spec, fields["context"]
-    body, content_type = encode_result(payload, DEFAULT_LIMITS.payload_bytes)
+    body, content_type = write_payload(payload)
+    check_bytes("payload", body, DEFAULT_LIMITS.payload_bytes)
     sent = {"type": type_, "payload": body, "content_type": content_type}
     return spec, job_context(**(sent | fields))

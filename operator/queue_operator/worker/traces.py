@@ -15,8 +15,15 @@ _CARRIERS: Final = (contextlib.__file__, thread.__file__)
 
 def trace_of(error: BaseException) -> str:
     """Begins at the handler, or at whatever else of the user's was called; so do those of the
-    exceptions that it came from.
+    exceptions that it came from. Empty for one that cannot be looked at.
     """
+    try:
+        return _trace_of(error)
+    except Exception:
+        return ""
+
+
+def _trace_of(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     left = [told]
     while left:

@@ -1,17 +1,17 @@
-"""Payloads read into what a handler takes, and what it returns written as bytes."""
+"""Payloads read into what a handler takes, and what it returns or submits written as bytes."""
 
 import inspect
 import json
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import Any, Final, Never, NoReturn
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_core import to_jsonable_python
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import check_json_depth
 from queue_operator.worker.content import JSON, OCTETS, kind_of
+from queue_operator.worker.documents import Writer, document_of, faults
 from queue_operator.worker.errors import (
     INVALID_PAYLOAD,
     INVALID_RESULT,
@@ -19,13 +19,14 @@ from queue_operator.worker.errors import (
     InvalidHandler,
     PermanentError,
 )
+from queue_operator.worker.exactness import inexact
 
 UNTYPED: Final = (inspect.Parameter.empty, Any, object)
 
-_FAULTS_TOLD: Final = 10
-
 PayloadReader = Callable[[bytes], object]
 ResultWriter = Callable[[object], tuple[bytes, str]]
+
+_UNWRITABLE: Final = (TypeError, ValueError, RecursionError, InvalidArgument)
 
 
 def payload_reader(annotation: Any) -> PayloadReader:
@@ -38,9 +39,14 @@ def payload_reader(annotation: Any) -> PayloadReader:
 
     def read(payload: bytes) -> object:
         try:
-            return adapter.validate_json(payload or b"{}")
+            value = adapter.validate_json(payload or b"{}")
         except ValidationError as error:
-            raise _invalid_payload(_faults(error, "payload")) from None
+            raise _invalid_payload(faults(error, "payload")) from None
+        if (place := inexact(adapter, value, payload)) is not None:
+            raise _invalid_payload(
+                f"{place}: has more digits than a number of JSON keeps; submit it as text"
+            )
+        return value
 
     return read
 
@@ -48,14 +54,15 @@ def payload_reader(annotation: Any) -> PayloadReader:
 def result_writer(annotation: Any) -> ResultWriter:
     """Raises InvalidHandler for an annotation that pydantic cannot validate."""
     if annotation in (*UNTYPED, Never, NoReturn):
-        return write_value
+        return write_result
     adapter = _adapter("return", annotation)
+    writer = Writer(adapter)
 
     def write(value: object) -> tuple[bytes, str]:
         checked = _checked(adapter, annotation, value)
         if checked is None or _is_octets(checked):
-            return write_value(checked)
-        return _storable(value, lambda: adapter.dump_json(checked))
+            return write_result(checked)
+        return _result(value, lambda: writer.document(checked))
 
     return write
 
@@ -63,12 +70,12 @@ def result_writer(annotation: Any) -> ResultWriter:
 def encode_result(
     value: object, max_bytes: int, write: ResultWriter | None = None
 ) -> tuple[bytes, str]:
-    """The bytes to store and their content type; of None, nothing and "".
+    """The bytes to store and their content type; of None, the JSON null.
 
     Raises PermanentError with code INVALID_RESULT or RESULT_NOT_STORABLE: what the handler
     returned cannot be stored, and running it again would not change that.
     """
-    body, content_type = (write or write_value)(value)
+    body, content_type = (write or write_result)(value)
     if len(body) > max_bytes:
         raise PermanentError(
             f"the result has {len(body)} bytes; the limit is {max_bytes}: "
@@ -85,13 +92,33 @@ def decode_result(body: bytes, content_type: str) -> object:
     return body if content_type else None
 
 
-def write_value(value: object) -> tuple[bytes, str]:
+def write_result(value: object) -> tuple[bytes, str]:
     """For handlers that do not say what they return."""
+    if _is_octets(value):
+        return bytes(value), OCTETS  # type: ignore[call-overload]
+    return _result(value, lambda: document_of(value))
+
+
+def write_payload(value: object) -> tuple[bytes, str]:
+    """Bytes as they are, of a model what the same model reads, of None nothing.
+
+    Raises InvalidArgument for what cannot be written.
+    """
     if value is None:
         return b"", ""
     if _is_octets(value):
         return bytes(value), OCTETS  # type: ignore[call-overload]
-    return _storable(value, lambda: _document(value).encode())
+    return write_document("payload", value)
+
+
+def write_document(field: str, value: object) -> tuple[bytes, str]:
+    """As JSON, also None and texts. Raises InvalidArgument for what cannot be written."""
+    try:
+        return _checked_depth(document_of(value, readable=True)), JSON
+    except _UNWRITABLE as error:
+        raise InvalidArgument(
+            field, f"{kind_of(value)} is not JSON that can be stored: {_reason(error)}"
+        ) from None
 
 
 def _adapter(field: str, annotation: Any) -> TypeAdapter[Any]:
@@ -109,23 +136,11 @@ def _checked(adapter: TypeAdapter[Any], annotation: Any, value: object) -> objec
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        raise _invalid_result(annotation, _faults(error, "result")) from None
+        raise _invalid_result(annotation, faults(error, "result")) from None
 
 
 def _is_octets(value: object) -> bool:
     return isinstance(value, bytes | bytearray | memoryview)
-
-
-def _faults(error: ValidationError, whole: str) -> str:
-    """One clause per field; without the values, which may be private."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    clauses = [
-        f"{'.'.join(str(part) for part in fault['loc']) or whole}: {fault['msg']}"
-        for fault in faults[:_FAULTS_TOLD]
-    ]
-    if len(faults) > _FAULTS_TOLD:
-        clauses.append(f"and {len(faults) - _FAULTS_TOLD} more")
-    return "; ".join(clauses)
 
 
 def _read_json(payload: bytes) -> object:
@@ -149,31 +164,20 @@ def _invalid_result(annotation: Any, reason: str) -> PermanentError:
     )
 
 
-def _storable(value: object, write: Callable[[], bytes]) -> tuple[bytes, str]:
+def _result(value: object, write: Callable[[], bytes]) -> tuple[bytes, str]:
     try:
-        document = write()
-        check_json_depth("result", document)
-        return document, JSON
-    except (TypeError, ValueError, RecursionError, InvalidArgument) as error:
+        return _checked_depth(write()), JSON
+    except _UNWRITABLE as error:
         raise PermanentError(
-            f"the result, {kind_of(value)}, is not JSON that can be stored: {error}",
+            f"the result, {kind_of(value)}, is not JSON that can be stored: {_reason(error)}",
             code=RESULT_NOT_STORABLE,
         ) from None
 
 
-def _document(value: object) -> str:
-    if isinstance(value, BaseModel):
-        return value.model_dump_json()
-    return json.dumps(
-        value,
-        allow_nan=False,
-        ensure_ascii=False,
-        separators=(",", ":"),
-        default=_jsonable,
-    )
+def _checked_depth(document: bytes) -> bytes:
+    check_json_depth("value", document)
+    return document
 
 
-def _jsonable(value: object) -> object:
-    if isinstance(value, Set):
-        raise TypeError(f"{kind_of(value)} has no order: return a sorted list")
-    return to_jsonable_python(value)
+def _reason(error: Exception) -> str:
+    return error.reason if isinstance(error, InvalidArgument) else str(error)

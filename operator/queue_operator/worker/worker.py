@@ -1,10 +1,13 @@
 """The worker that an application developer makes: handlers in, a process out."""
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from queue_operator.worker import middleware
+from queue_operator.worker.callables import place_of
+from queue_operator.worker.child import leave_if_unguarded
 from queue_operator.worker.durations import Duration
 from queue_operator.worker.errors import InvalidHandler
 from queue_operator.worker.handlers import (
@@ -18,6 +21,8 @@ from queue_operator.worker.injection import Factory, Resource, as_resource, chec
 from queue_operator.worker.middleware import Middleware
 from queue_operator.worker.process import WorkerProcess
 from queue_operator.worker.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
@@ -75,7 +80,8 @@ class Worker:
         runs_in: RunsIn | None = None,
     ) -> Callable[[Function], Function]:
         """Registers the decorated function for a job type; the function stays what it was, and
-        `registrations[type]` has the result.
+        `registrations[type]` has the result. A second one for the type replaces the first, which
+        is logged as a warning that names both.
 
         It takes `(ctx)` or `(ctx, payload)`, and then any number of dependencies
         (`db: Annotated[Database, Depends(connect)]`). A payload annotated with a type that
@@ -142,10 +148,19 @@ class Worker:
         self, type_: str, function: Callable[..., Any], **options: Any
     ) -> RegistrationResult:
         try:
-            previous = self.registry.add(build_spec(type_, function, **options))
+            spec = build_spec(type_, function, **options)
+            replaced = self.registry.get(spec.type)
+            previous = self.registry.add(spec)
         except InvalidHandler as error:
             self._invalid(type_, error)
             raise
+        if replaced is not None and replaced.function is not function:
+            logger.warning(
+                "the handler of type %r is now %s, no longer %s: a type has one handler",
+                spec.type,
+                place_of(function),
+                place_of(replaced.function),
+            )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return self._remember(RegistrationResult(type_, status, previous))
 
@@ -195,6 +210,7 @@ class Worker:
         Raises InvalidSettings, SessionRefused or SessionEnded, and what the lifespan or a
         dependency of scope "worker" raises before the first job.
         """
+        leave_if_unguarded()
         settings = self.settings or WorkerSettings.from_environment()
         process = self._process = WorkerProcess(
             settings, self.registry, lifespan=self.resource(), overrides=self.overrides

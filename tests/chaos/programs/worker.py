@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -9,9 +10,17 @@ from typing import Any, Final
 from pydantic import BaseModel
 from tests.chaos.programs.parent import end_with_parent
 
-from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.testing.history import Kind, Log, digest, record_session
-from queue_operator.worker import Cancelled, JobContext, PermanentError, Worker, logs, process
+from queue_operator.worker import (
+    Backoff,
+    BackoffStrategy,
+    Cancelled,
+    JobContext,
+    PermanentError,
+    Worker,
+    logs,
+    process,
+)
 from queue_operator.worker.session import Session
 
 worker = Worker()
@@ -20,7 +29,7 @@ log = Log(os.environ["CHAOS_NAME"], Path(os.environ["CHAOS_LOG"]))
 
 STEPS: Final = 3
 CHILDREN: Final = 2
-AT_ONCE: Final = Backoff(BackoffStrategy.CONSTANT, 0.0)
+AT_ONCE: Final = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay=timedelta())
 _numbers = count(1)
 
 

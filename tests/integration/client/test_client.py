@@ -21,6 +21,7 @@ from queue_operator.client import (
     RetryPolicy,
     Submission,
 )
+from queue_operator.client.per_process import PerProcess
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -90,9 +91,9 @@ class Losing:
     """Loses the answers of the next requests, after the server has given them."""
 
     def __init__(self, client: QueueClient, losses: int) -> None:
-        self._http = client._http
+        self._http = client._http.mine
         self._losses = losses
-        client._http = self  # type: ignore[assignment]
+        client._http = PerProcess(lambda: self)  # type: ignore[arg-type, return-value]
 
     def request(self, *args: Any, **options: Any) -> httpx.Response:
         response = self._http.request(*args, **options)

@@ -4,22 +4,25 @@ import asyncio
 import threading
 from asyncio import sleep as pause  # by the harness's clock: no time passes in these tests
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import pytest
 
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
-from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.harness import JobFailed, JobState, StillBusy, WorkerHarness
 from queue_operator.testing.clauses import proves
 from queue_operator.worker import (
+    Backoff,
+    BackoffStrategy,
     CallNext,
     Cancelled,
     Depends,
     JobContext,
     PermanentError,
     Retry,
+    Submission,
     Worker,
 )
 
@@ -53,7 +56,7 @@ def test_jobs_run_when_time_may_pass_and_results_can_be_read(
     def where(ctx: JobContext) -> bytes:
         return threading.current_thread().name.encode()
 
-    jobs = [harness.submit("greet", {"name": "Ada"}), harness.submit("where", id="w")]
+    jobs = [harness.submit("greet", {"name": "Ada"}), harness.submit("where", job_id="w")]
     assert states(harness) == [JobState.INITIAL_PENDING] * 2
     with pytest.raises(JobFailed, match=r"is INITIAL_PENDING .*: call run_until_idle\(\)"):
         harness.result(jobs[0])
@@ -64,7 +67,7 @@ def test_jobs_run_when_time_may_pass_and_results_can_be_read(
     with pytest.raises(JobNotFound):
         harness.job("absent")
     with pytest.raises(InvalidArgument):
-        harness.submit("where", id="w")
+        harness.submit("where", job_id="w")
 
 
 @proves("external-api.WorkerProcess.expect.10", "external-api.JobContext.rule.3")
@@ -77,7 +80,7 @@ def test_retries_wait_by_the_clock(worker: Worker, harness: WorkerHarness) -> No
             raise Retry("later", after="PT1H")
         return ctx.attempt
 
-    backoff = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay_s=10.0)
+    backoff = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay=timedelta(seconds=10))
     job_id = harness.submit("flaky", backoff=backoff)
     harness.run_until_idle()
     assert (harness.job(job_id).state, harness.job(job_id).attempt) == (JobState.FAILED_RETRY, 1)
@@ -108,7 +111,7 @@ def test_delays_timeouts_and_sleeps_take_no_time(worker: Worker, harness: Worker
         await pause(payload)
         return "slept"
 
-    short = harness.submit("sleeps", 3600, delay_s=6 * 3600)
+    short = harness.submit("sleeps", 3600, delay="PT6H")
     long = harness.submit("sleeps", 86_400, max_attempts=1)
     harness.run_until_idle()
     assert [harness.job(job_id).state for job_id in (short, long)] == [
@@ -272,9 +275,9 @@ def test_children_of_no_handler_wait_and_are_named(worker: Worker, harness: Work
     ("call", "told"),
     [
         (lambda h: h.submit("sent"), "type: the worker has no handler for 'sent'; its types: send"),
-        (lambda h: h.submit("send", delay=5), "delay: is no field .* did you mean 'delay_s'?"),
-        (lambda h: h.submit("send", colour=5), "colour: is no field of a job$"),
-        (lambda h: h.submit("send", state="RUNNING"), "state: is the queue's to set"),
+        (lambda h: h.submit("send", delay_s=5), "delay_s: is no option .* did you mean 'delay'?"),
+        (lambda h: h.submit("send", colour=5), "colour: is no option of a job; there are: job_id"),
+        (lambda h: h.submit("send", state="RUNNING"), "state: is no option of a job"),
         (lambda h: h.submit("send", tags="eu"), "tags: must be a list of texts, not 'eu'"),
         (lambda h: h.submit("send", depends_on=5), "depends_on: must be a list of texts, not 5"),
         (lambda h: h.submit("send", priority="URGENT"), "priority: must be one of CRITICAL"),
@@ -291,6 +294,29 @@ def test_what_makes_no_sense_is_refused_by_its_name(
     with pytest.raises(InvalidArgument, match=told):
         call(harness)
     assert harness.jobs() == []
+
+
+def test_a_whole_submission_says_the_same_as_its_parts(
+    worker: Worker, harness: WorkerHarness
+) -> None:
+    worker.register("t", lambda ctx, payload: payload)
+    options: Any = {
+        "priority": "HIGH",
+        "delay": timedelta(hours=1),
+        "timeout": timedelta(minutes=5),
+        "max_attempts": 2,
+        "tags": {"eu": ""},
+        "correlation_id": "order-7",
+        "callback_url": "http://example.org/told",
+    }
+    parts = harness.submit("t", {"a": 1}, **options)
+    whole = harness.submit(Submission(type="t", payload={"a": 1}, **options))
+    one, other = harness.job(parts), harness.job(whole)
+    assert one == replace(other, id=one.id)
+    assert other.eligible_at == START + timedelta(hours=1)
+    assert (other.timeout_s, other.callback_url) == (300.0, "http://example.org/told")
+    harness.run_until_finished()
+    assert harness.result(whole) == {"a": 1}
 
 
 def test_a_checkpoint_survives_the_attempt(worker: Worker, harness: WorkerHarness) -> None:

@@ -31,7 +31,7 @@ def test_forgets(worker_harness):
     worker_harness(worker).submit("hello", "Ada")
 
 def test_leaves(worker_harness):
-    worker_harness(worker, check_finished=True).submit("hello", "Ada", id="left")
+    worker_harness(worker, check_finished=True).submit("hello", "Ada", job_id="left")
 """
 
 

@@ -116,7 +116,7 @@ def test_every_duration_in_milliseconds_survives(milliseconds: int) -> None:
     ("fields", "named"),
     [
         ({"priority": "URGENT"}, "priority"),
-        ({"dependency_mode": "SOMETIMES"}, "dependency_mode"),
+        ({"dependency_type": "SOMETIMES"}, "dependency_type"),
         ({"state": "ODD"}, "state"),
         ({"backoff": pb.Backoff(strategy="RANDOM")}, "backoff.strategy"),
         ({"created_at": Timestamp(seconds=10**15)}, "created_at"),

@@ -238,7 +238,7 @@ class ManualTimer:
 
 
 class Rig:
-    """A session whose handlers end when the test says so."""
+    """A session whose handlers end when the test says so; they begin unless `begins` is False."""
 
     def __init__(self) -> None:
         self.started: list[Run] = []
@@ -246,6 +246,7 @@ class Rig:
         self.timers: list[ManualTimer] = []
         self.wakes = 0
         self.done = 0
+        self.begins = True
         registry = Registry()
         for type_ in ("work", "other"):
             registry.add(
@@ -264,6 +265,8 @@ class Rig:
 
     def start(self, run: Run) -> None:
         self.started.append(run)
+        if self.begins:
+            assert run.begin()
 
     def interrupt(self, run: Run) -> None:
         self.interrupted.append(run)

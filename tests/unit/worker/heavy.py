@@ -1,11 +1,15 @@
 """Handlers that run in processes of their own, which import this module."""
 
+import atexit
 import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,6 +107,54 @@ def has_children(ctx: JobContext) -> int:
         return pool.apply(os.getppid) - os.getpid()
 
 
+def starts(ctx: JobContext, payload: str) -> None:
+    """Starts a program that goes on by itself, tells both numbers, and waits or dies."""
+    how, _, then = payload.partition(" ")
+    if how == "orphan":
+        command = ["sh", "-c", "sleep 7303 >/dev/null 2>&1 & echo $!"]
+        number = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    else:
+        started = subprocess.Popen(["sleep", "7303"], start_new_session=how == "session")
+        number = started.pid
+    ctx.report_progress(1, f"{os.getpid()} {number}")
+    if then == "dies":
+        # Once that is told.
+        ctx.checkpoint(b"")
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait()
+
+
+def lingers(ctx: JobContext) -> int:
+    """Leaves a program behind, and a process that does not want to end."""
+    atexit.register(threading.Event().wait)
+    return subprocess.Popen(["sleep", "7303"], start_new_session=True).pid
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    def __reduce__(self) -> str:
+        raise ValueError("no pickle")
+
+
+def logs_oddly(ctx: JobContext) -> None:
+    log = logging.getLogger("theirs")
+    log.warning("of a lock: %s", "x", extra={"lock": threading.Lock(), "pair": {"a": (1, "b")}})
+    log.warning("%d of too few", extra={"odd": Unspeakable()})
+    log.warning(Unspeakable())
+    ctx.log("info", "fields", odd=Unspeakable(), pair={"a": 1})
+
+
+FOUND: ContextVar[str] = ContextVar("FOUND", default="nobody")
+
+
+def finds(ctx: JobContext) -> str:
+    found = FOUND.get()
+    FOUND.set("left behind")
+    return found
+
+
 HANDLERS: list[Callable[..., Any]] = [
     pid,
     echo,
@@ -113,6 +165,10 @@ HANDLERS: list[Callable[..., Any]] = [
     talks,
     uses,
     has_children,
+    starts,
+    lingers,
+    logs_oddly,
+    finds,
 ]
 for handler in HANDLERS:
     worker.handler(handler.__name__, runs_in="process", concurrency=8)(handler)

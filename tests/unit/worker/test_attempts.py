@@ -113,3 +113,17 @@ def test_the_end_of_the_worker_tells_what_was_left_out(
     rig.session.receive(say.ack(*rig.outcomes()))
     assert rig.done
     assert told(log)[-1] == "left out of this log within 10 s: 2 handed back"
+
+
+def test_a_filter_of_the_users_that_raises_loses_no_outcome(rig: Any) -> None:
+    def broken(_record: logging.LogRecord) -> bool:
+        raise ValueError("a broken filter")
+
+    logger = logging.getLogger("queue_operator.worker.attempts")
+    logger.addFilter(broken)
+    try:
+        fail(rig, "a")
+        fail(rig, "b")
+    finally:
+        logger.removeFilter(broken)
+    assert [one.job_id for one in rig.outcomes()] == ["a", "b"]

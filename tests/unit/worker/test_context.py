@@ -1,6 +1,8 @@
 import asyncio
+import json
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,75 @@ def test_log_lines_carry_the_job(caplog: pytest.LogCaptureFixture) -> None:
     }
 
 
-def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="warning"):
-        job_context().log("loud", "hello")
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@proves("external-api.JobContext.rule.13")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"message": "hi", "level": 3, "self": None, "fields": [1], "job_id": "x"},
+        {"number": 7},
+        {},
+    ],
+)
+def test_fields_come_by_name_or_as_a_mapping_and_have_any_name(fields: dict[str, Any]) -> None:
+    link = Unconnected()
+    context = job_context(_link=link)
+    context.log("info", "sent", **fields)
+    context.log("info", "sent", fields)
+    assert [said.message for said in link.lines] == ["sent", "sent"]
+    assert [json.loads(said.fields) for said in link.lines] == [fields, fields]
+
+
+def test_what_is_named_wins_over_what_is_mapped() -> None:
+    link = Unconnected()
+    mapped: dict[Any, object] = {"to": "a", 7: "b"}
+    job_context(_link=link).log("info", "sent", mapped, to="c")
+    assert json.loads(link.lines[0].fields) == {"to": "c", "7": "b"}
+
+
+@pytest.mark.parametrize(
+    ("level", "message", "fields", "shipped"),
+    [
+        ("loud", "x", {}, ("INFO", "x", {"unknown_level": "loud"})),
+        (None, "x", {}, ("INFO", "x", {"unknown_level": "None"})),
+        ("info", 7, {}, ("INFO", "7", {})),
+        (
+            "info",
+            Unspeakable(),
+            {},
+            ("INFO", "an Unspeakable whose text cannot be had: ValueError", {}),
+        ),
+        (
+            "info",
+            "x\ud800",
+            {"odd": Unspeakable()},
+            ("INFO", "x\ufffd", {"odd": "an Unspeakable whose text cannot be had: ValueError"}),
+        ),
+        ("info", "x", [1], ("INFO", "x", {"fields": [1]})),
+    ],
+)
+def test_no_line_fails_a_job(
+    level: Any, message: Any, fields: Any, shipped: tuple[str, str, object]
+) -> None:
+    link = Unconnected()
+    job_context(_link=link).log(level, message, fields)
+    [said] = link.lines
+    assert (said.level, said.message, json.loads(said.fields)) == shipped
+
+
+def test_a_filter_of_the_users_that_raises_fails_no_job() -> None:
+    def broken(_record: logging.LogRecord) -> bool:
+        raise ValueError("a broken filter")
+
+    link = Unconnected()
+    log = logging.getLogger("queue_operator.job")
+    log.addFilter(broken)
+    try:
+        job_context(_link=link).log("error", "hello")
+    finally:
+        log.removeFilter(broken)
+    assert [said.message for said in link.lines] == ["hello"]

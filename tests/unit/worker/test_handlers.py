@@ -162,6 +162,8 @@ def test_what_is_not_a_handler(function: Any, reason: str) -> None:
         ({"max_attempts": 101}, "max_attempts"),
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
+        ({"concurrency": 10_001}, "concurrency"),
+        ({"concurrency": 1.5}, "concurrency"),
     ],
 )
 @proves(
@@ -219,7 +221,7 @@ def test_a_decorator_without_parentheses_says_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("value", "body", "content_type"),
     [
-        (None, b"", ""),
+        (None, b"null", "application/json"),
         (b"\x00", b"\x00", "application/octet-stream"),
         (Email(to="a"), b'{"to":"a","copies":1}', "application/json"),
         ({"a": [1, "é", None]}, '{"a":[1,"é",null]}'.encode(), "application/json"),

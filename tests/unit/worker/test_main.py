@@ -176,3 +176,34 @@ def test_a_lifespan_that_fails_exits_with_1(folder: Path, server: Any) -> None:
     assert status == 1
     assert "no database" in output
     assert server.connections.empty()
+
+
+@pytest.mark.parametrize("place", ["thread", "process"])
+def test_logging_can_be_left_to_the_module(folder: Path, server: Any, say: Any, place: str) -> None:
+    (folder / "logs.py").write_text(
+        "import logging\n"
+        "from queue_operator.worker import Worker\n"
+        "logging.basicConfig(filename='own.log', level='INFO', format='%(name)s %(message)s')\n"
+        "worker = Worker()\n"
+        f"@worker.handler('says', runs_in={place!r})\n"
+        "def says(ctx):\n"
+        "    logging.getLogger('mine').info('from the handler')\n"
+        "    ctx.log('info', 'from the context')\n"
+    )
+    process = start(
+        folder,
+        "logs:worker",
+        "--log-format=none",
+        QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}",
+    )
+    connection = server.accept()
+    connection.send(say.assigned(say.assignment("a", "t1", "says")))
+    connection.settle()
+    process.send_signal(signal.SIGTERM)
+    status, output = finish(process)
+    assert (status, output) == (0, "")
+    lines = (folder / "own.log").read_text().splitlines()
+    assert [line for line in lines if line.startswith(("mine", "queue_operator.job "))] == [
+        "mine from the handler",
+        "queue_operator.job from the context",
+    ]

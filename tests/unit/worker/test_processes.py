@@ -17,7 +17,8 @@ from tests.unit.worker import heavy
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import CallNext, JobContext, Worker
-from queue_operator.worker.testing import run_handler
+from queue_operator.worker.processes import Processes
+from queue_operator.worker.testing import job_context, run_handler
 
 Heavy = Callable[..., tuple[Worker, Any, Any]]
 
@@ -210,12 +211,85 @@ def test_they_may_have_processes_of_their_own(start: Heavy, say: Any) -> None:
     assert connection.settle(1)[0].result == b"0"
 
 
+def test_what_cannot_be_sent_of_a_log_goes_as_its_text(
+    start: Heavy, say: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, connection, _ = start()
+    assign(connection, say, "logs_oddly")
+    assert connection.settle(1)[0].kind == wire.OUTCOME_KIND_COMPLETE
+    first, second, third = (r for r in caplog.records if r.name == "theirs")
+    assert first.getMessage() == "of a lock: x"
+    assert first.__dict__["lock"].startswith("<unlocked _thread.lock object")
+    assert first.__dict__["pair"] == {"a": [1, "b"]}
+    told = "an Unspeakable whose text cannot be had: ValueError"
+    assert (second.getMessage(), second.__dict__["odd"]) == ("%d of too few", told)
+    assert third.getMessage() == f"{told} ()"
+    assert "Logging error" not in capfd.readouterr().err
+
+
+def test_no_job_sees_the_context_variables_of_another(start: Heavy, say: Any) -> None:
+    _, connection, _ = start()
+    for number in range(3):
+        assign(connection, say, "finds", job_id=str(number))
+        assert connection.settle(1)[0].result == b'"nobody"'
+
+
+def started_by(connection: Any) -> tuple[int, int]:
+    """The handler's process, and the program that it has started."""
+    handler, program = connection.next("progress").progress[0].message.split()
+    return int(handler), int(program)
+
+
+HOWS = ["group", "session", "orphan"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("by", ["cancel", "timeout"])
+def test_ending_one_ends_all_that_it_has_started(start: Heavy, say: Any, how: str, by: str) -> None:
+    _, connection, _ = start()
+    assign(connection, say, "starts", how)
+    handler, program = started_by(connection)
+    if by == "cancel":
+        connection.send(say.cancel("starts", "t", force=True))
+        assert connection.settle(1)[0].kind == wire.OUTCOME_KIND_ACK_EXECUTING
+        # The slot is free only now.
+        assert gone(handler)
+        assert gone(program)
+    else:
+        # Claimed anew while it runs, and now with a timeout: the start of a process takes long.
+        connection.send(say.assigned(say.assignment("starts", "t2", "starts", timeout_s=0.01)))
+        assert connection.settle(1)[0].error.category == wire.ERROR_CATEGORY_TIMEOUT
+        wait_for_end(program)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_one_that_dies_takes_along_what_it_has_started(start: Heavy, say: Any, how: str) -> None:
+    _, connection, _ = start(heartbeat_s=0.05)
+    assign(connection, say, "starts", f"{how} dies")
+    handler, program = started_by(connection)
+    kept = connection.next("checkpoints").checkpoints[0]
+    ack = wire.CheckpointAck(job_id="starts", token="t", number=kept.number)
+    connection.send(wire.ServerMessage(checkpoint_acks=wire.CheckpointAcks(acks=[ack])))
+    (outcome,) = connection.settle(1)
+    assert outcome.error.code == "PROCESS_DIED"
+    assert "signal SIGKILL" in outcome.error.message
+    assert gone(handler)
+    assert gone(program)
+
+
+def test_one_that_does_not_close_in_time_ends_with_all_that_it_has_started() -> None:
+    processes = Processes()
+    done = processes.call(heavy.worker.registry.known("lingers"), job_context(), 1024)
+    processes.close(0.01)
+    wait_for_end(int(done.body))
+
+
 def test_the_test_kit_runs_them_here() -> None:
     assert run_handler(heavy.worker, "pid") == os.getpid()
 
 
 def processes_of(parent: int) -> set[int]:
-    """Its children."""
+    """Its children, and theirs."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # One that ends meanwhile is no child to look for.
@@ -223,7 +297,7 @@ def processes_of(parent: int) -> set[int]:
             _, _, rest = stat.read_text().rpartition(") ")
             if int(rest.split()[1]) == parent:
                 found.add(int(stat.parent.name))
-    return found
+    return found.union(*map(processes_of, found))
 
 
 @proves("external-api.HandlerRegistration.expect.6")
@@ -248,11 +322,14 @@ def test_no_process_outlives_its_worker(server: Any, say: Any, number: signal.Si
         assign(connection, say, "pid", job_id="again")
         busy = spinning(connection)
         connection.settle(1)
+        assign(connection, say, "starts", "session", job_id="starts")
+        starter, program = started_by(connection)
         children = processes_of(worker.pid)
-        assert {busy, idle} <= children
+        assert {busy, idle, starter, program} <= children
         worker.send_signal(number)
         if number is signal.SIGTERM:
-            assert connection.settle(1)[0].kind == wire.OUTCOME_KIND_HAND_BACK
+            handed_back = {one.job_id for one in connection.settle(2)}
+            assert handed_back == {"deaf", "starts"}
         worker.communicate(timeout=30)
         assert worker.returncode == (0 if number is signal.SIGTERM else -number)
         for pid in children:

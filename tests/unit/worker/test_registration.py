@@ -50,6 +50,38 @@ def test_an_invalid_registration_raises_is_remembered_and_changes_nothing() -> N
     assert not worker.registrations["b"].previous
 
 
+def first(ctx: JobContext) -> None: ...
+def second(ctx: JobContext) -> None: ...
+
+
+@pytest.mark.parametrize("register", ["handler", "register"])
+def test_a_second_handler_of_a_type_is_told_with_both_names(
+    caplog: pytest.LogCaptureFixture, register: str
+) -> None:
+    worker = Worker()
+    worker.register("a", first)
+    worker.register("b", second)
+    assert caplog.records == []
+    if register == "handler":
+        worker.handler("a")(second)
+    else:
+        worker.register("a", second)
+    [warning] = caplog.records
+    assert warning.levelname == "WARNING"
+    told = warning.getMessage()
+    assert told.startswith("the handler of type 'a' is now tests.unit.worker.test_registration.sec")
+    assert "test_registration.second (" in told
+    assert "no longer tests.unit.worker.test_registration.first (" in told
+    assert f"{__file__}:{first.__code__.co_firstlineno}" in told
+
+
+def test_the_same_handler_again_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    worker = Worker()
+    for concurrency in (1, 2):
+        worker.register("a", first, concurrency=concurrency)
+    assert caplog.records == []
+
+
 def test_a_type_that_is_no_text_is_invalid_too() -> None:
     worker = Worker()
     result = worker.register(["a"], nothing)  # type: ignore[arg-type]

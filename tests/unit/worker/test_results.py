@@ -45,7 +45,7 @@ def gives(annotation: Any) -> HandlerSpec:
     [
         (Greeting, Greeting(text="hi", on=date(2026, 1, 2)), b'{"text":"hi","on":"2026-01-02"}'),
         (Greeting, {"text": "hi"}, b'{"text":"hi","on":null}'),
-        (Greeting | None, None, b""),
+        (Greeting | None, None, b"null"),
         (list[Greeting], [Greeting(text="hi")], b'[{"text":"hi","on":null}]'),
         (Point, Point(1, 2), b'{"x":1,"y":2}'),
         (Row, {"name": "a", "size": 1}, b'{"name":"a","size":1}'),
@@ -53,10 +53,10 @@ def gives(annotation: Any) -> HandlerSpec:
         (int, 7, b"7"),
         (bytes, b"\x00", b"\x00"),
         (bytes | None, bytearray(b"\x01"), b"\x01"),
-        (None, None, b""),
+        (None, None, b"null"),
         (Any, [1], b"[1]"),
         (object, {"a": None}, b'{"a":null}'),
-        (NoReturn, None, b""),
+        (NoReturn, None, b"null"),
         ("Greeting", {"text": "hi"}, b'{"text":"hi","on":null}'),
     ],
 )

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -111,3 +112,39 @@ def test_what_is_not_a_number_names_its_variable() -> None:
 def test_a_server_is_a_host_and_a_port(server: str) -> None:
     with pytest.raises(InvalidSettings, match="must be host:port, as in localhost:50051"):
         WorkerSettings(server=server)
+
+
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [
+        ("worker_name", "QUEUE_OPERATOR_WORKER_NAME"),
+        ("namespace", "QUEUE_OPERATOR_NAMESPACE"),
+        ("host", "NODE_NAME"),
+        ("pod_uid", "POD_UID"),
+        ("server", "QUEUE_OPERATOR_SERVER"),
+    ],
+)
+def test_bytes_that_are_no_text_are_a_fault_of_their_variable(field: str, variable: str) -> None:
+    """What the environment holds as the byte ff, the hello could not."""
+    with pytest.raises(InvalidSettings, match=f"{variable}.*: must not contain .* surrogates"):
+        WorkerSettings.from_environment({variable: "node-\udcff:1"})
+    with pytest.raises(InvalidSettings, match="surrogates"):
+        WorkerSettings(**cast(Any, {field: "node-\udcff:1"}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("capacity", 1.5),
+        ("capacity", True),
+        ("capacity", "7"),
+        ("capacity", 10_001),
+        ("health_port", 80.5),
+        ("grace_s", "5"),
+        ("grace_s", True),
+        ("close_s", float("nan")),
+    ],
+)
+def test_a_number_of_another_kind_is_a_fault(field: str, value: object) -> None:
+    with pytest.raises(InvalidSettings, match=f"QUEUE_OPERATOR_{field.upper()}: "):
+        WorkerSettings(**cast(Any, {field: value}))

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from queue_operator.client.grpc import job_of
+from queue_operator.domain import retry
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
 from queue_operator.domain.ordering import Priority
-from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.wire.convert import spawn_from_wire
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker import Cancelled
+from queue_operator.worker import Backoff, BackoffStrategy, Cancelled, Submission
 from queue_operator.worker.link import SendLimits, Unconnected
 from queue_operator.worker.runner import Completed
 from queue_operator.worker.testing import job_context
@@ -141,7 +142,7 @@ def test_nobody_waits_for_a_handler_that_has_ended(rig: Any) -> None:
     answer(rig, wire.Spawn(parent_id="a", token="t1", key="#1"), job_id="child")
 
 
-def spawned(type_: str, payload: object = None, **options: Any) -> Any:
+def spawned(type_: Any, payload: object = None, **options: Any) -> Any:
     """The job as the server reads it."""
     link = Unconnected()
     job_context(_link=link).spawn(type_, payload, **options)
@@ -151,7 +152,8 @@ def spawned(type_: str, payload: object = None, **options: Any) -> Any:
 
 def test_every_option_reaches_the_server() -> None:
     later = datetime(2100, 1, 1, 12, 30, tzinfo=UTC)
-    backoff = Backoff(strategy=BackoffStrategy.CUSTOM, delays_s=(1.5, 60.0))
+    delays = (timedelta(seconds=1.5), timedelta(minutes=1))
+    backoff = Backoff(strategy=BackoffStrategy.CUSTOM, delays=delays)
     job = spawned(
         "resize",
         Image(name="x"),
@@ -165,14 +167,73 @@ def test_every_option_reaches_the_server() -> None:
         correlation_id="order-7",
         idempotency_key="once",
         depends_on=["one", "two"],
-        dependency_mode=DependencyMode.CHAIN,
+        dependency_type=DependencyMode.CHAIN,
+        callback_url="https://example.org/told",
     )
     assert (job.type, job.id) == ("resize", "mine")
     assert (job.payload, job.content_type) == (b'{"name":"x","width":100}', "application/json")
     assert (job.tags, job.priority) == (frozenset({"eu", "size=large"}), Priority.HIGH)
     assert (job.scheduled_at, job.timeout_s, job.max_attempts) == (later, 300.0, 7)
-    assert (job.backoff, job.correlation_id, job.idempotency_key) == (backoff, "order-7", "once")
+    assert job.backoff == retry.backoff_of(BackoffStrategy.CUSTOM, delays_s=(1.5, 60.0))
+    assert (job.correlation_id, job.idempotency_key) == ("order-7", "once")
+    assert job.callback_url == "https://example.org/told"
     assert (job.depends_on, job.dependency_mode) == (("one", "two"), DependencyMode.CHAIN)
+
+
+def test_a_whole_submission_is_spawned_as_it_would_be_submitted() -> None:
+    whole = Submission(
+        type="resize",
+        payload={"name": "x"},
+        job_id="mine",
+        priority=Priority.HIGH,
+        delay=timedelta(seconds=90),
+        timeout=timedelta(minutes=5),
+        max_attempts=7,
+        backoff=Backoff(strategy=BackoffStrategy.LINEAR, initial_delay=timedelta(seconds=2)),
+        idempotency_key="once",
+        correlation_id="order-7",
+        tags={"eu": "", "size": "large"},
+        depends_on=("one",),
+        dependency_type=DependencyMode.AFTER_ANY,
+        callback_url="https://example.org/told",
+    )
+    job = spawned(whole)
+    assert job == job_of(whole)
+    assert spawned(Submission(type="t", payload_bytes=b"\x00")).payload == b"\x00"
+    assert spawned(Submission(type="t", payload=None)).payload == b"null"
+
+
+@pytest.mark.parametrize("beside", [{"payload": 1}, {"delay": 5}, {"tags": ["a"]}])
+def test_nothing_stands_beside_a_whole_submission(beside: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="say in it what stands beside it") as refused:
+        spawned(Submission(type="t", payload=None), **beside)
+    assert refused.value.field == "submission"
+
+
+@pytest.mark.parametrize("text", ["half \ud800", "\x00"])
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("type", lambda text: {"type_": text}),
+        ("key", lambda text: {"key": text}),
+        ("job_id", lambda text: {"job_id": text}),
+        ("priority", lambda text: {"priority": text}),
+        ("correlation_id", lambda text: {"correlation_id": text}),
+        ("idempotency_key", lambda text: {"idempotency_key": text}),
+        ("dependency_type", lambda text: {"dependency_type": text}),
+        ("callback_url", lambda text: {"callback_url": text}),
+        ("depends_on", lambda text: {"depends_on": [text]}),
+        ("tags", lambda text: {"tags": [text]}),
+        ("tags", lambda text: {"tags": {text: "a"}}),
+        ("tags.a", lambda text: {"tags": {"a": text}}),
+    ],
+)
+def test_text_that_no_message_holds_is_named_and_nothing_is_sent(
+    field: str, make: Any, text: str
+) -> None:
+    with pytest.raises(InvalidArgument, match="surrogates") as refused:
+        spawned(**({"type_": "child"} | make(text)))
+    assert refused.value.field == field
 
 
 def test_what_is_left_out_is_the_servers_to_decide() -> None:
@@ -198,6 +259,10 @@ def test_what_is_left_out_is_the_servers_to_decide() -> None:
         ("max_attempts", {"max_attempts": "3"}),
         ("scheduled_at", {"scheduled_at": datetime(2100, 1, 1)}),
         ("tags", {"tags": [1]}),
+        ("tags", {"tags": "eu"}),
+        ("tags", {"tags": 7}),
+        ("tags.a", {"tags": {"a": 1}}),
+        ("depends_on", {"depends_on": "one"}),
         ("tags.a=b", {"tags": {"a=b": "c"}}),
         ("depends_on", {"depends_on": [None]}),
         ("backoff", {"backoff": {"strategy": "CONSTANT"}}),
@@ -213,7 +278,8 @@ def test_what_cannot_be_sent_is_named(field: str, given: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("prioritee", "prioritee: is no option of a child job; did you mean 'priority'?"),
+        ("prioritee", "prioritee: is no option of a job; did you mean 'priority'?"),
+        ("dependency_mode", "did you mean 'dependency_type'?"),
         ("delay_s", "did you mean 'delay'?"),
         ("id", "there are: job_id, tags, "),
     ],
@@ -229,7 +295,7 @@ def test_an_option_that_does_not_exist_is_refused(name: str, told: str) -> None:
     ("field", "job"),
     [
         ("priority", wire.ChildJob(type="t", priority="URGENT")),
-        ("dependency_mode", wire.ChildJob(type="t", dependency_mode="LATER")),
+        ("dependency_type", wire.ChildJob(type="t", dependency_type="LATER")),
         ("payload", wire.ChildJob(type="t", content_type="application/json", payload=b"{")),
         ("payload", wire.ChildJob(type="t", content_type="application/json", payload=b"NaN")),
         (

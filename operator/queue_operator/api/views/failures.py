@@ -23,7 +23,10 @@ _RESULTS: Final = {
 """All others end an attempt before it is through."""
 _ENDS: Final = {
     Event.LOSE: (REASON_WORKER_LOST, "the worker was lost"),
-    Event.HAND_BACK: ("WORKER_SHUT_DOWN", "the worker shut down before the job was finished"),
+    Event.HAND_BACK: (
+        "HANDED_BACK",
+        "the worker gave the job back: it shut down, or could not begin it",
+    ),
 }
 """Code and message of an attempt that ended without an error."""
 _STOPPED: Final = ("CANCELLED", "the attempt was cancelled")

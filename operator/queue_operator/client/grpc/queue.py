@@ -37,7 +37,8 @@ class GrpcQueue:
     submissions, and outcomes that carry a token. `keepalive_s` is how long a silent connection
     is believed in; one that is dead ends the streams on it within one and a half times that.
 
-    `close` ends this client's streams and its connection, not the queue.
+    `close` ends this client's streams and its connection, not the queue. A fork of the process
+    cannot use it: every call raises WrongProcess there.
     """
 
     def __init__(
@@ -77,7 +78,11 @@ class GrpcQueue:
         await self.close()
 
     async def close(self) -> None:
-        """Streams end and give back what nobody took; every later call raises Unavailable."""
+        """Streams end and give back what nobody took; every later call raises Unavailable. In a
+        fork of the process that made it there is nothing to close.
+        """
+        if self._calls.line.is_inherited:
+            return
         await asyncio.gather(*(reading.close() for reading in list(self._readings)))
         await self._calls.line.close()
         await self._submissions.close()

@@ -50,7 +50,7 @@ class Job(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     DEPENDS_ON_FIELD_NUMBER: _builtins.int
-    DEPENDENCY_MODE_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_TYPE_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
     CALLBACK_URL_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -90,7 +90,7 @@ class Job(_message.Message):
     """Absent: no bound. 0: the handler's registration decides, else 4."""
     correlation_id: _builtins.str
     idempotency_key: _builtins.str
-    dependency_mode: _builtins.str
+    dependency_type: _builtins.str
     """AFTER, AFTER_ANY or CHAIN; empty is AFTER."""
     callback_url: _builtins.str
     """An http or https URL that is told of the job's end."""
@@ -168,7 +168,7 @@ class Job(_message.Message):
         correlation_id: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         depends_on: _abc.Iterable[_builtins.str] | None = ...,
-        dependency_mode: _builtins.str = ...,
+        dependency_type: _builtins.str = ...,
         resource: Global___ResourceRef | None = ...,
         callback_url: _builtins.str = ...,
         state: _builtins.str = ...,
@@ -199,7 +199,7 @@ class Job(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_mode", b"dependency_mode", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_attempts: _TypeAlias = _typing.Literal["max_attempts"]  # noqa: Y015
     _WhichOneofArgType__max_attempts: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts"]  # noqa: Y015

@@ -1065,7 +1065,8 @@ class ChildJob(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     DEPENDS_ON_FIELD_NUMBER: _builtins.int
-    DEPENDENCY_MODE_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_TYPE_FIELD_NUMBER: _builtins.int
+    CALLBACK_URL_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     payload: _builtins.bytes
     content_type: _builtins.str
@@ -1074,7 +1075,8 @@ class ChildJob(_message.Message):
     max_attempts: _builtins.int
     correlation_id: _builtins.str
     idempotency_key: _builtins.str
-    dependency_mode: _builtins.str
+    dependency_type: _builtins.str
+    callback_url: _builtins.str
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1104,11 +1106,12 @@ class ChildJob(_message.Message):
         correlation_id: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         depends_on: _abc.Iterable[_builtins.str] | None = ...,
-        dependency_mode: _builtins.str = ...,
+        dependency_type: _builtins.str = ...,
+        callback_url: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "delay", b"delay", "scheduled_at", b"scheduled_at", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_mode", b"dependency_mode", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "callback_url", b"callback_url", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
