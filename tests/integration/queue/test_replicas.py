@@ -59,8 +59,10 @@ async def replicas(
         # A first job has been through both: all that begins has begun.
         stream = await here.open_stream(new_spec(1, tags=frozenset({"first"})))
         await there.enqueue_jobs(new_jobs(1, tags=frozenset({"first"})))
-        await clock.pass_by(POLL_S)
-        await replicas.soon(stream)
+        step = asyncio.ensure_future(stream.next())
+        async with asyncio.timeout(DEADLINE_S):
+            while not step.done():
+                await clock.pass_by(POLL_S)
         await stream.close()
         replicas.told = request.param
         yield replicas

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.integration.postgres.proxy import proxied
 from tests.waiting import take_jobs
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.connection import borrowed
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
@@ -28,6 +29,8 @@ ENOUGH_S = STATEMENT_S + 0.5 + 2.0
 what a statement has where nobody says otherwise.
 """
 NEVER_S = 3600.0
+AT_ONCE = 20
+"""More lines than calls, and what goes on besides."""
 
 Call = Callable[[Queue, str], Awaitable[object]]
 
@@ -88,12 +91,14 @@ async def _too_long(queue: QueueService, calls: Mapping[str, Call], held: str) -
 async def test_calls_on_a_silent_line_end_with_the_time_of_a_statement(dsn: str) -> None:
     async with proxied(dsn) as (proxy, address):
         backend = await PostgresBackend.open(
-            address, pool_size=20, connect_timeout_s=1.0, statement_timeout_s=STATEMENT_S
+            address, pool_size=AT_ONCE, connect_timeout_s=10.0, statement_timeout_s=STATEMENT_S
         )
         async with serving(backend) as queue:
             held = await _held(queue)
             # Each finds a line that was open before.
-            await asyncio.gather(*(queue.get_job(held) for _ in range(20)))
+            async with AsyncExitStack() as lines:
+                for _ in range(AT_ONCE):
+                    await lines.enter_async_context(borrowed(backend._pool))
             proxy.fall_silent()
             late = await _too_long(queue, {**WRITES, **READS}, held)
             proxy.speak()
