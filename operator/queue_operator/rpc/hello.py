@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from queue_operator.auth.protocol import Identity
-from queue_operator.auth.scopes import EVERY_NAMESPACE, Scope, told_scopes
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
 from queue_operator.domain.limits import MAX_TYPES
@@ -21,10 +20,11 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 
 def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     """The stream a worker asks for. A token bound to a pod decides name and namespace; an
-    administrator without a pod is believed.
+    administrator without a pod is believed, and a static token but for the pod. Whether the
+    worker may work there is for a review to say.
 
     Raises InvalidArgument naming the field of the hello that is wrong, Forbidden for a
-    token that is neither.
+    token that is none of these.
     """
     check_text("session_id", hello.session_id, limits.id_characters)
     check_capacity("capacity", hello.capacity)
@@ -56,11 +56,7 @@ def _proven(hello: pb.Hello, identity: Identity) -> tuple[str, str, str]:
     if identity.admin:
         return hello.namespace or identity.namespace, hello.worker_name, hello.pod_uid
     if identity.scopes:
-        raise Forbidden(
-            f"{identity.name} may not be a worker: that needs a static token with the scope "
-            f"{Scope.ADMIN.value!r} in namespace {EVERY_NAMESPACE!r}, and its token has "
-            f"{told_scopes(identity)}"
-        )
+        return hello.namespace or identity.namespace, hello.worker_name, ""
     raise Forbidden(
         f"the token of {identity.name} is not bound to a pod; mount a projected service account "
         "token into the worker's pod and send that"

@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from queue_operator.auth.protocol import Identity
+from queue_operator.auth.protocol import CONNECT, QUEUE_WORKERS, Identity
 from queue_operator.domain.errors import (
     InvalidArgument,
     PayloadTooLarge,
@@ -151,6 +151,7 @@ class WorkerPlaneServicer:
             )
         except InvalidArgument as error:
             raise InvalidArgument(f"hello.{error.field}", error.reason) from None
+        await self._door.admit(identity, CONNECT, QUEUE_WORKERS, (spec.namespace,))
         return await self._queue.open_stream(spec, held)
 
     def _parse(self, data: bytes) -> pb.WorkerMessage | Oversized | Unreadable:
