@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.audited import Audited
 from tests.shared import used
 
 from queue_operator.backends.postgres import migrate
@@ -52,6 +53,12 @@ def postgres_admin_dsn() -> Iterator[str]:
 
     with used(_lock(POSTGRES_FOLDER.name), server.start, remove, keep=KEEP):
         yield server.admin_dsn
+
+
+@pytest.fixture
+def audited(caplog: pytest.LogCaptureFixture) -> Audited:
+    """The lines of the audit that this test makes."""
+    return Audited(caplog)
 
 
 @pytest.fixture

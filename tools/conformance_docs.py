@@ -1,10 +1,11 @@
 """Generates the pages that say which test proves which clause of the specifications."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from queue_operator.testing.clauses import Page, Section, markers, pages
+from queue_operator.testing.clauses import Clause, Page, Section, markers, pages
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = Path("docs/reference")
@@ -23,12 +24,13 @@ A clause without a test has an empty cell.
 _TAIL = """\
 ## Counts
 
-Bullets are those of the specification under headings of the kinds counted here. Some of them only
-introduce or repeat others, and are part of what they introduce: clauses and merged ones add up
-to the bullets. Beyond them are expectations that say something testable of their own.
+Bullets are those of the specification under headings of the kinds counted here, as
+`tools/specification.py` counted them. Some of them only introduce or repeat others, and are part
+of what they introduce: clauses and merged ones add up to the bullets. Beyond them are expectations
+that say something testable of their own.
 
-| section | bullets | merged | clauses | beyond | with a test |
-|---|---|---|---|---|---|
+| section | bullets | merged | clauses | beyond | with a test | flagged |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -92,12 +94,27 @@ def _text(document: _Document, lists: Sequence[Page], proofs: dict[str, list[str
 
 
 def _clauses(page: Page, proofs: dict[str, list[str]]) -> str:
-    lines = [f"## {page.name}.md", "", "| clause | test |", "|---|---|"]
+    lines = [f"## {page.name}.md", "", "| clause | flag | test |", "|---|---|---|"]
     for clause in page.clauses:
         tests = ", ".join(f"`{test}`" for test in proofs.get(clause.id, []))
         text = f"{clause.text} *{clause.note}*" if clause.note else clause.text
-        lines.append(f"| `{clause.id}` {text} | {tests} |")
-    return "\n".join([*lines, ""])
+        lines.append(f"| `{clause.id}` {text} | {_flag(clause)} | {tests} |")
+    left_out = [f"- {place}: {why}" for place, why in page.left_out.items()]
+    return "\n".join(
+        [*lines, *(["", "Not among the clauses:", "", *left_out] * bool(left_out)), ""]
+    )
+
+
+def _flag(clause: Clause) -> str:
+    if not clause.flag:
+        return ""
+    decision = re.sub(r"ADR (\d{4})", _link, clause.decided)
+    return f"**{clause.flag}**: {clause.kept} *{decision}*"
+
+
+def _link(found: re.Match[str]) -> str:
+    [record] = (ROOT / "docs" / "adr").glob(f"{found[1]}-*.md")
+    return f"[ADR {found[1]}](../adr/{record.name})"
 
 
 def _counts(lists: Sequence[Page], proofs: dict[str, list[str]]) -> Iterator[str]:
@@ -112,8 +129,9 @@ def _count(page: Page, section: Section, proofs: dict[str, list[str]]) -> tuple[
     clauses = [clause for clause in page.clauses if clause.section == section.id]
     counted = sum(clause.kind in section.bullets for clause in clauses)
     proven = sum(clause.id in proofs for clause in clauses)
+    flagged = sum(bool(clause.flag) for clause in clauses)
     bullets = sum(section.bullets.values())
-    return bullets, section.merged, counted, len(clauses) - counted, proven
+    return bullets, section.merged, counted, len(clauses) - counted, proven, flagged
 
 
 def _row(name: str, numbers: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import chart_crds
 import conformance_docs
+import limits_docs
 import manifests
 import metrics_docs
 import openapi
@@ -24,6 +25,7 @@ GENERATORS: tuple[Callable[[], dict[Path, str]], ...] = (
     openapi.documents,
     metrics_docs.documents,
     settings_docs.documents,
+    limits_docs.documents,
     state_docs.documents,
     conformance_docs.documents,
     vectors.vectors,

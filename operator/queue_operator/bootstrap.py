@@ -1,22 +1,18 @@
 """Puts the server together: the one place that knows every part.
 
 The parent process runs the servers and the queue in one event loop. The kopf controller runs
-in a child process, because kopf cancels every task of its loop when it ends. Either of them
-ending ends both.
+in a child process, because kopf cancels every task of its loop when it ends; the supervisor starts
+it again whenever it ends.
 """
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from ctypes import c_longlong
-from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
+from functools import partial
 from typing import Any, Final
 
 from queue_operator.api.app import create_app
@@ -25,22 +21,21 @@ from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.controller.ports import ControllerStats
+from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.startup import run_controller
+from queue_operator.controller.vitals import Vitals
 from queue_operator.domain.errors import Unavailable
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import ControllerSettings, Settings
+from queue_operator.settings import Settings
+from queue_operator.supervisor import Supervisor
+from queue_operator.wire.certificate_files import ServerFiles
 
 logger = logging.getLogger(__name__)
 
-CONTROLLER_STOP_S: Final = 8.0
-# Spawned, not forked: gRPC does not survive a fork.
-SPAWN: Final = multiprocessing.get_context("spawn")
-_SIGNALLED: Final = 128
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 10.0
 
@@ -70,27 +65,21 @@ async def open_store(settings: Settings) -> PostgresBackend:
     )
 
 
-class ControllerGate:
-    """What the controller's process tells: whether it watches resources, for the readiness probe,
-    and how many of them are over a quota, for the metrics.
+class Doors:
+    """Whether REST and gRPC are open: what the readiness of this replica is about. A database that
+    is away later is no reason to close: callers are told to come again.
     """
 
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._needed = settings.enabled
-        self.watching = SPAWN.Event()
-        self.over_quota = SPAWN.RawValue(c_longlong)
+    def __init__(self) -> None:
+        self.open = False
 
     async def check(self) -> None:
-        if self._needed and not self.watching.is_set():
-            raise Unavailable("the controller does not watch resources yet")
-
-    def waiting(self) -> int | None:
-        """For room in a quota; None where no controller runs."""
-        return self.over_quota.value if self._needed else None
+        if not self.open:
+            raise Unavailable("REST and gRPC are not open yet")
 
 
 class StoreGate:
-    """Stands for the store in the readiness probe, also before it could be reached."""
+    """Stands for the store in the probes, also before it could be reached."""
 
     def __init__(self) -> None:
         self._store: PostgresBackend | None = None
@@ -118,27 +107,28 @@ class StoreGate:
 
 
 async def serve(settings: Settings) -> int:
-    """Runs everything until SIGTERM, SIGINT or the end of the controller; gives an exit code."""
+    """Runs everything until SIGTERM or SIGINT; gives an exit code. The controller may end and begin
+    again meanwhile. Raises Unauthenticated where it could never reach a cluster.
+    """
+    if settings.controller.enabled:
+        Credentials.load()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _asked_to_stop, number, stop)
+    supervisor = Supervisor(settings.controller, partial(_run_controller, settings), SystemClock())
     async with AsyncExitStack() as stack:
-        gate, watching = StoreGate(), ControllerGate(settings.controller)
-        await stack.enter_async_context(_health(settings, gate, watching))
+        gate, doors = StoreGate(), Doors()
+        await stack.enter_async_context(_health(settings, doors, gate, supervisor))
         opened = await _unless(stop, gate.open(settings))
         if opened is None:
             return 0
-        await stack.enter_async_context(_servers(settings, opened, watching))
-        if not settings.controller.enabled:
-            await stop.wait()
-            return 0
-        controller = await stack.enter_async_context(_controller(settings, watching))
-        ended = asyncio.create_task(_sentinel(controller))
-        await _first(asyncio.create_task(stop.wait()), ended)
-        if not stop.is_set():
-            logger.error("the controller ended with exit code %s", controller.exitcode)
-            return _exit_code(controller)
+        await stack.enter_async_context(_servers(settings, opened, supervisor))
+        doors.open = True
+        if supervisor.enabled:
+            await stack.enter_async_context(_supervised(supervisor))
+        await stop.wait()
+        doors.open = False
     return 0
 
 
@@ -149,10 +139,12 @@ def _asked_to_stop(number: signal.Signals, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _health(
-    settings: Settings, store: StoreGate, controller: ControllerGate
+    settings: Settings, doors: Doors, store: StoreGate, supervisor: Supervisor
 ) -> AsyncIterator[None]:
-    app = create_health_app(store, {"controller": controller.check})
-    server = RestServer(app, settings.health, "HEALTH")
+    parts = {"store": store.ping}
+    if supervisor.enabled:
+        parts["controller"] = supervisor.check
+    server = RestServer(create_health_app(doors.check, parts), settings.health, "HEALTH")
     await server.start()
     try:
         yield
@@ -162,7 +154,7 @@ async def _health(
 
 @asynccontextmanager
 async def _servers(
-    settings: Settings, store: PostgresBackend, controller: ControllerGate
+    settings: Settings, store: PostgresBackend, supervisor: Supervisor
 ) -> AsyncIterator[None]:
     """The queue and its doors; stopped in reverse, so that workers hear of it first."""
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
@@ -182,12 +174,14 @@ async def _servers(
         SystemClock(),
         depths=store,
         streams=queue,
-        over_quota=controller.waiting,
+        controller=supervisor.figures,
     )
     rest = RestServer(
         create_app(queue, authenticator, authorizer, settings),
         settings.rest,
+        connections=settings.rest.connections,
         keep_alive_s=settings.rest.keep_alive_s,
+        files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
     async with AsyncExitStack() as stack:
@@ -204,59 +198,21 @@ async def _servers(
 
 
 @asynccontextmanager
-async def _controller(settings: Settings, gate: ControllerGate) -> AsyncIterator[BaseProcess]:
-    process = SPAWN.Process(
-        target=_run_controller, args=(settings, gate.watching, gate.over_quota), name="controller"
-    )
-    process.start()
+async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
+    running = asyncio.create_task(supervisor.run(), name="supervisor")
     try:
-        yield process
+        yield
     finally:
-        process.terminate()
-        await asyncio.to_thread(process.join, CONTROLLER_STOP_S)
-        if process.is_alive():
-            logger.warning("the controller did not end in time and is killed")
-            process.kill()
-            await asyncio.to_thread(process.join)
+        await end_tasks([running])
 
 
-def _exit_code(ended: BaseProcess) -> int:
-    """Of the server whose controller has ended, which is never a success."""
-    code = ended.exitcode or 1
-    # A signal is a negative number here; a shell and Kubernetes write it as 128 and more.
-    return code if code > 0 else _SIGNALLED - code
-
-
-def _run_controller(settings: Settings, watching: Event, over_quota: c_longlong) -> None:
+def _run_controller(settings: Settings, vitals: Vitals) -> None:
     configure_logging()
-    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
-    stats = ControllerStats(over_quota=over_quota)
-    raise SystemExit(run_controller(settings, open_backend, stats=stats, on_ready=watching.set))
-
-
-def _end_with_parent() -> None:
-    """A parent that is killed can tell nobody; without this its controller would go on."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        logger.error("the server is gone, and the controller ends with it")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-async def _sentinel(process: BaseProcess) -> None:
-    """Returns when the process has ended."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(process.sentinel, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(process.sentinel)
-    process.join()
+    raise SystemExit(run_controller(settings, open_backend, vitals=vitals))
 
 
 async def _unless(

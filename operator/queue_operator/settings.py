@@ -23,7 +23,14 @@ from queue_operator.domain.addresses import check_postgres_address
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.hosts import EVERY, host_of
 from queue_operator.domain.lease import DEFAULT_LEASE_TTL_S
-from queue_operator.domain.validation import Limits
+from queue_operator.domain.limits import (
+    BATCH_DEPENDENCIES,
+    BATCH_JOBS,
+    DEFAULT_LIMITS,
+    MAX_JSON_DEPTH,
+    SPAWN_DEPTH,
+    Limits,
+)
 
 Host = Annotated[str, AfterValidator(host_of)]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -95,7 +102,7 @@ class QueueSettings(_Frozen):
 
 
 class Quota(_Frozen):
-    """What one namespace may use; what is not given is not limited."""
+    """What one namespace may use; what is not given is not limited, but for `spawn_depth`."""
 
     pending_jobs: Count | None = Field(
         None, description="Most jobs that wait, whatever for; children of jobs count too."
@@ -115,10 +122,17 @@ class Quota(_Frozen):
     payload_bytes_burst: Bytes | None = Field(
         None, description="Bytes of payload at once, after a rest; default: those of a second."
     )
+    spawn_depth: Count | None = Field(
+        SPAWN_DEPTH,
+        description="Most generations of children below a job that came from outside, so that a "
+        "job that spawns itself comes to an end; null does not limit them.",
+    )
 
 
 class QuotaSettings(_Frozen):
-    """What namespaces may use. Nothing is limited unless it is said here."""
+    """What namespaces may use. Nothing but `spawn_depth` is limited unless it is said here. One
+    admission for all that stores jobs: REST, gRPC, resources and handlers that spawn.
+    """
 
     default: Quota = Field(Quota(), description="For each namespace that is not named.")
     namespaces: dict[str, Quota] = Field(
@@ -138,20 +152,28 @@ class QuotaSettings(_Frozen):
 class LimitSettings(_Frozen):
     """Sizes, the same at every door."""
 
-    payload_bytes: Bytes = Field(MIB, description="Largest payload.")
+    payload_bytes: Bytes = Field(DEFAULT_LIMITS.payload_bytes, description="Largest payload.")
     resource_payload_bytes: Bytes = Field(
         256 * KIB, description="Largest payload in a custom resource."
     )
-    result_bytes: Bytes = Field(MIB, description="Largest result.")
-    checkpoint_bytes: Bytes = Field(MIB, description="Largest checkpoint of a running job.")
+    result_bytes: Bytes = Field(DEFAULT_LIMITS.result_bytes, description="Largest result.")
+    checkpoint_bytes: Bytes = Field(
+        DEFAULT_LIMITS.checkpoint_bytes, description="Largest checkpoint of a running job."
+    )
     error_message_bytes: Bytes = Field(8 * KIB, description="Longer error messages are cut.")
     stack_trace_bytes: Bytes = Field(64 * KIB, description="Longer stack traces are cut.")
     progress_message_bytes: Bytes = Field(KIB, description="Longer progress messages are cut.")
-    json_depth: Count = Field(100, description="Deepest nesting of a JSON payload.")
-    tags: Count = Field(32, description="Most tags of one job or worker.")
-    tag_characters: Count = Field(128, description="Longest tag.")
-    id_characters: Count = Field(255, description="Longest id or key.")
-    batch_jobs: Count = Field(1000, description="Most jobs of one batch submission.")
+    json_depth: Count = Field(MAX_JSON_DEPTH, description="Deepest nesting of a JSON payload.")
+    tags: Count = Field(DEFAULT_LIMITS.tags, description="Most tags of one job or worker.")
+    tag_characters: Count = Field(DEFAULT_LIMITS.tag_characters, description="Longest tag.")
+    id_characters: Count = Field(DEFAULT_LIMITS.id_characters, description="Longest id or key.")
+    dependencies: Count = Field(
+        DEFAULT_LIMITS.dependencies, description="Most jobs that one job waits for."
+    )
+    batch_jobs: Count = Field(BATCH_JOBS, description="Most jobs of one batch submission.")
+    batch_dependencies: Count = Field(
+        BATCH_DEPENDENCIES, description="Most jobs that those of one batch wait for, together."
+    )
 
     def to_limits(self) -> Limits:
         """What the pure core checks jobs against."""
@@ -162,7 +184,21 @@ class LimitSettings(_Frozen):
             tags=self.tags,
             tag_characters=self.tag_characters,
             id_characters=self.id_characters,
+            dependencies=self.dependencies,
         )
+
+
+_CLIENT_CA: Final = (
+    "PEM file with authorities: callers must show a certificate of one of them (mutual TLS), "
+    "beside their token."
+)
+
+
+def _check_files(certificate: Path | None, key: Path | None, client_ca: Path | None) -> None:
+    if (certificate is None) != (key is None):
+        raise ValueError("certificate_file and key_file: give both or neither")
+    if client_ca is not None and certificate is None:
+        raise ValueError("client_ca_file: give certificate_file and key_file too")
 
 
 class RestSettings(_Frozen):
@@ -171,12 +207,28 @@ class RestSettings(_Frozen):
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8080, description="Port; 0 picks a free one.")
     body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
+    connections: Count = Field(
+        5000,
+        description="Most connections that are open at a time; those above it are closed at once.",
+    )
     keep_alive_s: Seconds = Field(
         75.0,
         description="How long a connection stays open between two requests. Longer than a load "
         "balancer keeps one that it does not use, mostly 60 seconds: else some of its requests "
         "meet a connection that closes, and fail.",
     )
+    certificate_file: Path | None = Field(
+        None,
+        description="PEM file with the server's certificate and its chain; with it the port "
+        "speaks HTTPS only. Read again when it changes.",
+    )
+    key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
+    client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        _check_files(self.certificate_file, self.key_file, self.client_ca_file)
+        return self
 
 
 class GrpcSettings(_Frozen):
@@ -194,6 +246,11 @@ class GrpcSettings(_Frozen):
         description="Most outcomes, checkpoints and children of all workers together that wait "
         "until they are stored; beyond that no more is read from those who send them.",
     )
+    connections: Count = Field(
+        10_000,
+        description="Most connections that are open at a time, of workers and clients together; "
+        "those above it are closed at once. One without a call is closed after two minutes.",
+    )
     calls_in_flight: Count = Field(
         1000,
         description="Most calls of the Queue that are answered at a time; those above it are "
@@ -206,11 +263,7 @@ class GrpcSettings(_Frozen):
         "speaks TLS only. Read again when it changes.",
     )
     key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
-    client_ca_file: Path | None = Field(
-        None,
-        description="PEM file with authorities: callers must show a certificate of one of them "
-        "(mutual TLS), beside their token.",
-    )
+    client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
     keepalive_s: Seconds = Field(
         3.75,
         description="A connection that is silent for so long is asked whether it lives; one "
@@ -220,10 +273,7 @@ class GrpcSettings(_Frozen):
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file: give both or neither")
-        if self.client_ca_file is not None and self.certificate_file is None:
-            raise ValueError("client_ca_file: give certificate_file and key_file too")
+        _check_files(self.certificate_file, self.key_file, self.client_ca_file)
         return self
 
 
@@ -279,6 +329,11 @@ class ControllerSettings(_Frozen):
     intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
     intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
     resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+    hung_after_s: Seconds = Field(
+        60.0,
+        description="A controller that shows no sign of life for so long is killed and started "
+        "again. REST and gRPC go on meanwhile.",
+    )
 
 
 class Settings(BaseSettings):

@@ -2,15 +2,31 @@
 
 import ast
 import importlib
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from queue_operator.testing.clauses import MAX_CLAUSES, Page, clauses, markers, pages, proves
+from queue_operator.testing.clauses import (
+    MAX_CLAUSES,
+    Page,
+    Section,
+    clauses,
+    markers,
+    pages,
+    places,
+    proves,
+)
+from queue_operator.testing.structure import digest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import specification  # noqa: E402
+
 SUITE = ROOT / "operator" / "queue_operator" / "testing" / "backend"
 CONTRACT = ROOT / "tests" / "contract"
 PROOFS = markers(SUITE.parent, ROOT / "tests")
@@ -84,6 +100,124 @@ def test_clauses_add_up_to_the_bullets_of_the_specification(page: Page) -> None:
             for clause in page.clauses
         )
         assert counted + section.merged == sum(section.bullets.values()), section.id
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_bullet_of_the_specification_is_answered_once(page: Page) -> None:
+    groups = [group for section in page.sections for group in section.groups]
+    answered = [f"{one.heading} > {one.label}" if one.label else one.heading for one in groups]
+    assert sorted([*answered, *page.left_out]) == sorted(places(page))
+
+
+# Bullets that introduce others, and have no row: before which row of the section.
+INTRODUCTIONS = {
+    "GetJobStats": (4, "Statistics include:"),
+    "ImplementationGuidelines": (3, "Maintain indexes on:"),
+}
+
+
+def own_words(page: Page, section: Section) -> Iterator[tuple[str, str, str]]:
+    """Rows in the specification's own words: label, digest of the bullets, digest of the rows."""
+    rows = [c.text for c in page.clauses if c.section == section.id and c.kind == "requirement"]
+    if section.id in INTRODUCTIONS:
+        rows.insert(*INTRODUCTIONS[section.id])
+    for group in section.groups:
+        if group.kind == "requirement":
+            said, rows = rows[: group.count], rows[group.count :]
+            yield group.label, group.words, digest(said)
+
+
+def test_rows_in_the_words_of_a_specification_have_its_words() -> None:
+    compared = [
+        (section.id, label, asked, said)
+        for page in pages()
+        for section in page.sections
+        for label, asked, said in own_words(page, section)
+    ]
+    assert len(compared) == 25
+    assert [one[:2] for one in compared if one[2] != one[3]] == []
+
+
+def test_each_flag_says_who_decided() -> None:
+    flagged = [clause for clause in clauses() if clause.flag]
+    records = {path.name[:4] for path in (ROOT / "docs" / "adr").glob("0*.md")}
+    for clause in flagged:
+        kind, _, rest = clause.decided.partition(": ")
+        named = re.fullmatch(r"ADR (\d{4})", clause.decided)
+        assert clause.kept.endswith("."), clause.id
+        if named:
+            assert named[1] in records, clause.id
+        else:
+            assert kind == "The design" or kind.startswith("The specification"), clause.id
+            assert rest.endswith("."), clause.id
+
+
+def test_a_tool_counts_what_a_specification_asks(tmp_path: Path) -> None:
+    page = tmp_path / "some-api.md"
+    page.write_text(SPECIFICATION)
+    counted = specification.counted(page.read_text())
+    numbers = {
+        heading: {label: count for label, (count, _) in groups.items()}
+        for heading, groups in counted.items()
+    }
+    assert numbers == {
+        "Enqueue": {"Preconditions": 1, "Postconditions": 3},
+        "Numbers": {"": 2, "Precondition": 1, "Action": 2},
+        "Shapes": {"Job": 2, "Stats": 1},
+        "Codes": {"": 1},
+        "Storage": {"": 1},
+        "Save": {"WHEN": 1, "THEN": 1},
+        "Delays": {"Calculation": 2},
+    }
+    changed = specification.counted(SPECIFICATION.replace("is stored", "is kept"))
+    assert changed["Enqueue"]["Postconditions"] != counted["Enqueue"]["Postconditions"]
+    assert changed["Enqueue"]["Preconditions"] == counted["Enqueue"]["Preconditions"]
+
+
+SPECIFICATION = """\
+# Page
+Prose is not counted.
+#### Enqueue
+**Signature**: `Enqueue(job)`
+**Preconditions**:
+- `job` is valid
+**Postconditions**:
+- If successful:
+  - Job is stored
+- Returns it
+## Numbers
+1. **Safety**: one
+2. Two
+- **Precondition**: it is ready
+- **Action**:
+  - It goes
+## Shapes
+```
+Job {
+    // Not a field
+    id:       string // said
+    tags():   map
+}
+Stats {
+    p50:   number
+}
+```
+## Codes
+| Code | Meaning |
+|---|---|
+| A | b |
+### Requirement: Storage
+The system SHALL store.
+#### Scenario: Save
+- **WHEN** asked
+- **THEN** it does
+### Delays
+**Calculation**: so
+```
+delay = base * 2
+```
+- once
+"""
 
 
 @pytest.mark.parametrize("suite", [SUITE, QUEUE_SUITE], ids=lambda suite: suite.name)

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.chaos.plan import WORKER_ONLY, Fault
+from tests.chaos.plan import API, WORKER_ONLY, Fault
 from tests.chaos.stage import OPERATORS, TTL_S
 
 from queue_operator.testing.history import History, Kind, Record, Takeover, takeovers
 
 SLACK_S: Final = 2.0
-_WORKER_ONLY: Final = {fault.name for fault in WORKER_ONLY}
+# What the API server does is none of the queue's concern.
+_NO_EXCUSE: Final = {fault.name for fault in (*WORKER_ONLY, *API)}
 # Until an operator has given up a statement, and has a connection again.
 _OUT_S: Final = {Fault.HALF_OPEN_STORE.name: 4.0, Fault.CUT_STORE.name: 1.0}
 _OUT: Final = {Fault.KILL_OPERATOR.name, Fault.FREEZE_OPERATOR.name, *_OUT_S}
@@ -20,7 +21,7 @@ def late(history: History) -> list[str]:
     """Jobs of killed workers that ran elsewhere too late. Nobody can run any while no operator
     reaches Postgres: such a time is not counted.
     """
-    others = [_span(one) for one in history.of(Kind.FAULT) if one.said["fault"] not in _WORKER_ONLY]
+    others = [_span(one) for one in history.of(Kind.FAULT) if one.said["fault"] not in _NO_EXCUSE]
     outages = list(outages_of(history))
     return [text for one in takeovers(history) if (text := judge(one, others, outages))]
 

@@ -1,5 +1,6 @@
 """The ways in that the clients of a chaos run use, with their calls recorded."""
 
+import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
@@ -10,7 +11,8 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.testing.history import Log, record_client, record_queue
 
-NAMESPACE: Final = "chaos"
+NAMESPACE: Final = f"chaos-{secrets.token_hex(4)}"
+"""Of this run: others may use the same cluster."""
 _ANSWER_S: Final = 3.0
 
 

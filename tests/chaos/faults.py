@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import psycopg
-from tests.chaos.plan import Fault, Strike
+from tests.chaos.plan import API, Fault, Strike
 from tests.chaos.processes import Program
 from tests.chaos.proxy import waited
 from tests.chaos.stage import Stage
@@ -40,6 +40,7 @@ class Striker:
             Fault.HALF_OPEN_STORE: self._half_open_store,
             Fault.TERMINATE_BACKENDS: self._terminate_backends,
             Fault.RESTART_POSTGRES: self._restart_postgres,
+            **dict.fromkeys(API, self._fail_api),
         }
 
     async def carry_out(self, strikes: list[Strike], seconds: float) -> None:
@@ -131,6 +132,11 @@ class Striker:
         line.slow_down(strike.slowness_s)
         await waited(self._over, strike.lasts_s)
         line.slow_down(0.0)
+
+    async def _fail_api(self, strike: Strike) -> None:
+        self._stage.api.fail(strike.fault)
+        await waited(self._over, strike.lasts_s)
+        self._stage.api.heal()
 
     async def _half_open_store(self, strike: Strike) -> None:
         self._stage.store_lines[strike.target % len(self._stage.store_lines)].half_open()

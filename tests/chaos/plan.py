@@ -24,10 +24,28 @@ class Fault(StrEnum):
     HALF_OPEN_STORE = "an operator's connections to Postgres are half open"
     TERMINATE_BACKENDS = "pg_terminate_backend for some connections"
     RESTART_POSTGRES = "an immediate restart of Postgres"
+    API_UNAVAILABLE = "the API server answers 503"
+    API_OVERLOADED = "the API server answers 429"
+    API_LEADER = "the API server's store has a new leader"
+    API_EXPIRED = "lists of the API server cannot go on"
+    API_BROKEN_WATCH = "watches of the API server hold an error"
+    API_CUT = "connections to the API server are cut"
+    API_AWAY = "nobody answers for the API server"
 
 
 WORKER_ONLY: Final = (Fault.KILL_WORKER, Fault.FREEZE_WORKER, Fault.DRAIN_WORKER)
+API: Final = (
+    Fault.API_UNAVAILABLE,
+    Fault.API_OVERLOADED,
+    Fault.API_LEADER,
+    Fault.API_EXPIRED,
+    Fault.API_BROKEN_WATCH,
+    Fault.API_CUT,
+    Fault.API_AWAY,
+)
+OTHERS: Final = tuple(fault for fault in Fault if fault not in API)
 LASTING: Final = {
+    **dict.fromkeys(API, (0.5, 2.0)),
     Fault.FREEZE_WORKER: (1.0, 6.0),
     Fault.FREEZE_OPERATOR: (0.5, 5.0),
     Fault.DELAY_WORKER: (1.0, 4.0),
@@ -35,8 +53,10 @@ LASTING: Final = {
 }
 """How long each may last, in seconds; others are over at once."""
 
-
+ABSENCE: Final = (1 / 12, 1 / 8)
+"""How long the API server may be away, as a part of the run: of five minutes half a minute."""
 PAUSE_S: Final = (1.2, 3.2)
+API_PAUSE_S: Final = (0.3, 1.2)
 SLOWNESS_S: Final = (0.05, 0.4)
 
 
@@ -55,28 +75,53 @@ class Strike:
         return f"{self.at_s:6.1f} s  {self.fault}{lasts} (target {self.target})"
 
 
+def only_api_s(seconds: float) -> float:
+    """How long nothing but the API server fails, at the beginning of a run."""
+    return seconds / 6
+
+
 def plan(seed: int, seconds: float) -> list[Strike]:
-    """The strikes of a run. In its first third only workers are struck; after that every kind
-    of fault strikes once before one strikes again.
+    """The strikes of a run. The API server fails from its beginning on, at first alone; then, until
+    a third of it is over, workers are struck as well, and after that everything. Every kind of
+    fault strikes once before one strikes again.
     """
     rng = random.Random(seed)  # noqa: S311
-    only_workers = seconds / 3
-    return [
-        *_phase(rng, 0.0, only_workers, WORKER_ONLY),
-        *_phase(rng, only_workers, seconds, tuple(Fault)),
+    alone_s, only_workers_s = only_api_s(seconds), seconds / 3
+    strikes = [
+        *_of_api(rng, seconds),
+        *_phase(rng, alone_s, only_workers_s, WORKER_ONLY),
+        *_phase(rng, only_workers_s, seconds, OTHERS),
     ]
+    return sorted(strikes, key=lambda strike: strike.at_s)
+
+
+def _of_api(rng: random.Random, until_s: float) -> Iterator[Strike]:
+    """One after the other: an API server has one fault at a time."""
+    away = ABSENCE[0] * until_s, ABSENCE[1] * until_s
+    at_s = rng.uniform(*API_PAUSE_S)
+    for fault in _shuffled(rng, API):
+        if at_s >= until_s:
+            return
+        lasts_s = rng.uniform(*(away if fault is Fault.API_AWAY else LASTING[fault]))
+        yield Strike(at_s, fault, 0, lasts_s)
+        at_s += lasts_s + rng.uniform(*API_PAUSE_S)
 
 
 def _phase(
     rng: random.Random, from_s: float, until_s: float, faults: tuple[Fault, ...]
 ) -> Iterator[Strike]:
-    deck: list[Fault] = []
     at_s = from_s + rng.uniform(*PAUSE_S)
-    while at_s < until_s:
-        if not deck:
-            deck = list(faults)
-            rng.shuffle(deck)
-        fault = deck.pop()
+    for fault in _shuffled(rng, faults):
+        if at_s >= until_s:
+            return
         lasts_s = rng.uniform(*LASTING.get(fault, (0.0, 0.0)))
         yield Strike(at_s, fault, rng.randrange(1000), lasts_s, rng.uniform(*SLOWNESS_S))
         at_s += rng.uniform(*PAUSE_S)
+
+
+def _shuffled(rng: random.Random, faults: tuple[Fault, ...]) -> Iterator[Fault]:
+    """For ever, each of them once before one comes again."""
+    while True:
+        deck = list(faults)
+        rng.shuffle(deck)
+        yield from deck

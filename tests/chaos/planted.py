@@ -237,7 +237,7 @@ def completed_handed_out(patch: Patch) -> None:
         found = await real(self, demands, **options)
         done = [job for some in self._shelf.completed_before(self._now, None) for job in some]
         if done and again():
-            old = engine._assignment(done[-1])
+            old = done[-1].assignment()
             found.append(old._replace(assignee_id=demands[0].assignee_id))
         return found
 

@@ -15,15 +15,20 @@ from tests.chaos.proxy import Address
 ROOT: Final = Path(__file__).resolve().parents[2]
 _SERVING: Final = re.compile(r"serving: REST on port (\d+), gRPC on port (\d+)")
 
+_WATCHING: Final = "watching QueueJobs"
+
 
 @dataclass
 class Program:
-    """One role that a row of processes plays. `number` counts them; each has its own logs."""
+    """One role that a row of processes plays. `number` counts them; each has its own logs.
+    `outside` are variables that are no settings of ours.
+    """
 
     module: str
     name: str
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
     process: subprocess.Popen[bytes] | None = None
     frozen: bool = False
@@ -49,7 +54,7 @@ class Program:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", f"tests.chaos.programs.{self.module}"],
                 cwd=ROOT,
-                env={**os.environ, **given, **chaos},
+                env={**os.environ, **self.outside, **given, **chaos},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -93,6 +98,10 @@ class Program:
         if told is None:
             return None
         return ("127.0.0.1", int(told[1])), ("127.0.0.1", int(told[2]))
+
+    def watches(self) -> bool:
+        """Whether an operator has seen its QueueJobs."""
+        return self.running and _WATCHING in self.output.read_text()
 
 
 class Guard:

@@ -1,6 +1,9 @@
-"""What a chaos run plays on: Postgres, operators, workers, and the lines between them."""
+"""What a chaos run plays on: Postgres, an API server, operators, workers, and the lines between
+them.
+"""
 
 import asyncio
+import json
 import shutil
 import signal
 import tempfile
@@ -11,13 +14,14 @@ from typing import Final
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from tests.chaos.apiserver import ApiServer, api_server
 from tests.chaos.doors import NAMESPACE
 from tests.chaos.processes import Guard, Program
 from tests.chaos.proxy import Address, Proxy, waited
 from tests.integration.postgres.pair import free_ports
 
 from queue_operator.backends.postgres import migrate
-from queue_operator.devcluster import Postgres
+from queue_operator.devcluster import ClusterInfo, Postgres
 from queue_operator.devcluster.errors import CommandFailed
 
 HOST: Final = "127.0.0.1"
@@ -34,9 +38,10 @@ _RESTARTS: Final = 5
 class Stage:
     """Everything that can be struck, and how."""
 
-    def __init__(self, folder: Path, postgres: Postgres) -> None:
+    def __init__(self, folder: Path, postgres: Postgres, api: ApiServer) -> None:
         self.folder = folder
         self.postgres = postgres
+        self.api = api
         self.store_lines = [Proxy(lambda: (HOST, postgres.port)) for _ in range(OPERATORS)]
         self.worker_lines = [Proxy(self._finder(n, 1)) for n in range(WORKERS)]
         self.rest_line, self.grpc_line = Proxy(self._finder(0, 0)), Proxy(self._finder(1, 1))
@@ -65,8 +70,9 @@ class Stage:
         """Needs the lines to be open, and the server to have been started once."""
         for number, line in enumerate(self.store_lines):
             dsn = make_conninfo(self.postgres.dsn, host=HOST, port=line.port)
+            settings, outside = operator_settings(dsn), {"KUBECONFIG": str(self.api.kubeconfig)}
             self.operators.append(
-                Program("operator", f"operator{number}", self.folder, operator_settings(dsn))
+                Program("operator", f"operator{number}", self.folder, settings, outside)
             )
         for number, line in enumerate(self.worker_lines):
             settings = worker_settings(f"worker{number}", line.port)
@@ -103,6 +109,14 @@ class Stage:
             ).fetchone()
         return int(found[0]) if found else 0
 
+    def sessions(self) -> int:
+        """How many workers are connected."""
+        with psycopg.connect(self.postgres.dsn) as connection:
+            found = connection.execute(
+                "SELECT count(*) FROM queue_operator.worker_session"
+            ).fetchone()
+        return int(found[0]) if found else 0
+
     def unfinished(self) -> int:
         """How many jobs have not ended, as the server itself says."""
         with psycopg.connect(self.postgres.dsn) as connection:
@@ -124,6 +138,7 @@ class Stage:
             line.slow_down(0.0)
         for program in (*self.operators, *self.workers):
             program.thaw()
+        self.api.heal()
         self.keep_alive()
 
     def ask_for_usage(self) -> None:
@@ -160,7 +175,9 @@ def operator_settings(dsn: str) -> dict[str, str]:
         "QUEUE__LEASE_TTL_S": str(TTL_S),
         "QUEUE__CANCEL_TIMEOUT_S": "4",
         "AUTH__MODE": "none",
-        "CONTROLLER__ENABLED": "false",
+        "CONTROLLER__NAMESPACES": json.dumps([NAMESPACE]),
+        # What a lost event told of is found in time.
+        "CONTROLLER__RESYNC_S": "3",
         **ports,
         **hosts,
     }
@@ -189,13 +206,14 @@ def new_server() -> Postgres:
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Stage]:
+async def staged(folder: Path, cluster: ClusterInfo) -> AsyncIterator[Stage]:
     """A whole stage, up and running; nothing of it is left afterwards but its logs."""
     postgres = new_server()
     guard = Guard(postgres.folder)
-    stage = Stage(folder, postgres)
     try:
         async with AsyncExitStack() as stack:
+            stage = Stage(folder, postgres, stack.enter_context(api_server(cluster, folder)))
+            stack.callback(stage.kill_all)
             await asyncio.to_thread(postgres.start)
             await migrate(postgres.dsn)
             for line in stage.lines:
@@ -204,7 +222,6 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
             await _start(stage)
             yield stage
     finally:
-        stage.kill_all()
         await asyncio.to_thread(postgres.kill)
         shutil.copy(postgres.log, folder)
         shutil.rmtree(postgres.folder)
@@ -215,3 +232,7 @@ async def _start(stage: Stage) -> None:
     stage.keep_alive()
     up = await stage.until(lambda: all(one.doors() for one in stage.operators), _START_S)
     assert up, f"the operators did not start; see {stage.folder}"
+    up = await stage.until(lambda: all(one.watches() for one in stage.operators), _START_S)
+    assert up, f"the operators do not watch; see {stage.folder}"
+    up = await stage.until(lambda: stage.sessions() == WORKERS, _START_S)
+    assert up, f"the workers did not connect; see {stage.folder}"

@@ -1,5 +1,5 @@
-"""Real processes, a real Postgres, and everything that can strike them; then the proof that no
-promise was broken.
+"""Real processes, a real Postgres, a real API server, and everything that can strike them; then the
+proof that no promise was broken.
 
 QUEUE_OPERATOR_CHAOS_SEED and QUEUE_OPERATOR_CHAOS_SECONDS replay a run.
 """
@@ -18,14 +18,17 @@ from typing import Final
 import pytest
 from rich.console import Console
 from rich.table import Table
+from tests.chaos.apart import alone, disturbed
 from tests.chaos.bounds import late
 from tests.chaos.clients import Client
 from tests.chaos.doors import NAMESPACE, Door, GrpcDoor, RestDoor
 from tests.chaos.faults import Striker
 from tests.chaos.plan import Fault, plan
+from tests.chaos.resources import ResourceDoor, in_the_end, untold
 from tests.chaos.stage import TTL_S, WORKERS, Stage, staged
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.devcluster import ClusterInfo
 from queue_operator.testing.history import (
     History,
     Kind,
@@ -41,7 +44,7 @@ from queue_operator.testing.history import (
 FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 SECONDS: Final = float(os.environ.get("QUEUE_OPERATOR_CHAOS_SECONDS", "300" if FULL else "60"))
 SEED: Final = int(os.environ.get("QUEUE_OPERATOR_CHAOS_SEED", "1"))
-CLIENTS: Final = 4
+CLIENTS: Final = 5
 JOBS_PER_S: Final = 2.5
 QUIET_S: Final = 30.0
 _SHOWN: Final = 5
@@ -60,20 +63,21 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
     return say
 
 
-async def test_no_promise_is_broken_whatever_strikes(tell: Tell) -> None:
+async def test_no_promise_is_broken_whatever_strikes(tell: Tell, cluster: ClusterInfo) -> None:
     folder = Path(tempfile.mkdtemp(prefix="queue-operator-chaos-"))
     tell(f"seed {SEED}, {SECONDS:g} s of faults, logs in {folder}")
-    async with staged(folder) as stage:
+    async with staged(folder, cluster) as stage:
         await storm(stage, tell)
         history, wrong = await ended(stage, tell)
     wrong += [str(violation) for violation in check(history)]
-    wrong += late(history) + surprises(folder)
+    wrong += late(history) + disturbed(history) + surprises(folder)
     summary = summarise(history)
     tell(shown(summary, history))
     assert summary.adds_up
     (folder / "broken.txt").write_text("\n".join(wrong))
     text = "\n".join(wrong[:_SHOWN])
     assert not wrong, f"seed {SEED}: {len(wrong)} broken promises, logs in {folder}\n{text}"
+    assert len(alone(history)) > 1
     assert struck(history) == {fault.name for fault in Fault}
     # Where nobody resumed, spawned or logged, that nothing was found says nothing.
     assert min(resumed(history), summary.children, logged(history)) > SECONDS / 6
@@ -87,7 +91,7 @@ async def storm(stage: Stage, tell: Tell) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             log = Log(f"client{number}", stage.folder / f"client{number}.jsonl")
-            door = door_of(stage, number, log)
+            door = await door_of(stage, number, log)
             client = Client(f"client{number}", door, log, SEED, JOBS_PER_S)
             group.create_task(client.run(stop))
         striker = Striker(stage, Log("chaos", stage.folder / "chaos.jsonl"), tell)
@@ -95,8 +99,10 @@ async def storm(stage: Stage, tell: Tell) -> None:
         stop.set()
 
 
-def door_of(stage: Stage, number: int, log: Log) -> Door:
-    """Every second client uses gRPC."""
+async def door_of(stage: Stage, number: int, log: Log) -> Door:
+    """The last client uses custom resources, of the others every second one gRPC."""
+    if number == CLIENTS - 1:
+        return await ResourceDoor(stage.api.kubectl.kubeconfig, log).open()
     if number % 2:
         return GrpcDoor(stage.grpc_line.port, log)
     return RestDoor(stage.rest_line.port, log)
@@ -108,6 +114,8 @@ async def ended(stage: Stage, tell: Tell) -> tuple[History, list[str]]:
     await stage.until(lambda: stage.unfinished() == 0, QUIET_S)
     tell("waiting for the last slots")
     await stage.until(lambda: slots_are_free(stage), 2 * TTL_S)
+    tell("waiting for the last statuses")
+    objects = await in_the_end(stage.api.kubectl, QUIET_S)
     tell("ending the workers and the operators")
     wrong = await stage.end()
     tell("reading what everybody saw")
@@ -118,7 +126,8 @@ async def ended(stage: Stage, tell: Tell) -> tuple[History, list[str]]:
         jobs = await read_store(store, namespace=NAMESPACE, logged=speakers)
     finally:
         await store.close()
-    return History(records, jobs), wrong
+    history = History(records, jobs)
+    return history, [*wrong, *untold(objects, history)]
 
 
 def slots_are_free(stage: Stage) -> bool:

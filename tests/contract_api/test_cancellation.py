@@ -39,7 +39,6 @@ async def test_what_waits_is_cancelled_at_once(api: Api) -> None:
     "external-api.CancellationSemantics.rule.2",
     "external-api.CancellationSemantics.rule.3",
     "external-api.CancellationRequest.rule.3",
-    "external-api.CancellationResult.rule.2",
     "external-api.CancellationResult.expect.4",
 )
 async def test_a_running_job_is_asked(api: Api) -> None:
@@ -75,6 +74,54 @@ async def test_what_has_ended_stays(api: Api) -> None:
         assert (answer["status"], answer["previous_state"]) == ("ALREADY_COMPLETE", state)
         assert state in answer["message"]
         assert await api.state(job_id) == state
+
+
+@proves("external-api.CancellationResult.rule.2")
+async def test_a_cancel_has_one_of_four_ends(api: Api) -> None:
+    """Whatever the job is doing; NOT_FOUND is told of a single job by its own status."""
+    parent = await api.submitted()
+    jobs = {"PENDING": await api.submitted(depends_on=[parent])}
+    jobs["RUNNING"] = (await api.start()).job_id
+    jobs["DELAYED"] = await api.submitted(delay=60)
+    jobs["RETRYING"] = await api.submitted(backoff={"strategy": "CONSTANT", "initial_delay": 600})
+    await api.fail()
+    jobs["COMPLETED"] = await api.submitted()
+    await api.complete()
+    jobs["FAILED"] = await api.submitted()
+    await api.fail(ErrorCategory.PERMANENT)
+    jobs["DEAD_LETTER"] = await api.failed_for_good()
+    jobs["CANCELLED"] = await api.submitted()
+    await api.post(f"/jobs/{jobs['CANCELLED']}/cancel")
+    jobs["SCHEDULED"] = await api.submitted()
+    wanted = {"RUNNING": "CANCEL_REQUESTED"}
+    wanted |= dict.fromkeys(("PENDING", "DELAYED", "RETRYING", "SCHEDULED"), "CANCELLED")
+    wanted |= dict.fromkeys(("COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED"), "ALREADY_COMPLETE")
+    for state, job_id in jobs.items():
+        assert await api.state(job_id) == state
+        answer = await api.post(f"/jobs/{job_id}/cancel")
+        assert (answer["status"], answer["previous_state"]) == (wanted[state], state)
+    assert (await api.post("/jobs/missing/cancel", status=404))["code"] == "NOT_FOUND"
+    answer = await api.post("/jobs/cancel", {"job_ids": ["missing"]})
+    assert [one["code"] for one in answer["errors"]] == ["NOT_FOUND"]
+
+
+@proves("external-api.CancellationRequest.rule.2")
+async def test_the_reason_stays_with_the_job_and_reaches_the_worker(api: Api) -> None:
+    assert isinstance(api.backend, CancelInbox)
+    reason = "out of stock: größe 7\nsecond line"
+    waiting = await api.submitted(delay=60)
+    running = await api.submitted()
+    run = await api.start()
+    for job_id in (waiting, running):
+        await api.post(f"/jobs/{job_id}/cancel", {"reason": reason})
+        assert (await api.status(job_id))["reason"] == reason
+    requests = (await api.backend.pending_cancels(["session-1"])).requests
+    assert [one.reason for one in requests if one.job_id == running] == [reason]
+    await api.settle(run, Event.ACK_EXECUTING)
+    for job_id in (waiting, running):
+        shown = await api.status(job_id, include_history="true")
+        assert (shown["state"], shown["reason"]) == ("CANCELLED", reason)
+        assert reason in [one["reason"] for one in shown["history"]]
 
 
 @proves("external-api.CancellationRequest.rule.1")

@@ -287,7 +287,6 @@ async def test_failures_come_in_pages(api: Api) -> None:
 @proves(
     "external-api.RetryRequest.rule.1",
     "external-api.RetryResult.rule.1",
-    "external-api.RetryResult.rule.2",
     "external-api.RetryResult.rule.3",
     "external-api.RetryResult.expect.1",
 )
@@ -302,6 +301,29 @@ async def test_failed_jobs_are_tried_again(api: Api) -> None:
         assert (answer["status"], answer["new_state"]) == ("QUEUED", "RETRYING")
     assert len(await api.claim(9)) == 4
     assert (await api.post("/jobs/missing/retry", status=404))["code"] == "NOT_FOUND"
+
+
+@proves("external-api.RetryResult.rule.2")
+async def test_a_retry_has_one_of_three_ends(api: Api) -> None:
+    """Whatever the job is doing; NOT_FOUND is told of a single job by its own status."""
+    await failures(api)
+    parent = await api.submitted()
+    jobs = {"DEAD_LETTER": "dead", "FAILED": "failed", "RETRYING": "retrying", "COMPLETED": "well"}
+    jobs["PENDING"] = await api.submitted(depends_on=[parent])
+    jobs["RUNNING"] = (await api.start()).job_id
+    jobs["DELAYED"] = await api.submitted(delay=60)
+    jobs["CANCELLED"] = await api.submitted()
+    await api.post(f"/jobs/{jobs['CANCELLED']}/cancel")
+    jobs["SCHEDULED"] = await api.submitted()
+    queued = {"DEAD_LETTER", "FAILED", "RETRYING"}
+    for state, job_id in jobs.items():
+        assert await api.state(job_id) == state
+        answer = await api.post(f"/jobs/{job_id}/retry")
+        told = ("QUEUED", "RETRYING") if state in queued else ("NOT_RETRIABLE", state)
+        assert (answer["status"], answer["new_state"]) == told
+    assert (await api.post("/jobs/missing/retry", status=404))["code"] == "NOT_FOUND"
+    answer = await api.post("/jobs/retry", {"job_ids": ["missing"]})
+    assert [one["code"] for one in answer["errors"]] == ["NOT_FOUND"]
 
 
 @proves("external-api.RetryResult.expect.2", "external-api.RetryResult.expect.3")

@@ -274,7 +274,7 @@ async def test_a_history_begins_as_the_job_did_whatever_came_later(
     assert await states(api, job_id) == ends
 
 
-@proves("external-api.StateTransition.rule.4", "external-api.CancellationRequest.rule.2")
+@proves("external-api.StateTransition.rule.4")
 async def test_transitions_say_why(api: Api) -> None:
     job_id = await api.submitted()
     await api.post(f"/jobs/{job_id}/cancel", {"reason": "not needed any more"})

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from tests.contract_api.api import Api, encoded
 
+from queue_operator.backends.protocol import Spawner, SpawnRequest
+from queue_operator.domain.job import Assignment, Job
+from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.states import Event
 from queue_operator.testing.clauses import proves
+from queue_operator.testing.store import TTL_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -108,6 +112,31 @@ async def test_a_timeout_goes_to_the_worker(api: Api) -> None:
         assert await api.refused(timeout=wrong) == ["timeout"]
 
 
+@proves("external-api.JobSubmission.rule.6")
+async def test_a_timeout_bounds_each_execution(api: Api) -> None:
+    """Its worker is to interrupt it; one that does not has a lease's time more."""
+    job_id = await api.submitted(
+        timeout=300, max_attempts=2, backoff={"strategy": "CONSTANT", "initial_delay": 0}
+    )
+    for state in ("RETRYING", "DEAD_LETTER"):
+        run = await api.start()
+        assert run.timeout_s == 300.0
+        held = Held(job_id, run.token, api.namespace)
+        for _ in range(6):
+            # Its heartbeats go on: it is not lost.
+            await api.store.age(TTL_S * 0.9)
+            await api.backend.extend_leases([held], lease_ttl_s=TTL_S)
+            await api.backend.expire_leases(lease_ttl_s=TTL_S)
+            assert await api.state(job_id) == "RUNNING"
+        await api.store.age(TTL_S * 0.9)
+        await api.backend.expire_leases(lease_ttl_s=TTL_S)
+        assert await api.state(job_id) == state
+        failure = (await api.get(f"/jobs/{job_id}/failure"))["failure"]
+        assert failure["category"] == "TIMEOUT"
+    for wrong in (0, -1, "PT0S", "soon"):
+        assert await api.refused(timeout=wrong) == ["timeout"]
+
+
 @proves("external-api.JobSubmission.rule.7")
 async def test_attempts_are_bounded(api: Api) -> None:
     job_id = await api.submitted(
@@ -192,6 +221,36 @@ async def test_a_key_makes_a_repeat_the_same_job(api: Api) -> None:
     assert [detail["field"] for detail in other["details"]] == ["idempotency_key"]
     stats = await api.get("/stats")
     assert stats["total"] == 1
+
+
+async def spawned_by(api: Api, parent: Assignment, **fields: Any) -> str:
+    assert isinstance(api.backend, Spawner)
+    child = Job(id="", type="child", namespace=api.namespace, **fields)
+    asked = SpawnRequest(
+        parent_id=parent.job_id, namespace=api.namespace, token=parent.token, key="1", job=child
+    )
+    [answer] = await api.backend.spawn([asked])
+    assert answer.error is None
+    return answer.job_id
+
+
+@proves("external-api.JobSubmission.rule.10")
+async def test_a_correlation_id_goes_to_all_that_the_job_spawns(api: Api) -> None:
+    await api.submit(correlation_id="order-7")
+    parent = await api.start()
+    for _ in range(2):
+        # A child spawns the next.
+        job_id = await spawned_by(api, parent)
+        assert (await api.status(job_id))["correlation_id"] == "order-7"
+        [parent] = await api.claim(types=["child"])
+        assert parent.correlation_id == "order-7"
+    # One that is given its own keeps it, and one of a job without any has none.
+    own = await spawned_by(api, parent, correlation_id="mine")
+    assert (await api.status(own))["correlation_id"] == "mine"
+    await api.submit()
+    [parent] = await api.claim(types=["t"])
+    job_id = await spawned_by(api, parent)
+    assert not (await api.status(job_id))["correlation_id"]
 
 
 @proves("external-api.JobSubmission.rule.10", "external-api.JobStatus.rule.15")
@@ -292,8 +351,35 @@ async def test_all_faults_are_told_at_once(api: Api) -> None:
     assert fields == ["colour", "delay", "max_attempts", "priority", "type"]
 
 
+@proves("external-api.SubmissionResult.rule.2")
+async def test_a_submission_is_accepted_a_duplicate_or_rejected(api: Api) -> None:
+    def keyed(key: str, payload: int) -> dict[str, Any]:
+        return {"type": "t", "payload": payload, "idempotency_key": key}
+
+    assert (await api.submit(idempotency_key="k"))["status"] == "ACCEPTED"
+    assert (await api.submit(idempotency_key="k", status=200))["status"] == "DUPLICATE"
+    jobs = [
+        keyed("new", 1),
+        keyed("k", 1),
+        keyed("k", 2),
+        {"type": "", "payload": 1},
+        keyed("new", 1),
+    ]
+    answer = await api.post("/jobs/batch", {"jobs": jobs, "atomic": False})
+    assert [one["status"] for one in answer["results"]] == [
+        "ACCEPTED",
+        "DUPLICATE",
+        "REJECTED",
+        "REJECTED",
+        "DUPLICATE",
+    ]
+    # Alone, what is rejected is an error.
+    assert "status" not in await api.submit(type="", status=400)
+    assert "status" not in await api.submit(idempotency_key="k", payload=2, status=409)
+    assert (await api.get("/stats"))["total"] == 2
+
+
 @proves(
-    "external-api.SubmissionResult.rule.2",
     "external-api.SubmissionResult.rule.3",
     "external-api.SubmissionResult.rule.4",
     "external-api.SubmissionResult.expect.1",

@@ -2,30 +2,23 @@
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.controller.kubectl import Kubectl
+from tests.controller.kubectl import Kubectl, install
 from tests.controller.running import RunningController
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.controller.ports import BackendFactory
-from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
-
-CRDS = Path(__file__).parents[2] / "crds"
 
 
 @pytest.fixture(scope="session")
 def installed(cluster: ClusterInfo) -> ClusterInfo:
     """A cluster that knows our resources."""
-    kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig, "default")
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    for names in (QUEUE_JOB, QUEUE_WORKER):
-        kubectl.wait("condition=Established", f"crd/{names.crd}")
+    install(cluster)
     return cluster
 
 

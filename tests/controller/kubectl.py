@@ -4,7 +4,12 @@ import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
+from queue_operator.devcluster import ClusterInfo
+
+CRDS: Final = Path(__file__).parents[2] / "crds"
 
 
 class Refused(Exception):
@@ -52,6 +57,15 @@ class Kubectl:
 
     def wait(self, what: str, *objects: str, timeout_s: int = 30) -> None:
         self("wait", f"--for={what}", f"--timeout={timeout_s}s", *objects)
+
+
+def install(cluster: ClusterInfo, namespace: str = "default") -> Kubectl:
+    """Makes our resources known to a cluster."""
+    kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig, namespace)
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    for names in (QUEUE_JOB, QUEUE_WORKER):
+        kubectl.wait("condition=Established", f"crd/{names.crd}")
+    return kubectl
 
 
 JOBS = "queuejobs.queueoperator.dev"

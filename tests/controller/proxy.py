@@ -14,7 +14,12 @@ from aiohttp import web
 from queue_operator.controller.credentials import Credentials
 
 Verdict = Callable[[web.Request], web.Response | None]
-"""The answer to give instead of the API server's, None to pass the request on."""
+"""The answer to give instead of the API server's, None to pass the request on. May raise Away."""
+
+
+class Away(Exception):
+    """Nobody answers: the connection ends."""
+
 
 _HOP = {"transfer-encoding", "content-encoding", "content-length", "connection"}
 
@@ -24,7 +29,9 @@ class Proxy:
 
     def __init__(self, kubeconfig: Path, folder: Path, verdict: Verdict) -> None:
         self._credentials = Credentials.load(str(kubeconfig))
-        self._verdict = verdict
+        self.verdict = verdict
+        self._open: dict[int, web.Request] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.kubeconfig = folder / "proxied.yaml"
         self._started = threading.Event()
         self._stop: Callable[[], Any] | None = None
@@ -40,9 +47,20 @@ class Proxy:
             self._stop()
         self._thread.join(10)
 
+    def cut(self) -> None:
+        """Every request under way ends, watches among them."""
+
+        def abort() -> None:
+            for request in self._open.values():
+                if request.transport is not None:
+                    request.transport.abort()
+
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(abort)
+
     async def _serve(self) -> None:
         stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         connector = aiohttp.TCPConnector(ssl=self._credentials.ssl_context())
         async with aiohttp.ClientSession(
@@ -73,10 +91,27 @@ class Proxy:
     async def _answer(
         self, session: aiohttp.ClientSession, request: web.Request
     ) -> web.StreamResponse:
-        if (refusal := self._verdict(request)) is not None:
+        try:
+            refusal = self.verdict(request)
+        except Away:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if refusal is not None:
             return refusal
+        self._open[id(request)] = request
+        try:
+            return await self._pass_on(session, request)
+        finally:
+            del self._open[id(request)]
+
+    async def _pass_on(
+        self, session: aiohttp.ClientSession, request: web.Request
+    ) -> web.StreamResponse:
         kept = {"Accept", "Content-Type"}
         headers = {name: request.headers[name] for name in kept if name in request.headers}
+        # Bytes are passed on as they come.
+        headers["Accept-Encoding"] = "identity"
         async with session.request(
             request.method, request.rel_url, headers=headers, data=await request.read() or None
         ) as upstream:

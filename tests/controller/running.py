@@ -47,7 +47,10 @@ class RunningController:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(PATIENCE_S), "the controller did not start"
+        if not self._ready.wait(PATIENCE_S):
+            # It would wait for its cluster for ever.
+            self.__exit__(None, None, None)
+            raise AssertionError("the controller did not start")
         if self._error is not None:
             raise self._error
         return self

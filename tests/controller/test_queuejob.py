@@ -12,6 +12,7 @@ from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.controller.ports import BackendFactory
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import ResourceRef
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF
 from queue_operator.domain.states import TERMINAL, Event, JobState
 from queue_operator.settings import Quota, QuotaSettings
@@ -141,7 +142,8 @@ async def test_a_restart_finds_those_that_are_over_their_quota(
         ({"type": None}, "spec.type: Required value"),
         ({"type": ""}, "spec.type"),
         ({"priority": "URGENT"}, "spec.priority: Unsupported value"),
-        ({"delay": "5m"}, "spec.delay: Invalid value"),
+        ({"delay": "5 m"}, "spec.delay: Invalid value"),
+        ({"delay": "P1M"}, "no fixed length"),
         ({"maxAttempts": 0}, "spec.maxAttempts"),
         ({"maxAttempts": 101}, "spec.maxAttempts"),
         ({"tags": {"a=b": "c"}}, "spec.tags"),
@@ -162,7 +164,6 @@ def test_the_api_server_refuses(kubectl: Kubectl, spec: dict[str, Any], expected
     [
         {"type": "other"},
         {"payload": {"n": 2}},
-        {"priority": "LOW"},
         {"timeout": 5},
         {"maxAttempts": 2},
         {"tags": {"a": "b"}},
@@ -174,6 +175,24 @@ def test_a_spec_stays_as_it_was_created(kubectl: Kubectl, spec: dict[str, Any]) 
     (field,) = spec
     with pytest.raises(Refused, match=f"spec.{field} cannot change after creation"):
         kubectl.apply(queue_job("job", **spec))
+
+
+async def test_a_priority_may_change_while_the_job_waits(
+    controller: RunningController, backend: PostgresBackend, kubectl: Kubectl
+) -> None:
+    first, second = kubectl.apply_job("first"), kubectl.apply_job("second")
+    for uid in (first, second):
+        await until_state(backend, uid, kubectl.namespace)
+    kubectl("patch", JOBS, "second", "--type=merge", "-p", '{"spec":{"priority":"HIGH"}}')
+    kubectl.wait("jsonpath={.status.observedGeneration}=2", f"{JOBS}/second")
+
+    async def moved() -> bool:
+        job = await backend.get_job(second, namespace=kubectl.namespace)
+        return job.priority is Priority.HIGH
+
+    await until(backend, moved)
+    [assignment] = await claim(backend, kubectl.namespace)
+    assert assignment.job_id == second
 
 
 def test_a_cancel_cannot_be_taken_back(kubectl: Kubectl) -> None:

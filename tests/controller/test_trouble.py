@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.controller.jobs import claim, settle
+from tests.controller.jobs import claim, settle, until_state
 from tests.controller.kubectl import JOBS, Kubectl, queue_job
 from tests.controller.proxy import Proxy
 from tests.controller.running import RunningController, until
@@ -13,13 +13,10 @@ from tests.controller.running import RunningController, until
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.kube import KubeClient
-from queue_operator.controller.pacing import MonotonicClock
 from queue_operator.controller.ports import BackendFactory
 from queue_operator.controller.preflight import INSTALL, NotReady, check_cluster
-from queue_operator.controller.startup import EXIT_FAILED, run_controller
 from queue_operator.crd.names import GROUP
 from queue_operator.devcluster import ClusterInfo
-from queue_operator.settings import Settings
 
 JOB_COUNT = 40
 
@@ -66,20 +63,29 @@ async def test_missing_resources_end_the_start_with_the_command_that_installs_th
     with Proxy(installed.kubeconfig, tmp_path, hides_our_group) as proxy:
         async with KubeClient(Credentials.load(str(proxy.kubeconfig))) as kube:
             with pytest.raises(NotReady, match="queuejobs and queueworkers") as refusal:
-                await check_cluster(kube, MonotonicClock())
+                await check_cluster(kube)
     assert INSTALL in str(refusal.value)
 
 
-def test_the_process_ends_with_a_failure_then(
-    installed: ClusterInfo,
-    tmp_path: Path,
+async def test_they_are_waited_for_and_then_served(
+    backend: PostgresBackend,
+    kubectl: Kubectl,
     factory: BackendFactory,
+    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with Proxy(installed.kubeconfig, tmp_path, hides_our_group) as proxy:
-        code = run_controller(Settings(), factory, kubeconfig=str(proxy.kubeconfig))
-    assert code == EXIT_FAILED
-    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    turns = itertools.count()
+
+    def verdict(request: web.Request) -> web.Response | None:
+        return hides_our_group(request) if next(turns) < 3 else None
+
+    uid = kubectl.apply_job("job")
+    with (
+        Proxy(kubectl.kubeconfig, tmp_path, verdict) as proxy,
+        RunningController(factory, proxy.kubeconfig, (kubectl.namespace,)),
+    ):
+        await until_state(backend, uid, kubectl.namespace)
+    [line] = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
     assert INSTALL in line
 
 
@@ -95,7 +101,7 @@ async def test_an_older_schema_is_named_with_what_it_lacks(
     with Proxy(installed.kubeconfig, tmp_path, verdict) as proxy:
         async with KubeClient(Credentials.load(str(proxy.kubeconfig))) as kube:
             with pytest.raises(NotReady, match=r"older than this operator.*status\.transition"):
-                await check_cluster(kube, MonotonicClock())
+                await check_cluster(kube)
 
 
 async def test_a_missing_right_is_named(installed: ClusterInfo, tmp_path: Path) -> None:
@@ -106,4 +112,4 @@ async def test_a_missing_right_is_named(installed: ClusterInfo, tmp_path: Path) 
     with Proxy(installed.kubeconfig, tmp_path, verdict) as proxy:
         async with KubeClient(Credentials.load(str(proxy.kubeconfig))) as kube:
             with pytest.raises(NotReady, match="grant `get` on it"):
-                await check_cluster(kube, MonotonicClock())
+                await check_cluster(kube)

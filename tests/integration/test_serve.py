@@ -5,11 +5,7 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,81 +15,23 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server, free_port
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.devcluster.commands import run
-from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
+from queue_operator.devcluster.processes import wait_until
 
 CRDS = Path(__file__).parents[2] / "crds"
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-
-
-class Server:
-    """One running `queue-operator serve`, its log and its probes."""
-
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
-        self.health_port = free_port()
-        ports = {name: "0" for name in ("REST", "GRPC", "METRICS")}
-        ports["HEALTH"] = str(self.health_port)
-        settings = {
-            "AUTH__MODE": "none",
-            "CONTROLLER__ENABLED": "false",
-            **{f"{name}__PORT": port for name, port in ports.items()},
-            **environment,
-        }
-        self._log = log
-        with log.open("wb") as stream:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "queue_operator.cli.main", "serve"],
-                env=os.environ
-                | {f"QUEUE_OPERATOR_{key}": value for key, value in settings.items()},
-                stderr=stream,
-            )
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def probe(self, path: str) -> tuple[int, str]:
-        """Status and body; 0 as long as nobody listens."""
-        try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.health_port}/{path}", timeout=5
-            ) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    def await_ready(self) -> None:
-        self.until(lambda: self.probe("readyz")[0] == 200, "readiness")
-
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        def met() -> bool:
-            assert self.process.poll() is None, self.log
-            return condition()
-
-        wait_until(met, f"{what}; see {self._log}", START_TIMEOUT_S)
-
-    def end(self) -> int:
-        """Sends SIGTERM; the exit code, which must come in time."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_TIMEOUT_S)
-
-    def children(self) -> list[ProcessIdentity]:
-        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        pids = {int(word) for word in listed.split()}
-        return [identity for identity in all_processes() if identity.pid in pids]
-
-    def controller(self) -> ProcessIdentity:
-        """The child that kopf runs in; the other one is Python's own tracker of semaphores."""
-        (found,) = (child for child in self.children() if "spawn_main" in command_line(child.pid))
-        return found
+AWAY = """
+apiVersion: v1
+kind: Config
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: away, user: {}}]
+contexts: [{name: away, context: {cluster: away, user: away}}]
+current-context: away
+"""
 
 
 class Start(Protocol):
@@ -167,7 +105,8 @@ def test_it_waits_for_its_database_and_says_so_once(
     assert server.probe("healthz")[0] == 200
     status, body = server.probe("readyz")
     assert status == 503
-    assert json.loads(body)["checks"]["store"] != "ok"
+    assert json.loads(body)["checks"] == {"doors": "UNAVAILABLE"}
+    assert server.probe("readyz/store")[0] == 503
     create(absent_dsn, postgres_admin_dsn)
     server.until(lambda: "run `queue-operator migrate`" in server.log, "the second complaint")
     asyncio.run(migrate(absent_dsn))
@@ -232,7 +171,7 @@ def test_every_port_takes_both_families(start: Start, dsn: str, host: str | None
 @pytest.mark.usefixtures("kubeconfig")
 def test_sigterm_ends_the_controller_too(start: Start, controlled: dict[str, str]) -> None:
     server = start(**controlled)
-    server.await_ready()
+    server.await_ready("readyz/controller")
     children = server.children()
     assert server.controller() in children
     started = time.monotonic()
@@ -243,34 +182,68 @@ def test_sigterm_ends_the_controller_too(start: Start, controlled: dict[str, str
 
 
 @pytest.mark.usefixtures("kubeconfig")
-def test_a_dead_controller_ends_the_server_with_its_exit_code(
+def test_a_dead_controller_is_started_again_and_the_doors_stay_open(
     start: Start, controlled: dict[str, str]
 ) -> None:
     server = start(**controlled)
-    server.await_ready()
-    children = server.children()
-    os.kill(server.controller().pid, signal.SIGKILL)
-    assert server.process.wait(STOP_TIMEOUT_S) == 128 + signal.SIGKILL
-    assert "the controller ended with exit code -9" in server.log
-    wait_until(lambda: not any(child.alive() for child in children), "the end of all children", 5)
+    server.await_ready("readyz/controller")
+    killed = server.controller()
+    os.kill(killed.pid, signal.SIGKILL)
+    server.until(lambda: "the controller ended with exit code -9" in server.log, "the report")
+    assert server.probe("readyz")[0] == 200
+    server.await_ready("readyz/controller")
+    assert server.controller() != killed
+    assert server.end() == 0
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_hung_controller_is_killed_and_started_again(
+    start: Start, controlled: dict[str, str]
+) -> None:
+    server = start(**controlled, CONTROLLER__HUNG_AFTER_S="5")
+    server.await_ready("readyz/controller")
+    hung = server.controller()
+    os.kill(hung.pid, signal.SIGSTOP)
+    server.until(lambda: "and is killed" in server.log, "the end of the hung controller")
+    assert server.probe("readyz")[0] == 200
+    server.await_ready("readyz/controller")
+    assert server.controller() != hung
+    assert server.end() == 0
 
 
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_killed_server_leaves_no_controller(start: Start, controlled: dict[str, str]) -> None:
     server = start(**controlled)
-    server.await_ready()
+    server.await_ready("readyz/controller")
     children = server.children()
     server.process.kill()
     wait_until(lambda: not any(child.alive() for child in children), "the end of all children", 10)
 
 
-def test_without_a_cluster_it_ends_and_says_what_to_do(
+def test_without_a_way_to_a_cluster_it_ends_and_says_what_to_do(
     start: Start, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     server = start(DATABASE__DSN=dsn, CONTROLLER__ENABLED="true")
     assert server.process.wait(START_TIMEOUT_S) == 1
-    assert "the controller ends: " in server.log
+    assert server.log.startswith("error: no way to the Kubernetes API: ")
+    assert "QUEUE_OPERATOR_CONTROLLER__ENABLED=false" in server.log
+    assert "Traceback" not in server.log
+
+
+def test_a_cluster_that_is_away_is_waited_for_behind_open_doors(
+    start: Start, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "away.yaml"
+    kubeconfig.write_text(AWAY)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    server = start(DATABASE__DSN=dsn, CONTROLLER__ENABLED="true")
+    server.await_ready()
+    server.until(lambda: "custom resources are not served yet" in server.log, "the complaint")
+    status, body = server.probe("readyz/controller")
+    assert (status, json.loads(body)["checks"]) == (503, {"controller": "UNAVAILABLE"})
+    assert server.end() == 0
     assert "Traceback" not in server.log
 
 
@@ -278,13 +251,3 @@ def create(dsn: str, postgres_admin_dsn: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
     with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(str(name))))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def command_line(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()

@@ -71,6 +71,23 @@ def test_counts_rates_and_percentiles(stage: Stage) -> None:
         assert rollup[name, JobState.INITIAL_PENDING]["transitions"] == 200
 
 
+def test_a_group_that_vanishes_is_not_counted_beside_the_one_that_took_its_place(
+    stage: Stage,
+) -> None:
+    # The job's claim is there before its submission.
+    stage.events.claim([1], [1000])
+    stage.run()
+    assert {key: row["transitions"] for key, row in stage.rollup().items()} == {
+        (gold.UNKNOWN, JobState.RUNNING): 1
+    }
+    assert stage.events.submit(1, type="mail") == [1]
+    stage.run()
+    assert {key: row["transitions"] for key, row in stage.rollup().items()} == {
+        ("mail", JobState.RUNNING): 1,
+        ("mail", JobState.INITIAL_PENDING): 1,
+    }
+
+
 def check_measure(row: Row, prefix: str, values: Sequence[int]) -> None:
     for percent in (50, 90, 99):
         exact = nearest_rank(values, percent)

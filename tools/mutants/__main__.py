@@ -14,12 +14,13 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.conftest import KEEP, POSTGRES_FOLDER, POSTGRES_PORT
 
-from mutants.listed import Mutant, faults, mutants
+from mutants.listed import Mutant, faults, mutants, tests_of
 from mutants.running import KILLED, Verdict, baseline, judge_all
 from queue_operator.devcluster import Postgres
 
-# Stores and rigs that need the server.
+# Stores and rigs that need the server, and tests that do.
 _SERVED = ("postgres", "grpc")
+_SERVED_TESTS = "tests/integration/"
 
 
 def main() -> int:
@@ -48,7 +49,11 @@ def main() -> int:
 @contextmanager
 def _server(listed: Sequence[Mutant]) -> Iterator[None]:
     """The Postgres of the tests, up for all runs together."""
-    if not any(one.store.startswith(_SERVED) for one in listed):
+    tests = [test for found in tests_of(list(listed)).values() for test in found]
+    if not (
+        any(one.store.startswith(_SERVED) for one in listed)
+        or any(test.startswith(_SERVED_TESTS) for test in tests)
+    ):
         yield
         return
     server = Postgres(POSTGRES_FOLDER, "127.0.0.1", POSTGRES_PORT)

@@ -15,19 +15,21 @@ _LISTS: Final = (
     "queue_mutants.toml",
     "api_mutants.toml",
     "store_mutants.toml",
+    "door_mutants.toml",
 )
 # Where the tests of a shipped suite are run, the suite of the API, and other folders whose tests
-# may judge a mutant where those have none.
+# judge a mutant where those have none, or where it names them.
 _SUITES: Final = {"backend/": "tests/contract/", "queue/": "tests/contract_queue/"}
 _API: Final = "contract_api/"
-_OTHERS: Final = ("unit/worker/", "unit/wire/")
+_OTHERS: Final = ("unit/", "integration/")  # the quicker ones first
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """`find` in `file` (of the package) becomes `replace`; the tests of `clause` run on `store`,
-    which is a store or a rig of the suites, or nothing where they need neither. Where no clause
-    of a specification speaks, `tests` names the tests, or files of them, instead.
+    which is a store or a rig of the suites, or nothing where they need neither. `tests` names
+    those of the clause that are to notice, where not each of them can; or, where no clause of a
+    specification speaks, the tests that do, or files of them.
     """
 
     file: str
@@ -39,8 +41,8 @@ class Mutant:
 
     @property
     def promise(self) -> str:
-        """What it breaks: the clause, or the tests that stand for one."""
-        return self.clause or " ".join(self.tests)
+        """What it breaks: the clause, and the tests that stand for it."""
+        return " ".join([self.clause, *self.tests]).strip()
 
     @property
     def name(self) -> str:
@@ -59,11 +61,24 @@ def _mutant(entry: dict[str, Any]) -> Mutant:
 
 def tests_of(wanted: list[Mutant]) -> dict[str, list[str]]:
     """The tests of each promise, as pytest names them: of the suites, or else of the others."""
-    found = markers(ROOT / PACKAGE / "testing", ROOT / "tests")
+    found = _proofs()
     return {one.promise: list(one.tests) or _named(found.get(one.clause, [])) for one in wanted}
 
 
+def _proofs() -> dict[str, list[str]]:
+    return markers(ROOT / PACKAGE / "testing", ROOT / "tests")
+
+
 def _named(proofs: list[str]) -> list[str]:
+    places = (_in_suites(proofs), *(_placed(proofs, folder) for folder in _OTHERS))
+    return next((tests for tests in places if tests), [])
+
+
+def _all(proofs: list[str]) -> list[str]:
+    return _in_suites(proofs) + _placed(proofs, *_OTHERS)
+
+
+def _in_suites(proofs: list[str]) -> list[str]:
     shipped = [
         f"{folder}test_{module}.py::{test}"
         for suite, folder in _SUITES.items()
@@ -71,8 +86,7 @@ def _named(proofs: list[str]) -> list[str]:
         if proof.startswith(suite)
         for module, _, test in [proof.removeprefix(suite).partition(".")]
     ]
-    suites = shipped + _placed(proofs, _API)
-    return suites or _placed(proofs, *_OTHERS)
+    return shipped + _placed(proofs, _API)
 
 
 def _placed(proofs: list[str], *folders: str) -> list[str]:
@@ -83,16 +97,19 @@ def _placed(proofs: list[str], *folders: str) -> list[str]:
 def faults(listed: list[Mutant]) -> list[str]:
     """What is wrong with the list itself: it must name what there is, and change something."""
     known, found, wrong = {clause.id for clause in clauses()}, tests_of(listed), []
+    proofs = _proofs()
     for one in listed:
         path = ROOT / PACKAGE / one.file
         count = path.read_text("utf-8").count(one.find) if path.is_file() else 0
         if count != 1:
             wrong.append(f"{one.name}: {one.find!r} is there {count} times, not once")
-        if bool(one.tests) == bool(one.clause):
+        if not (one.tests or one.clause):
             wrong.append(f"{one.name}: give a clause, or the tests that stand for one")
+        if one.clause and (others := set(one.tests) - set(_all(proofs.get(one.clause, [])))):
+            wrong.append(f"{one.name}: does not prove it: {', '.join(sorted(others))}")
         if missing := [t for t in one.tests if not (ROOT / t.partition("::")[0]).is_file()]:
             wrong.append(f"{one.name}: there is no {', '.join(missing)}")
-        if one.clause and (one.clause not in known or not found.get(one.clause)):
+        if one.clause and (one.clause not in known or not found[one.promise]):
             wrong.append(f"{one.name}: no such clause, or no test of the suite proves it")
         if one.find == one.replace:
             wrong.append(f"{one.name}: changes nothing")

@@ -16,29 +16,8 @@ from typing import Final
 from mutants.listed import PACKAGE, ROOT, Mutant, tests_of
 
 # What a run of the tests that judge mutants needs, and nothing else.
-_COPIED: Final = (
-    "operator",
-    "examples",
-    "tests/contract",
-    "tests/contract_queue",
-    "tests/contract_api",
-    "tests/integration/local",
-    "tests/integration/postgres",
-    "tests/integration/sqlite",
-    "tests/unit/backends/postgres",
-    "tests/unit/domain",
-    "tests/unit/tasks",
-    "tests/unit/worker",
-    "tests/vectors",
-    "tests/unit/wire",
-)
-_FILES: Final = (
-    "pyproject.toml",
-    "tests/conftest.py",
-    "tests/programs.py",
-    "tests/shared.py",
-    "tests/integration/test_draws.py",
-)
+_COPIED: Final = ("operator", "examples", "tests")
+_FILES: Final = ("pyproject.toml",)
 _AT_ONCE: Final = 2
 _PATIENCE_S: Final = 120.0
 # The same for many tests at once, which none of them fails.

@@ -230,6 +230,18 @@ seccompProfile:
 - name: QUEUE_OPERATOR_GRPC__CLIENT_CA_FILE
   value: {{ printf "/var/run/secrets/queue-operator-client-ca/%s" .Values.tls.clientCaKey | quote }}
 {{- end }}
+{{- with .Values.tls.rest }}
+{{- if .existingSecret }}
+- name: QUEUE_OPERATOR_REST__CERTIFICATE_FILE
+  value: /var/run/secrets/queue-operator-rest-tls/tls.crt
+- name: QUEUE_OPERATOR_REST__KEY_FILE
+  value: /var/run/secrets/queue-operator-rest-tls/tls.key
+{{- end }}
+{{- if .clientCaSecret }}
+- name: QUEUE_OPERATOR_REST__CLIENT_CA_FILE
+  value: {{ printf "/var/run/secrets/queue-operator-rest-client-ca/%s" .clientCaKey | quote }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Whole directories, not single files, so that the kubelet brings renewed ones. */}}
@@ -244,6 +256,16 @@ seccompProfile:
   mountPath: /var/run/secrets/queue-operator-client-ca
   readOnly: true
 {{- end }}
+{{- if .Values.tls.rest.existingSecret }}
+- name: rest-tls
+  mountPath: /var/run/secrets/queue-operator-rest-tls
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.rest.clientCaSecret }}
+- name: rest-client-ca
+  mountPath: /var/run/secrets/queue-operator-rest-client-ca
+  readOnly: true
+{{- end }}
 {{- end }}
 
 {{- define "queue-operator.tlsVolumes" -}}
@@ -256,6 +278,16 @@ seccompProfile:
 - name: client-ca
   secret:
     secretName: {{ .Values.tls.clientCaSecret }}
+{{- end }}
+{{- if .Values.tls.rest.existingSecret }}
+- name: rest-tls
+  secret:
+    secretName: {{ .Values.tls.rest.existingSecret }}
+{{- end }}
+{{- if .Values.tls.rest.clientCaSecret }}
+- name: rest-client-ca
+  secret:
+    secretName: {{ .Values.tls.rest.clientCaSecret }}
 {{- end }}
 {{- end }}
 

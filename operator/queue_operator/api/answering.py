@@ -45,13 +45,14 @@ def respond(
     headers: Mapping[str, str] | None = None,
     quota: QuotaError | None = None,
 ) -> Response:
-    """An error answer."""
+    """An error answer. Whoever looks for a refusal by its id finds it in the log of level debug:
+    a caller's own faults may be many, and are told to the caller whole.
+    """
+    request_id = str(request.scope.get("request_id", ""))
+    place = f"{request.method} {request.url.path}"
+    log.debug("request %s: %s: %d %s: %s", request_id, place, status, code, message)
     body = APIError(
-        code=code,
-        message=message,
-        details=list(details),
-        request_id=str(request.scope.get("request_id", "")),
-        quota=quota,
+        code=code, message=message, details=list(details), request_id=request_id, quota=quota
     )
     text = body.model_dump_json(exclude_none=True)
     return Response(text, status, dict(headers or {}), media_type="application/json")

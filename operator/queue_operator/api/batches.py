@@ -18,6 +18,7 @@ from queue_operator.api.errors import (
 from queue_operator.api.schemas import ErrorDetail
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import Reader
+from queue_operator.domain.batch import may_repeat
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
@@ -40,16 +41,27 @@ def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
     """The jobs of a batch. Raises InvalidBody when the batch itself is malformed."""
     envelope = _envelope(body)
     atomic = _atomic(envelope.atomic)
-    raws = _jobs(envelope.jobs, services.settings.limits.batch_jobs)
+    limits = services.settings.limits
+    raws = _jobs(envelope.jobs, limits.batch_jobs)
     reader = Reader(namespace, services, check_in_turn(services.limits))
     items: list[Job | QueueError] = []
-    first_at: dict[str, int] = {}
+    first_of: dict[str, Job] = {}
     for index, raw in enumerate(raws):
         item = _item(bytes(raw), reader)
-        if isinstance(item, Job) and first_at.setdefault(item.id, index) != index:
-            item = DuplicateJob((item.id,), (index,))
+        if isinstance(item, Job):
+            first = first_of.setdefault(item.id, item)
+            if first is not item and not may_repeat(item, first):
+                item = DuplicateJob((item.id,), (index,))
         items.append(item)
+    _check_edges(items, limits.batch_dependencies)
     return Batch(tuple(items), atomic)
+
+
+def _check_edges(items: Sequence[Job | QueueError], most: int) -> None:
+    edges = sum(len(item.depends_on) for item in items if isinstance(item, Job))
+    if edges > most:
+        text = f"the jobs wait for {edges} others, all together; the limit is {most}: send fewer"
+        raise fault("jobs", INVALID_REQUEST, text)
 
 
 def refusal(items: Sequence[Job | QueueError]) -> QueueError | None:

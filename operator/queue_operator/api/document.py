@@ -11,6 +11,7 @@ from queue_operator import __version__
 from queue_operator.api import examples, schemas
 from queue_operator.api.operation import Operation
 from queue_operator.api.schemas.base import TEXT_PATTERN
+from queue_operator.domain.limits import DEFAULT_LIMITS
 
 JSON: Final = "application/json"
 _REFERENCE: Final = "#/components/schemas/{model}"
@@ -31,7 +32,12 @@ _JOB_ID: Final[dict[str, Any]] = {
     "in": "path",
     "required": True,
     "description": "A slash in an id is written `%2F`.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": TEXT_PATTERN},
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": DEFAULT_LIMITS.id_characters,
+        "pattern": TEXT_PATTERN,
+    },
 }
 
 

@@ -12,6 +12,7 @@ from queue_operator.api.schemas import ErrorDetail, ItemError, QuotaError
 from queue_operator.api.views.refusals import not_possible, shown
 from queue_operator.domain.errors import (
     DuplicateJob,
+    Fault,
     Forbidden,
     InvalidArgument,
     InvalidTransition,
@@ -25,6 +26,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.states import Event
+from queue_operator.domain.units import without_unit
 
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
@@ -112,6 +114,8 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
     """The faults behind `error`, by field."""
     if isinstance(error, InvalidBody):
         return list(error.details)
+    if error.findings:
+        return [_told(finding) for finding in error.findings[:MAX_DETAILS]]
     if isinstance(error, DuplicateInBatch):
         return [
             ErrorDetail(field=f"jobs[{index}].job_id", code=error.code, message="already exists")
@@ -131,6 +135,15 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
     return []
 
 
+def _told(finding: Fault) -> ErrorDetail:
+    return ErrorDetail(
+        field=public_field(finding.field),
+        code=finding.code,
+        message=finding.message,
+        job_id=finding.job_id or None,
+    )
+
+
 def _not_allowed(error: InvalidTransition) -> ErrorDetail:
     return ErrorDetail(
         field="job_id",
@@ -146,7 +159,7 @@ def public_field(field: str) -> str:
     """The name of a job's field in this API."""
     for pattern, name in _PUBLIC:
         field = pattern.sub(name, field)
-    return field
+    return without_unit(field)
 
 
 def fault(field: str, code: str, message: str) -> "InvalidBody":
@@ -187,7 +200,8 @@ def message_of(error: QueueError) -> str:
     if isinstance(error, InvalidBody):
         return _summary(error.details)
     if isinstance(error, InvalidArgument):
-        return f"{public_field(error.field)}: {error.reason}"
+        others = f" (and {len(error.findings) - 1} more)" if error.findings else ""
+        return f"{public_field(error.field)}: {error.reason}{others}"
     if isinstance(error, InvalidTransition):
         return not_possible(error)
     return error.message

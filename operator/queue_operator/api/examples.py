@@ -92,6 +92,7 @@ _FAILURE: Final[dict[str, Any]] = {
 _DETAILS: Final[dict[str, Any]] = {
     "job_id": _ID,
     "type": "send-email",
+    "state": Phase.DEAD_LETTER,
     "final_state": Phase.DEAD_LETTER,
     "total_attempts": 5,
     "failure": _FAILURE,

@@ -22,7 +22,6 @@ _STAND_INS: Final[dict[str, tuple[str, Any]]] = {
 """What takes the place of a malformed field that a submission cannot do without."""
 _DEFAULTS: Final = {f.name: f.default for f in fields(Job) if f.default is not MISSING}
 _HARMLESS: Final[dict[str, Any]] = {**_DEFAULTS, "id": "j", "type": "t"}
-_ATTRIBUTES: Final = {"delay": "delay_s", "timeout": "timeout_s"}
 
 
 class Reading(Protocol):
@@ -90,12 +89,11 @@ def _semantic(
             reading.check(job)
         except InvalidArgument as error:
             root = _root(error.field)
-            attribute = _ATTRIBUTES.get(root, root)
             if public_field(root) not in known:
                 errors.append(error)
-            if attribute not in _HARMLESS:
+            if root not in _HARMLESS:
                 break
-            job = replace(job, **{attribute: _HARMLESS[attribute]})
+            job = replace(job, **{root: _HARMLESS[root]})
         else:
             break
     return [detail for error in errors for detail in details_of(error)]

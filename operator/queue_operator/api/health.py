@@ -1,8 +1,8 @@
-"""Probes: alive when the event loop answers, ready when everything behind it does."""
+"""Probes: alive when the event loop answers, ready when the doors are open."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
@@ -17,16 +17,12 @@ shown: the text may name hosts and accounts.
 CHECK_TIMEOUT_S: Final = 2.0
 
 
-class Store(Protocol):
-    """What readiness asks first: `ping` raises when the store does not answer."""
-
-    async def ping(self) -> None: ...
-
-
-def create_health_app(store: Store, checks: Mapping[str, Check] | None = None) -> FastAPI:
-    """/healthz and /readyz. Readiness asks the store and every one of `checks`."""
+def create_health_app(doors: Check, parts: Mapping[str, Check]) -> FastAPI:
+    """/healthz; /readyz, which asks the doors alone, so that no fault behind them takes the
+    endpoints away; and /readyz/NAME for each of `parts`.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    all_checks: dict[str, Check] = {"store": store.ping, **(checks or {})}
+    checks: dict[str, Check] = {"doors": doors, **parts}
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -34,17 +30,26 @@ def create_health_app(store: Store, checks: Mapping[str, Check] | None = None) -
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        answers = await asyncio.gather(*(_ask(check) for check in all_checks.values()))
-        found = dict(zip(all_checks, answers, strict=True))
-        ready = all(answer == _OK for answer in answers)
-        return JSONResponse(
-            {"status": _OK if ready else "not ready", "checks": found}, 200 if ready else 503
-        )
+        return await _answer("doors", doors)
+
+    @app.get("/readyz/{part}")
+    async def readyz_of(part: str) -> Response:
+        if (check := checks.get(part)) is None:
+            return JSONResponse({"status": "not found", "checks": sorted(checks)}, 404)
+        return await _answer(part, check)
 
     return app
 
 
 _OK: Final = "ok"
+
+
+async def _answer(part: str, check: Check) -> Response:
+    found = await _ask(check)
+    ready = found == _OK
+    return JSONResponse(
+        {"status": _OK if ready else "not ready", "checks": {part: found}}, 200 if ready else 503
+    )
 
 
 async def _ask(check: Check) -> str:

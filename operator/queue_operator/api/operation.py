@@ -1,6 +1,7 @@
 """An operation: what it is called, what it takes, who may call it, and what it does."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
@@ -45,9 +46,9 @@ class Call(Generic[Q]):
         """Asks for a right beside the operation's own. Raises Forbidden."""
         await self.services.authorizer.authorize(self.identity, verb, QUEUE_JOBS, self.namespace)
 
-    def audit(self, **what: Any) -> None:
-        """Tells of a change that was made."""
-        self.services.audit.changed(
+    def change(self, **what: Any) -> AbstractContextManager[dict[str, Any]]:
+        """Around a change: it is told before, and after with what is put into the mapping."""
+        return self.services.audit.change(
             self.identity,
             request_id=str(self.request.scope.get("request_id", "")),
             verb=self.operation.verb,

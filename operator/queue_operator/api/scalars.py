@@ -1,47 +1,41 @@
 """Times and durations as `external-api.md` section 6 writes them."""
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from queue_operator.backends.statistics import MAX_TIME_RANGE_S
+from queue_operator.domain.durations import (
+    MAX_CHARACTERS,
+    NegativeDuration,
+    iso_text,
+    microseconds_of,
+)
+from queue_operator.domain.limits import MAX_DURATION_S
+from queue_operator.domain.numbers import number, whole
 
-MAX_DURATION: Final = timedelta(days=3660)
-"""Ten years and a bit: longer is a mistake in the unit."""
+MAX_DURATION: Final = timedelta(seconds=MAX_DURATION_S)
 
-
-_NEGATIVE: Final = re.compile(r"-\s*[P\d.]")
-
-
-def _duration(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value < 0:
-            raise _negative()
-        return _seconds(value)
-    if isinstance(value, str) and _NEGATIVE.match(value):
-        raise _negative()
-    if isinstance(value, timedelta) or (isinstance(value, str) and value.startswith("P")):
-        return value
-    raise ValueError("must be an ISO 8601 duration such as 'PT5M', or a number of seconds")
+_MOST_US: Final = timedelta.max // timedelta(microseconds=1)
 
 
-def _negative() -> PydanticCustomError:
-    return PydanticCustomError("greater_than_equal", "must not be negative")
+def _duration(value: object) -> timedelta:
+    try:
+        return timedelta(microseconds=min(microseconds_of(value), _MOST_US))
+    except NegativeDuration as error:
+        raise PydanticCustomError("greater_than_equal", "must not be negative") from error
 
 
-def _seconds(value: float) -> object:
-    # Up to the next microsecond: what is a little over a bound, or over 0, stays that.
-    if not -_MANY_S < value < _MANY_S:
-        return value
-    return timedelta(microseconds=math.ceil(Decimal(str(value)) * 1_000_000))
-
-
-_MANY_S: Final = 1e12
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
 
 
@@ -74,14 +68,16 @@ def _duration_schema(most_days: int, *, zero: bool) -> dict[str, Any]:
     minutes = rf"{digits}\d{{0,3}}M(\d{{1,2}}S)?"
     hours = rf"{digits}\d{{0,2}}H(\d{{1,2}}M)?(\d{{1,2}}S)?"
     days = rf"{digits}\d?D(T\d{{1,2}}H)?"
-    pattern = f"^P({days}|T({hours}|{minutes}|{seconds}))$"
+    units = rf"{digits}\d{{0,2}}(h(\d{{1,2}}m)?|m|s|ms)"
+    pattern = f"^(P({days}|T({hours}|{minutes}|{seconds}))|{units})$"
     return {
         "anyOf": [
-            {"type": "string", "pattern": pattern},
+            {"type": "string", "maxLength": MAX_CHARACTERS, "pattern": pattern},
             {"type": "number", "minimum": 0 if zero else 1e-6, "maximum": most_days * 86_400},
         ],
-        "description": "ISO 8601 duration or seconds.",
-        "examples": ["PT5M", 300],
+        "description": 'Seconds, or text: "90", "1h30m", "250ms" or ISO 8601 without years and '
+        "months.",
+        "examples": ["PT5M", "1h30m", 300],
     }
 
 
@@ -101,20 +97,12 @@ PositiveDuration = Annotated[
 ]
 
 
-def _from_address(value: object) -> object:
-    # In an address a number is a text like any other.
-    number = value if isinstance(value, str) and _NUMBER.fullmatch(value) else None
-    return value if number is None else float(number)
-
-
 _WINDOW_DAYS: Final = int(MAX_TIME_RANGE_S // 86_400)
-_NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,20})?([eE][+-]?\d{1,2})?")
 
 QueryDuration = Annotated[
     timedelta,
     Field(gt=timedelta(0), le=timedelta(days=_WINDOW_DAYS)),
     BeforeValidator(_duration),
-    BeforeValidator(_from_address),
     WithJsonSchema(_duration_schema(_WINDOW_DAYS, zero=False)),
 ]
 """The same as a parameter; no longer than statistics reach back."""
@@ -126,14 +114,11 @@ _TIMESTAMP_PATTERN: Final = (
 )
 
 
-def _whole(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("must be a whole number")
-    return value
+WHOLE: Final = BeforeValidator(whole)
+"""Of an integer."""
 
-
-WHOLE: Final = BeforeValidator(_whole)
-"""Of an integer: JSON does not tell 5.0 from 5; texts and truth values are no numbers."""
+NUMBER: Final = BeforeValidator(number)
+"""Of a fraction."""
 
 Timestamp = Annotated[
     AwareDatetime,
@@ -152,6 +137,7 @@ Timestamp = Annotated[
 
 Elapsed = Annotated[
     timedelta,
+    PlainSerializer(iso_text, return_type=str, when_used="json"),
     WithJsonSchema(
         {
             "type": "string",

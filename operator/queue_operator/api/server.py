@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -10,30 +11,72 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from queue_operator.api.tls import RenewedContext
 from queue_operator.domain.hosts import authority
+from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import listening, refusal
 
 _LOCAL: Final = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104  (asked, not bound)
 _DATE_S: Final = 1.0
 _HEAD_BYTES: Final = 128 * 1024
 """The most that request line and headers, or trailers, may have beside what is read at once."""
+HEAD_S: Final = 10.0
+"""How long a connection may take from its beginning to its first head, and one head to its end."""
+BODY_SILENCE_S: Final = 30.0
+"""How long the rest of a body may be waited for without any of it."""
+CONNECTIONS: Final = 1000
+"""Of servers that few have to do with."""
+HANDSHAKE_S: Final = 10.0
+"""How long a caller may take to agree on TLS."""
 _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
 
-class _BoundedHead(HttpToolsProtocol):
+class _Bounded(HttpToolsProtocol):
     """Hangs up on a request whose head, chunk line or trailers do not end: neither the parser nor
-    the server counts. Trailers are dropped: the server took them for headers.
+    the server counts. Trailers are dropped: the server took them for headers. Hangs up, too, on
+    whoever says nothing, or does not go on, and on those above the number that is served.
     """
 
+    most = 0
+    _timer: asyncio.TimerHandle | None = None
     _bytes = 0
     _counts = False
     _began = False
     _head_ended = False
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+            return
+        self._hang_up_in(HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _hang_up_in(self, seconds: float) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(seconds, self._too_late)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if self._head_ended and self.flow.read_paused:
+            # Who is not read cannot go on.
+            self._hang_up_in(BODY_SILENCE_S)
+        else:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
         self._began = False
         super().data_received(data)
+        if self._head_ended and self._timer is not None:
+            self._hang_up_in(BODY_SILENCE_S)
         if self._counts and not self._began:
             self._bytes += len(data)
             if self._bytes > _HEAD_BYTES and not self.transport.is_closing():
@@ -42,6 +85,7 @@ class _BoundedHead(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._count()
         self._head_ended = False
+        self._hang_up_in(HEAD_S)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -62,6 +106,7 @@ class _BoundedHead(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._counts = False
+        self._wait_no_more()
         super().on_message_complete()
 
     def _count(self) -> None:
@@ -90,9 +135,31 @@ class _Embedded(uvicorn.Server):
     times a second.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
         self._leaving = asyncio.Event()
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As the base does for sockets that it is given; that sets no limit for handshakes."""
+
+        def protocol() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                protocol,
+                sock=one,
+                backlog=self.config.backlog,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -111,7 +178,8 @@ class _Embedded(uvicorn.Server):
 
 class RestServer:
     """One listening server. `start` once, then `stop` once. `setting` is the part of the
-    settings that has the address; a connection without a request is closed after `keep_alive_s`.
+    settings that has the address. Beyond so many `connections` others are closed at once; one
+    without a request is closed after `keep_alive_s`. With `files` it speaks TLS only.
     """
 
     def __init__(
@@ -120,14 +188,17 @@ class RestServer:
         address: Address,
         setting: str = "REST",
         *,
+        connections: int = CONNECTIONS,
         keep_alive_s: float = 5.0,
+        files: ServerFiles | None = None,
     ) -> None:
         self._address = address
         self._setting = setting
+        self._scheme = "http" if files is None else "https"
         self._server = _Embedded(
             uvicorn.Config(
                 app,
-                http=_BoundedHead,
+                http=type("Bounded", (_Bounded,), {"most": connections}),
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -137,7 +208,8 @@ class RestServer:
                 # The figure is handed to the event loop as it is.
                 timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=_SHUTDOWN_S,
-            )
+            ),
+            None if files is None else RenewedContext(files),
         )
         self._socket: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -154,7 +226,7 @@ class RestServer:
     def url(self) -> str:
         """Where callers on this machine reach it."""
         host = self._address.host
-        return f"http://{authority(_LOCAL.get(host, host), self.port)}"
+        return f"{self._scheme}://{authority(_LOCAL.get(host, host), self.port)}"
 
     async def start(self) -> None:
         """Listens from here on. Raises OSError when the address is taken."""

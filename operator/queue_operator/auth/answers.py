@@ -3,45 +3,80 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from queue_operator.domain.errors import Unavailable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
+class _Kept(NamedTuple, Generic[V]):
+    asked_s: float
+    answer: V
+
+
 class Answers(Generic[K, V]):
     """A bounded cache in which concurrent questions about one key ask only once.
 
-    `ttl_s` says how long an answer may be reused; errors are never kept. The least
-    recently used of more than `size` answers is dropped.
+    `ttl_s` says how long an answer may be reused, `outage_s` how long while the reviewer is away:
+    then nobody waits for it who has such an answer. Errors are never kept. The least recently used
+    of more than `size` answers is dropped.
     """
 
     def __init__(
-        self, ttl_s: Callable[[V], float], monotonic: Callable[[], float], size: int = 10_000
+        self,
+        ttl_s: Callable[[V], float],
+        monotonic: Callable[[], float],
+        size: int = 10_000,
+        *,
+        outage_s: Callable[[V], float] = lambda _: 0.0,
     ) -> None:
         self._ttl_s = ttl_s
+        self._outage_s = outage_s
         self._monotonic = monotonic
         self._size = size
-        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._is_away = False
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
         self._asking: dict[K, asyncio.Task[V]] = {}
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The kept answer if it is fresh, else that of `ask`, whose errors pass through."""
+        """The kept answer if it is fresh, else that of `ask`, whose errors pass through unless an
+        older answer stands in for it.
+        """
         kept = self._kept.get(key)
-        if kept is not None and kept[0] > self._monotonic():
+        if kept is not None and self._is_within(kept, self._ttl_s):
             self._kept.move_to_end(key)
-            return kept[1]
+            return kept.answer
         task = self._asking.get(key)
         if task is None:
             task = asyncio.ensure_future(self._ask(key, ask))
             self._asking[key] = task
             task.add_done_callback(lambda done: self._asked(key, done))
+        if kept is None or not self._is_within(kept, self._outage_s):
+            return await self._shared(task)
+        if self._is_away:
+            return kept.answer
+        try:
+            return await self._shared(task)
+        except Unavailable:
+            return kept.answer
+
+    def _is_within(self, kept: _Kept[V], limit_s: Callable[[V], float]) -> bool:
+        return self._monotonic() < kept.asked_s + limit_s(kept.answer)
+
+    async def _shared(self, task: asyncio.Task[V]) -> V:
         # One caller that gives up must not take the answer from the others.
         return await asyncio.shield(task)
 
     async def _ask(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        answer = await ask()
-        self._kept[key] = (self._monotonic() + self._ttl_s(answer), answer)
+        try:
+            answer = await ask()
+        except Unavailable:
+            self._is_away = True
+            raise
+        self._is_away = False
+        self._kept[key] = _Kept(self._monotonic(), answer)
         self._kept.move_to_end(key)
         while len(self._kept) > self._size:
             self._kept.popitem(last=False)

@@ -27,6 +27,8 @@ TOKEN_TTL_S: Final = 10.0
 ALLOWED_TTL_S: Final = 10.0
 REFUSED_TTL_S: Final = 2.0
 """Refusals are kept shorter, so that a new grant works soon."""
+OUTAGE_S: Final = 600.0
+"""How long who was vouched for, or allowed something, still is while the API server is away."""
 
 _CALL_TIMEOUT_S: Final = 5.0
 _THREADS: Final = 4
@@ -145,6 +147,7 @@ class KubernetesAuthenticator:
         self._answers: Answers[bytes, Identity | _Refused] = Answers(
             lambda answer: REFUSED_TTL_S if isinstance(answer, _Refused) else TOKEN_TTL_S,
             monotonic,
+            outage_s=lambda answer: 0.0 if isinstance(answer, _Refused) else OUTAGE_S,
         )
 
     async def authenticate(self, token: str | None) -> Identity:
@@ -199,7 +202,9 @@ class KubernetesAuthorizer:
     ) -> None:
         self._reviews = reviews
         self._answers: Answers[tuple[Identity, str, str, str], str | None] = Answers(
-            lambda refusal: ALLOWED_TTL_S if refusal is None else REFUSED_TTL_S, monotonic
+            lambda refusal: ALLOWED_TTL_S if refusal is None else REFUSED_TTL_S,
+            monotonic,
+            outage_s=lambda refusal: OUTAGE_S if refusal is None else 0.0,
         )
 
     async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:

@@ -7,6 +7,8 @@ QUEUE_JOBS: Final = "queuejobs"
 QUEUE_JOBS_STATUS: Final = "queuejobs/status"
 QUEUE_WORKERS: Final = "queueworkers"
 """Resources of the group `queueoperator.dev` that a review is asked about."""
+CONNECT: Final = "connect"
+"""The verb on `queueworkers` that a worker needs; no verb of the API server's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from queue_operator.auth.protocol import QUEUE_JOBS, Identity
+from queue_operator.auth.protocol import CONNECT, QUEUE_JOBS, QUEUE_WORKERS, Identity
 from queue_operator.domain.errors import Forbidden
 
 
 class Scope(StrEnum):
     """READ: look at jobs and statistics. SUBMIT: new jobs. MANAGE: cancel, retry, delete, pause.
-    ADMIN: everything, also what workers and administrators do.
+    WORKER: be a worker. ADMIN: everything.
     """
 
     READ = "read"
     SUBMIT = "submit"
     MANAGE = "manage"
+    WORKER = "worker"
     ADMIN = "admin"
 
 
@@ -27,11 +28,12 @@ _NEEDED: Final[Mapping[tuple[str, str], Scope]] = {
     ("create", QUEUE_JOBS): Scope.SUBMIT,
     ("update", QUEUE_JOBS): Scope.MANAGE,
     ("delete", QUEUE_JOBS): Scope.MANAGE,
+    (CONNECT, QUEUE_WORKERS): Scope.WORKER,
 }
 """What is not named here needs ADMIN."""
 
 
-def told_scopes(identity: Identity) -> str:
+def _told_scopes(identity: Identity) -> str:
     """What a static token may do, and where."""
     return f"[{', '.join(sorted(identity.scopes))}] in [{', '.join(sorted(identity.namespaces))}]"
 
@@ -49,5 +51,5 @@ class ScopeAuthorizer:
         where = f"in namespace {namespace!r}" if namespace else "in all namespaces"
         raise Forbidden(
             f"{identity.name} may not {verb} {resource} {where}: that needs the scope "
-            f"{needed.value!r} there, and its token has {told_scopes(identity)}"
+            f"{needed.value!r} there, and its token has {_told_scopes(identity)}"
         )

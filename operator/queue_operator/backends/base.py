@@ -23,12 +23,11 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.tallies import check_window
 from queue_operator.backends.tokens import check_amount
+from queue_operator.domain.batch import check_batch, check_each, moved_to, unplaced
 from queue_operator.domain.errors import (
-    DuplicateJob,
     InvalidArgument,
     InvalidTransition,
     JobNotFound,
-    KeyConflict,
     QueueError,
 )
 from queue_operator.domain.job import (
@@ -49,13 +48,11 @@ from queue_operator.domain.storable import storable
 from queue_operator.domain.validation import (
     REASON_CHARACTERS,
     Limits,
-    check_batch,
     check_bytes,
     check_choice,
     check_choices,
     check_defaults,
     check_demand,
-    check_each,
     check_flag,
     check_held,
     check_job,
@@ -68,7 +65,6 @@ from queue_operator.domain.validation import (
     check_texts,
     check_time,
     check_ttl,
-    unplaced,
 )
 from queue_operator.domain.views import Phase
 
@@ -99,14 +95,21 @@ class BaseBackend(ABC):
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
         return [answer.job_id for answer in await self.submit(jobs)]
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         check_flag("atomic", atomic)
+        check_flag("patient", patient)
         if atomic:
             check_batch(jobs, self._limits)
             return await self._submit(jobs, atomic=True) if jobs else []
         errors = check_each(jobs, self._limits)
         good = [place for place in range(len(jobs)) if place not in errors]
-        stored = await self._submit([jobs[p] for p in good], atomic=False) if good else []
+        stored: list[Submitted] = []
+        if good and patient:
+            stored = await self._submit([jobs[p] for p in good], atomic=False)
+        elif good:
+            stored = await self._submit_each([jobs[p] for p in good])
         answers = {p: _placed(p, answer) for p, answer in zip(good, stored, strict=True)}
         for place, error in errors.items():
             answers[place] = Submitted(job_id=getattr(jobs[place], "id", ""), error=error)
@@ -395,6 +398,7 @@ class BaseBackend(ABC):
     async def search_jobs(self, search: JobSearch) -> JobPage:
         check_kind("search", search, JobSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
+        check_flag("count", search.count)
         check_tags("tags", search.tags, self._limits)
         check_texts("types", search.types, self._limits.id_characters)
         check_choices("states", search.states, JobState)
@@ -408,6 +412,7 @@ class BaseBackend(ABC):
     async def search_failures(self, search: FailureSearch) -> FailurePage:
         check_kind("search", search, FailureSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
+        check_flag("count", search.count)
         check_texts("types", search.types, self._limits.id_characters)
         check_text("error_code", search.error_code, self._limits.id_characters, required=False)
         check_choices("states", search.states, JobState)
@@ -444,7 +449,7 @@ class BaseBackend(ABC):
         return await self._lose(assignee_id=None, namespace=namespace)
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        check_ttl("ttl", ttl_s)
+        check_ttl("ttl_s", ttl_s)
         if namespace is not None:
             self._check_namespace(namespace)
         return await self._cleanup(ttl_s, namespace)
@@ -480,6 +485,12 @@ class BaseBackend(ABC):
         except QueueError as error:
             raise unplaced(error) from None
         return answer
+
+    async def _submit_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        """As `_submit`, not atomic, of callers who know nothing of each other. Where one waits for
+        another's key, see KeyHeld.
+        """
+        return await self._submit(jobs, atomic=False)
 
     @abstractmethod
     async def _submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
@@ -581,13 +592,4 @@ class BaseBackend(ABC):
 def _placed(place: int, answer: Submitted) -> Submitted:
     """The answer with an error that names the job's place among all, not among the good ones."""
     error = answer.error
-    if isinstance(error, DuplicateJob):
-        error = DuplicateJob(error.job_ids, (place,))
-    elif isinstance(error, InvalidArgument):
-        field = f"jobs[{place}].{error.field.partition('.')[2]}"
-        error = (
-            KeyConflict(error.key, error.job_id, field)
-            if isinstance(error, KeyConflict)
-            else InvalidArgument(field, error.reason)
-        )
-    return replace(answer, error=error)
+    return answer if error is None else replace(answer, error=moved_to(place, error))

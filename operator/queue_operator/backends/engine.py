@@ -24,6 +24,7 @@ from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of,
 from queue_operator.backends.tokens import take_from
 from queue_operator.domain import job as jobs_
 from queue_operator.domain import record
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueError, StaleLease
 from queue_operator.domain.idempotency import content_digest
@@ -34,8 +35,8 @@ from queue_operator.domain.overdue import CANCEL_TIMEOUT_S, WORKER_LOST, overdue
 from queue_operator.domain.overdue import Limits as Times
 from queue_operator.domain.running import newest_lines
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
-from queue_operator.domain.transition import FENCED, Move, decide, decide_update
-from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, unplaced
+from queue_operator.domain.transition import FENCED, Move, caused, decide, decide_update
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -101,13 +102,13 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     def _take_in(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
         left, answers = dict(enumerate(jobs)), dict[int, Submitted]()
-        refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
+        refused = refusals(left, self._shelf.holds, self._shelf.holder_of, atomic=atomic)
         if atomic and (error := first_of(refused)) is not None:
             raise error
         while wrong := refused.errors or refused.clashes:
             for n, one_error in wrong.items():
                 answers[n] = Submitted(job_id=left.pop(n).id, error=one_error)
-            refused = refusals(left, self._shelf.holds, self._shelf.holder_of)
+            refused = refusals(left, self._shelf.holds, self._shelf.holder_of, atomic=atomic)
         new = {n: one for n, job in left.items() if (one := self._store(job)) is not None}
         first: dict[int, str] = {}
         for n, job in left.items():
@@ -164,8 +165,14 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         child = self._shelf.get((job.namespace, job.id))
         if child is not None and child.job.spawned_by == request.parent_id:
             return Submitted(job_id=job.id, duplicate=True)
-        correlation_id = job.correlation_id or parent.job.correlation_id
-        [answer] = self._take_in([replace(job, correlation_id=correlation_id)], atomic=False)
+        if (deep := request.too_deep(parent.job.spawn_depth)) is not None:
+            return Submitted(job_id=job.id, error=deep)
+        job = replace(
+            job,
+            correlation_id=job.correlation_id or parent.job.correlation_id,
+            spawn_depth=parent.job.spawn_depth + 1,
+        )
+        [answer] = self._take_in([job], atomic=False)
         return replace(answer, error=answer.error and unplaced(answer.error))
 
     # Assignment
@@ -196,7 +203,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         for demand in demands:
             groups[demand.namespace, demand.tags, demand.types].append(demand)
         taken = [one for g in groups.values() for one in self._take(g, ttl_s, defaults)]
-        return [(one.job, _assignment(one)) for one in taken]
+        return [(one.job, one.assignment()) for one in taken]
 
     @reading
     def _eligible_for(self, demands: Sequence[Demand]) -> list[bool]:
@@ -259,10 +266,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         except QueueError as error:
             return Settled(*told, error=error)
         if move is None:
-            return Settled(*told, state=one.job.state, repeated=True)
+            return Settled(*told, state=one.job.state, repeated=True, type=one.job.type)
         freed = one.job.assignee_id if move.frees_slot else None
         self._carry_out([(one, move)])
-        return Settled(*told, state=move.after, freed_assignee_id=freed)
+        return Settled(*told, state=move.after, freed_assignee_id=freed, type=one.job.type)
 
     @atomic
     def _update_status(
@@ -380,10 +387,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _lose(self, *, assignee_id: str | None, namespace: str | None) -> protocol.Freed:
         lost = [one for one in self._shelf.leased() if assignee_id in (None, one.job.assignee_id)]
         lost = [one for one in lost if namespace in (None, one.job.namespace)]
-        lose = [
-            self._decide(one, Outcome(one.job.id, Event.LOSE), returns_attempt=True) for one in lost
-        ]
-        self._carry_out(lose)
+        lose = [self._decide(one, Outcome(one.job.id, Event.LOSE)) for one in lost]
+        self._carry_out([(one, caused(move)) for one, move in lose])
         return Counter(one.job.assignee_id for one in lost)
 
     @reading
@@ -585,8 +590,3 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @atomic
     def ping(self) -> None:
         """Being alone with the shelf is proof enough."""
-
-
-def _assignment(one: Stored) -> jobs_.Assignment:
-    kept = None if one.checkpoint is None else one.checkpoint.data
-    return record.assignment(one.job, one.token or "", one.parent_result, kept)

@@ -1,9 +1,10 @@
 """What is wrong with a batch of new jobs, for stores that can look jobs up one by one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, KeyConflict, QueueError
+from queue_operator.domain.batch import followers, no_parent, together
+from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError
 from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Job
 
@@ -28,30 +29,34 @@ def refusals(
     jobs: Mapping[int, Job],
     is_stored: Callable[[Name], bool],
     holder_of: Callable[[Name], Holder | None],
+    *,
+    atomic: bool,
 ) -> Refusals:
     """Looks in one order: a job's id is taken, unless it repeats the submission that has its
     key; its key is, by the first of the batch to name it or by one that is stored; a parent is
-    missing. Ask again without the jobs that are refused.
+    missing. Not `atomic`, ask again without the jobs that are refused.
     """
     holders = _holders(jobs, holder_of)
     repeats = {n for n, (holder, _) in holders.items() if holder[1] == content_digest(jobs[n])}
     clashing = holders.keys() - repeats
     new = {_name(job) for n, job in jobs.items() if n not in clashing}
+    names = {_name(job) for job in jobs.values()}
     errors: dict[int, QueueError] = {}
     # These may find their parent once another job of the batch is refused.
     unsure: set[int] = set()
     for n, job in jobs.items():
         if n in repeats:
             continue
-        if is_stored(_name(job)):
+        if is_stored(_name(job)) or (n in clashing and _name(job) in new):
             errors[n] = DuplicateJob((job.id,), (n,))
         elif n not in clashing and (place := _missing_parent(job, new, is_stored)) is not None:
             parent = job.depends_on[place]
-            reason = f"there is no job {parent!r} to wait for"
-            errors[n] = InvalidArgument(f"jobs[{n}].depends_on[{place}]", reason)
-            if (job.namespace, parent) in map(_name, jobs.values()):
+            errors[n] = no_parent(f"jobs[{n}].", place, parent)
+            if (job.namespace, parent) in names:
                 unsure.add(n)
     told = {n: error for n, error in errors.items() if n not in unsure} or errors
+    if not atomic:
+        told = told | _following(jobs, told, holders)
     clashes: dict[int, QueueError] = {}
     for n in sorted(clashing - errors.keys()):
         (job_id, _), place = holders[n]
@@ -59,6 +64,17 @@ def refusals(
             field = f"jobs[{n}].idempotency_key"
             clashes[n] = KeyConflict(jobs[n].idempotency_key, job_id, field)
     return Refusals(told, clashes)
+
+
+def _following(
+    jobs: Mapping[int, Job], told: Mapping[int, QueueError], held: Collection[int]
+) -> dict[int, QueueError]:
+    """Those that wait for refused jobs, at once and not one generation each time that is asked."""
+    orphans = [n for n, error in told.items() if not isinstance(error, DuplicateJob)]
+    waiting = {
+        n: job for n, job in jobs.items() if n not in held and (n in orphans or n not in told)
+    }
+    return dict(followers(waiting, [n for n in orphans if n in waiting]))
 
 
 def _name(job: Job) -> Name:
@@ -95,8 +111,5 @@ def _missing_parent(job: Job, new: set[Name], is_stored: Callable[[Name], bool])
 
 def first_of(refused: Refusals) -> QueueError | None:
     """Of all that is wrong with a batch, what its caller is told."""
-    taken = [one for one in refused.errors.values() if isinstance(one, DuplicateJob)]
-    if taken:
-        ids, indexes = (one.job_ids[0] for one in taken), (one.indexes[0] for one in taken)
-        return DuplicateJob(tuple(ids), tuple(indexes))
-    return next(iter([*refused.clashes.values(), *refused.errors.values()]), None)
+    errors = {**refused.errors, **refused.clashes}
+    return together(errors) if errors else None

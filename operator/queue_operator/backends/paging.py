@@ -16,6 +16,10 @@ _PAGING: Final = {"cursor", "limit", "count"}
 _DIGEST_BYTES: Final = 6
 _FOREIGN: Final = "is not a cursor of this search; leave it out to begin with the first page"
 
+_FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
+_NUMBERS: Final = 2**63
+
 Position = tuple[datetime, int]
 """The sort key of the last job of a page: a time, and the job's number."""
 
@@ -37,12 +41,23 @@ def decode_cursor(search: JobSearch | FailureSearch) -> Position | None:
     try:
         padded = search.cursor + "=" * (-len(search.cursor) % 4)
         digest, at, number = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        position = datetime.fromisoformat(at), int(number)
+        time = datetime.fromisoformat(at)
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise InvalidArgument("cursor", _FOREIGN) from None
-    if digest != _digest(search) or position[0].tzinfo is None:
+    # Whoever forges one may know the digest, and write any JSON beside it.
+    if digest != _digest(search) or not (_is_stored(time) and _is_number(number)):
         raise InvalidArgument("cursor", _FOREIGN)
-    return position
+    return time, number
+
+
+def _is_stored(at: datetime) -> bool:
+    """Whether a store can have this time."""
+    return at.tzinfo is not None and _FIRST <= at <= _LAST
+
+
+def _is_number(value: object) -> bool:
+    """Whether it may be the number of a job: Infinity and 2**63 come as JSON too."""
+    return type(value) is int and 0 <= value < _NUMBERS
 
 
 def _digest(search: JobSearch | FailureSearch) -> str:

@@ -44,7 +44,8 @@ class Spawner(Protocol):
         id, as long as it is stored; by its own id or by that made of the key.
 
         In an answer, a token that is not current is a StaleLease, a parent that is being
-        cancelled an InvalidTransition, and anything wrong with the child what `submit` says.
+        cancelled an InvalidTransition, a child that would be too deep in a chain of such an
+        InvalidArgument, and anything wrong with the child what `submit` says.
         """
         ...
 

@@ -60,6 +60,7 @@ from queue_operator.backends.worker_sessions import (
     Sessions,
     WorkerSession,
 )
+from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -73,6 +74,7 @@ from queue_operator.domain.job import (
     TypeDefaults,
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.running import (
     LOG_ATTEMPTS,
@@ -85,9 +87,17 @@ from queue_operator.domain.running import (
     LogReport,
     SpawnRequest,
 )
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 
 Freed = Mapping[str, int]
+
+
+class KeyHeld(Unavailable):
+    """Somebody else is storing a job under this key right now; it is not known yet who has it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"a job under the idempotency key {key!r} is being stored; call again")
 
 
 @runtime_checkable
@@ -118,9 +128,13 @@ class Backend(Protocol):
         """
         ...
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         """As `enqueue_jobs`, with an answer per job in order. Not `atomic`, what is wrong with
-        one job is its answer's `error` and the others are stored.
+        one job is its answer's `error` and the others are stored. Neither atomic nor `patient`,
+        jobs of many callers who do not know of each other are stored: none waits for a key that
+        is another's, which a store may answer with KeyHeld.
         """
         ...
 
@@ -390,23 +404,57 @@ class MirrorEntry:
     """
 
     sequence: int
-    job: Job
+    job: ShownJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """What became of resources, by uid. Those in none of these are stored already.
+
+    `stands_for` gives the job that has the resource's idempotency key, `ended` how the job ended
+    that the resource once had, `refused` why it will never have one.
+    """
+
+    new: Collection[str] = ()
+    stands_for: Mapping[str, str] = field(default_factory=dict)
+    ended: Mapping[str, ShownJob] = field(default_factory=dict)
+    refused: Mapping[str, QueueError] = field(default_factory=dict)
 
 
 @runtime_checkable
 class ResourceMirror(Protocol):
     """What the controller needs: intake of resources and a feed of their jobs' changes."""
 
-    async def take_in(self, jobs: Sequence[Job]) -> list[str]:
-        """Stores jobs whose id is their resource's uid; those already stored are left alone.
+    async def queue_uid(self) -> str:
+        """What tells this store from every other, a copy of it included."""
+        ...
 
-        Gives the ids that were new. Rejected ones do not disturb the rest: see `rejected`
-        handling in the caller, which validates before.
+    async def take_in(self, jobs: Sequence[Job]) -> TakenIn:
+        """Stores jobs whose id is their resource's uid; those already stored, and those that were
+        stored and deleted, are left alone. One at fault does not disturb the rest, unless it does
+        not even pass validation.
         """
         ...
 
     async def taken_in(self, uids: Collection[str]) -> Collection[str]:
         """Those of which a job is stored, finished or not."""
+        ...
+
+    async def shown_jobs(
+        self, names: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], ShownJob]:
+        """Jobs by namespace and id, whether or not they have a resource; those not stored are left
+        out.
+        """
+        ...
+
+    async def set_priorities(
+        self, wanted: Mapping[tuple[str, str], Priority]
+    ) -> Collection[tuple[str, str]]:
+        """Moves waiting jobs, by namespace and id, as if they had been submitted so. Gives those
+        that run and have another priority: they keep it, and are to be asked for again. What has
+        ended, or is not stored, is left alone.
+        """
         ...
 
     async def detach(self, uids: Collection[str]) -> None:
@@ -523,11 +571,13 @@ __all__ = [
     "SessionOrder",
     "SessionRoll",
     "Sessions",
+    "ShownJob",
     "Signals",
     "SpawnRequest",
     "Spawner",
     "Statistics",
     "StatsWindow",
+    "TakenIn",
     "Topic",
     "TransitionRecord",
     "Usage",

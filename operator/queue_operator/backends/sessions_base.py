@@ -11,6 +11,7 @@ from queue_operator.backends.worker_sessions import (
     SessionRoll,
     WorkerSession,
 )
+from queue_operator.domain.limits import MAX_CAPACITY
 from queue_operator.domain.validation import (
     REASON_CHARACTERS,
     Limits,
@@ -37,7 +38,7 @@ class SessionsBase(ABC):
         for field in _TEXTS:
             value = getattr(session, field)
             check_text(f"session.{field}", value, REASON_CHARACTERS, required=False)
-        check_count("session.capacity", session.capacity)
+        check_count("session.capacity", session.capacity, MAX_CAPACITY)
         check_texts("session.tags", session.tags, self._limits.tag_characters)
         check_texts("session.types", session.types, self._limits.id_characters)
         return await self._open_session(session)
@@ -59,7 +60,7 @@ class SessionsBase(ABC):
         check_text("session_id", session_id, self._limits.id_characters)
         check_kind("order", order, SessionOrder)
         if order.capacity is not None:
-            check_count("order.capacity", order.capacity)
+            check_count("order.capacity", order.capacity, MAX_CAPACITY)
         if order.tags is not None:
             check_texts("order.tags", order.tags, self._limits.tag_characters)
         await self._order_session(session_id, order)

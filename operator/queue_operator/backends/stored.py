@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from queue_operator.backends.protocol import Attempt, TransitionRecord
+from queue_operator.domain import record
 from queue_operator.domain.dependencies import DependencyMode, Wait, wait_for
-from queue_operator.domain.job import CancelRequest, Demand, Job, Progress
+from queue_operator.domain.job import Assignment, CancelRequest, Demand, Job, Progress
 from queue_operator.domain.lease import Leased
-from queue_operator.domain.record import note_of
 from queue_operator.domain.states import (
     CHECKPOINTING,
     RETURNS_ATTEMPT,
@@ -40,7 +40,9 @@ class Kept:
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """Times that are None never come."""
+    """Times that are None never come. `unfenced` are the attempts, by version, of whose end
+    somebody told without their token.
+    """
 
     number: int
     job: Job
@@ -51,6 +53,7 @@ class Stored:
     cancel_forced: bool = False
     cancel_received: bool = False
     attempts: dict[int, Attempt] = field(default_factory=dict)
+    unfenced: set[int] = field(default_factory=set)
     transitions: list[TransitionRecord] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     parent_result: tuple[bytes | None, str] | None = None
@@ -59,7 +62,7 @@ class Stored:
     def current(self, token: str | None) -> Current:
         """What decides about an outcome that came with `token`."""
         mine = (a for a in self.attempts.values() if a.token == token and a.event)
-        ended = next(mine, None)
+        ended = next((one for one in mine if one.version not in self.unfenced), None)
         return Current(
             job_id=self.job.id,
             state=self.job.state,
@@ -71,15 +74,23 @@ class Stored:
             recorded=Event(ended.event) if ended and ended.event else None,
             recorded_state=ended.state if ended else None,
             skipped=self.job.reason == Event.SKIP,
+            lost_before=self._lost_before(),
         )
+
+    def _lost_before(self) -> bool:
+        """Attempts that did not count are passed over: the one after them has their number."""
+        versions = range(self.job.lease_version - 1, 0, -1)
+        earlier = (self.attempts[version] for version in versions if version in self.attempts)
+        before = next((one for one in earlier if one.number < self.job.attempt), None)
+        return before is not None and before.event == Event.LOSE
 
     def become(self, job: Job, event: str, now: datetime, reason: str = "") -> None:
         """Takes on a new record, and notes the change of state."""
         before = self.job.state if self.transitions else None
-        record = TransitionRecord(
+        change = TransitionRecord(
             event=event, before=before, after=job.state, at=now, reason=reason
         )
-        self.transitions.append(record)
+        self.transitions.append(change)
         self.job = job
 
     def depend_on(self, parent: "Stored", name: str) -> None:
@@ -106,13 +117,19 @@ class Stored:
             eligible_at=job.eligible_at,
         )
 
+    def assignment(self) -> Assignment:
+        """What its worker gets, once it is claimed."""
+        kept = None if self.checkpoint is None else self.checkpoint.data
+        return record.assignment(self.job, self.token or "", self.parent_result, kept)
+
     def move(self, move: Move, job: Job, now: datetime) -> None:
         """Becomes what `move` made of the record."""
         attempt = self.attempts.get(self.job.lease_version)
         if attempt is not None and move.event in FENCED and self.token is not None:
             ended = replace(attempt, event=move.event.value, state=move.after, error=move.error)
             self.attempts[attempt.version] = replace(ended, ended_at=now)
-        self.become(job, move.event, now, note_of(move))
+            (self.unfenced.discard if move.fenced else self.unfenced.add)(attempt.version)
+        self.become(job, move.event, now, record.note_of(move))
         if move.ends:
             self.checkpoint = None
         if move.event in RETURNS_ATTEMPT or move.event is Event.RETRY_NOW:

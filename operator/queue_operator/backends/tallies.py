@@ -19,7 +19,7 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.histogram import bucket_of, percentile
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
-from queue_operator.domain.validation import check_choices
+from queue_operator.domain.validation import check_choices, check_positive
 from queue_operator.domain.views import Phase
 
 _Name = TypeVar("_Name", str, Priority)
@@ -61,10 +61,9 @@ class Part(NamedTuple):
 def check_window(window: StatsWindow) -> None:
     """Raises InvalidArgument."""
     range_s = window.time_range_s
-    if isinstance(range_s, bool) or not isinstance(range_s, int | float):
-        raise InvalidArgument("time_range", "must be a number of seconds")
-    if not 0 < range_s <= MAX_TIME_RANGE_S:
-        raise InvalidArgument("time_range", f"must be above 0 s and at most {MAX_TIME_RANGE_S:g} s")
+    check_positive("time_range_s", range_s)
+    if range_s > MAX_TIME_RANGE_S:
+        raise InvalidArgument("time_range_s", f"must be at most {MAX_TIME_RANGE_S:.0f} seconds")
     check_choices("breakdown_by", window.breakdown_by, Breakdown)
 
 

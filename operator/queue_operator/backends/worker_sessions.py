@@ -1,6 +1,7 @@
 """Worker sessions as stores keep them: what the worker said, what it does, what it should do."""
 
 import hashlib
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -60,13 +61,15 @@ class WorkerSession:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionNews:
     """What the stream of a session does not know yet. `connection` is None where the session
-    is not stored any more, and not the stream's own where a newer one has it.
+    is not stored any more, and not the stream's own where a newer one has it. `previous` is the
+    connection that had it before this one opened it.
     """
 
     session_id: str
     connection: str | None = None
     order: SessionOrder = field(default_factory=SessionOrder)
     order_number: int = 0
+    previous: str = ""
 
 
 KEPT_FOR: Final = timedelta(minutes=1)
@@ -92,6 +95,16 @@ class SessionRoll:
 def _mark(connection: str) -> int:
     """A number that every store can find; two sets of connections hardly have the same sum."""
     return int(hashlib.sha256(connection.encode()).hexdigest()[:12], 16)
+
+
+def connection_of(process: str) -> str:
+    """The name of a new connection of a worker's process."""
+    return f"{process}/{uuid.uuid4().hex}"
+
+
+def is_of(process: str, connection: str) -> bool:
+    """Whether a connection was that process's; of one without a name nobody knows."""
+    return bool(process) and connection.rpartition("/")[0] == process
 
 
 def not_yours(session: WorkerSession) -> Forbidden:
@@ -215,11 +228,12 @@ def news_of(known: WorkerSession, stored: WorkerSession | None) -> SessionNews |
     return told_of(stored)
 
 
-def told_of(stored: WorkerSession) -> SessionNews:
-    """All that a stream is told of its session."""
+def told_of(stored: WorkerSession, before: WorkerSession | None = None) -> SessionNews:
+    """All that a stream is told of its session, which was as `before` when it was opened."""
     return SessionNews(
         session_id=stored.session_id,
         connection=stored.connection,
         order=stored.order,
         order_number=stored.order_number,
+        previous="" if before is None else before.connection,
     )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,9 @@ from queue_operator.cli import rendering
 from queue_operator.cli.rendering import plain
 from queue_operator.client import QueueClient, RetryPolicy, file_token
 from queue_operator.client.credentials import Token
+from queue_operator.client.environment import CertificateFiles
 from queue_operator.domain.errors import (
+    Fault,
     Forbidden,
     InvalidArgument,
     InvalidTransition,
@@ -52,6 +55,13 @@ STORE_AWAY: Final = (
     "the server answers, so the URL is right, but its job store or the cluster does not: "
     "try again later, and tell whoever runs the server, whose log has the cause"
 )
+_PARAMETERS: Final = {
+    "url": "--url",
+    "ca_file": "--ca-file",
+    "certificate_file": "--cert-file",
+    "key_file": "--key-file",
+}
+"""Options by the argument of the client."""
 PATIENCE_S: Final = 2.0
 """Waiting for longer is told, so that nobody wonders."""
 
@@ -88,6 +98,10 @@ class NotEnded(Refused):
     exit_code = 3
 
 
+SYSTEM: Final = CertificateFiles()
+"""The authorities that the system believes, and nothing to show."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """The server, the caller, and how to print."""
@@ -96,6 +110,7 @@ class Remote:
     token: Token
     namespace: str | None
     output: str
+    files: CertificateFiles = SYSTEM
 
     @contextmanager
     def connected(
@@ -111,13 +126,24 @@ class Remote:
             tell = Patience(self.output).tell
             retry = RetryPolicy(on_pause=tell)
         try:
-            with QueueClient(
-                self.url, self.token, retry=retry, timeout_s=timeout_s, sleep=sleep
-            ) as queue:
+            with (
+                _warnings(),
+                QueueClient(
+                    self.url,
+                    self.token,
+                    retry=retry,
+                    timeout_s=timeout_s,
+                    sleep=sleep,
+                    ca_file=self.files.ca_file,
+                    certificate_file=self.files.certificate_file,
+                    key_file=self.files.key_file,
+                ) as queue,
+            ):
                 yield queue
         except InvalidArgument as error:
-            if error.field == "url":
-                raise click.BadParameter(error.reason, param_hint="--url") from error
+            if error.field in _PARAMETERS:
+                hint = _PARAMETERS[error.field]
+                raise click.BadParameter(error.reason, param_hint=hint) from error
             raise self.refused(error) from error
         except QueueError as error:
             raise self.refused(error) from error
@@ -146,6 +172,24 @@ class Remote:
         return Refused(text, error.code, hint, self.output, told=_told(error))
 
 
+class _Notes(logging.Handler):
+    """Warnings of the client, as a command tells them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        rendering.note(f"warning: {plain(record.getMessage())}")
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    told = logging.getLogger(QueueClient.__module__.rpartition(".")[0])
+    notes = _Notes(logging.WARNING)
+    told.addHandler(notes)
+    try:
+        yield
+    finally:
+        told.removeHandler(notes)
+
+
 class Patience:
     """Says once that a server is asked again, when that has gone on for `PATIENCE_S`."""
 
@@ -166,7 +210,7 @@ def _told(error: QueueError) -> dict[str, Any]:
     """What the server said besides, as its API has it; what is not there is left out."""
     told: dict[str, Any] = {"request_id": error.request_id or None}
     if error.findings:
-        told["details"] = [asdict(fault) for fault in error.findings]
+        told["details"] = [_fault(fault) for fault in error.findings]
     if isinstance(error, QuotaExceeded):
         told["quota"] = {
             "limit": error.limit,
@@ -174,6 +218,13 @@ def _told(error: QueueError) -> dict[str, Any]:
             "maximum": error.maximum,
             "retry_after_s": error.retry_after_s,
         }
+    return told
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    told = asdict(fault)
+    if not fault.job_id:
+        del told["job_id"]
     return told
 
 
@@ -201,12 +252,16 @@ def remote(*outputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             url: str,
             token: str | None,
             token_file: str | None,
+            ca_file: str | None,
+            cert_file: str | None,
+            key_file: str | None,
             namespace: str | None,
             output: str,
             **options: Any,
         ) -> Any:
-            source = _token(token, token_file)
-            return function(Remote(url, source, namespace, output), *args, **options)
+            files = CertificateFiles(ca_file=ca_file, certificate_file=cert_file, key_file=key_file)
+            given = Remote(url, _token(token, token_file), namespace, output, files)
+            return function(given, *args, **options)
 
         for option in reversed(_options(outputs)):
             command = option(command)
@@ -228,6 +283,23 @@ def _token(token: str | None, token_file: str | None) -> Token:
     if len(typed) == 2:
         raise click.UsageError("give --token or --token-file, not both")
     return token if typed == {"token"} else file_token(token_file)
+
+
+_FILES: Final = (
+    ("ca-file", "PEM file with the authorities to believe.  [default: those of the system]"),
+    ("cert-file", "PEM file to show to a server that asks for a certificate."),
+    ("key-file", "PEM file with the key of --cert-file."),
+)
+
+
+def _file(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        f"--{name}",
+        envvar=f"QUEUE_OPERATOR_{name.upper().replace('-', '_')}",
+        show_envvar=True,
+        type=click.Path(dir_okay=False),
+        help=text,
+    )
 
 
 def _options(outputs: tuple[str, ...]) -> list[Callable[[Any], Any]]:
@@ -253,6 +325,7 @@ def _options(outputs: tuple[str, ...]) -> list[Callable[[Any], Any]]:
             type=click.Path(dir_okay=False),
             help="File that holds the token.",
         ),
+        *(_file(*option) for option in _FILES),
         click.option(
             "-n",
             "--namespace",

@@ -216,13 +216,19 @@ def failure_table(found: Iterable[FailureDetails]) -> Any:
         made.add_row(
             rendering.plain(one.job_id),
             rendering.plain(one.type),
-            rendering.state(one.final_state),
+            _state(one),
             str(one.total_attempts),
             rendering.plain(error.code),
             rendering.age(error.timestamp),
             rendering.plain(error.message.partition("\n")[0]),
         )
     return made
+
+
+def _state(details: FailureDetails) -> Text:
+    """As it is now; an older server tells how the job failed."""
+    phase = details.state or details.final_state
+    return Text("-") if phase is None else rendering.state(phase)
 
 
 def _one(remote: Remote, details: FailureDetails) -> None:
@@ -241,7 +247,7 @@ def _story(details: FailureDetails) -> Iterator[RenderableType]:
         [
             ("job", details.job_id),
             ("type", details.type),
-            ("state", rendering.state(details.final_state)),
+            ("state", _state(details)),
             ("attempts", details.total_attempts),
         ]
     )

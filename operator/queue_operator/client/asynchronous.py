@@ -12,6 +12,7 @@ import httpx
 from queue_operator.backends.statistics import Breakdown
 from queue_operator.client import flows, operations
 from queue_operator.client.credentials import Token, authorization
+from queue_operator.client.environment import CertificateFiles, File
 from queue_operator.client.flows import Flow
 from queue_operator.client.models import (
     BatchCancellationResult,
@@ -66,8 +67,14 @@ class AsyncQueueClient:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        ca_file: File = None,
+        certificate_file: File = None,
+        key_file: File = None,
     ) -> None:
-        reached = connection(url)
+        files = CertificateFiles(
+            ca_file=ca_file, certificate_file=certificate_file, key_file=key_file
+        )
+        reached = connection(url, files, with_token=token is not None)
         self._http = PerProcess(lambda: httpx.AsyncClient(**reached, timeout=timeout_s))
         self._token = token
         self._retry = retry or RetryPolicy()

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 # `proxy_bypass`, which is what typeshed knows, asks the system on macOS and takes no proxies there.
@@ -65,6 +66,44 @@ def _usable(variable: str, given: str, host: str) -> httpx.URL:
             f"'httpx[socks]'`, unset the variable, or name {host} in NO_PROXY",
         )
     return url
+
+
+File = Path | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFiles:
+    """PEM files of one who calls over https. Without a `ca_file` those of the environment and of
+    the system are believed; `certificate_file` and `key_file` are shown to a server that asks.
+    """
+
+    ca_file: File = None
+    certificate_file: File = None
+    key_file: File = None
+
+    def context(self) -> ssl.SSLContext:
+        """Raises InvalidArgument, which names the argument or the variable."""
+        context = self._believing()
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "certificate_file" if self.certificate_file is None else "key_file"
+            raise InvalidArgument(missing, "give certificate_file and key_file, or neither")
+        if self.certificate_file is not None and self.key_file is not None:
+            try:
+                context.load_cert_chain(self.certificate_file, self.key_file)
+            except OSError as error:
+                named = f"{self.certificate_file}, {self.key_file}"
+                reason = f"{named}: {error.strerror or error}"
+                raise InvalidArgument("certificate_file", reason) from error
+        return context
+
+    def _believing(self) -> ssl.SSLContext:
+        if self.ca_file is None:
+            return authorities()
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            reason = f"{self.ca_file}: {error.strerror or error}"
+            raise InvalidArgument("ca_file", reason) from error
 
 
 def authorities() -> ssl.SSLContext:

@@ -264,7 +264,8 @@ class FailureDetails(_Received):
 
     job_id: str
     type: str
-    final_state: Phase
+    state: Phase | None = None
+    final_state: Phase | None = None
     total_attempts: int
     failure: FailureInfo
     attempts: tuple[AttemptInfo, ...] | None = None

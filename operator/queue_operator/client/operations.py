@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import httpx
-from pydantic import TypeAdapter
 
 from queue_operator.backends.statistics import Breakdown
 from queue_operator.client.encoding import encode
@@ -48,6 +47,7 @@ from queue_operator.client.requests import (
     JobSearch,
     Submission,
 )
+from queue_operator.domain.durations import iso_text
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 from queue_operator.domain.ordering import Priority
@@ -56,8 +56,6 @@ _ACCEPTED: Final = "ACCEPTED"
 _DUPLICATE: Final = "DUPLICATE"
 PAGE_JOBS: Final = 1000
 """How many jobs a page holds at most."""
-
-_DURATION: Final = TypeAdapter(timedelta)
 
 B = TypeVar("B", bound=BulkResult)
 
@@ -138,7 +136,7 @@ class Again:
         if self.priority is not None:
             fields["priority"] = Priority(self.priority).value
         if self.delay is not None:
-            fields["delay"] = _DURATION.dump_python(self.delay, mode="json")
+            fields["delay"] = iso_text(self.delay)
         return fields
 
 
@@ -272,7 +270,7 @@ def stats(
     namespace: str | None,
 ) -> Operation[QueueStats]:
     parts = [Breakdown(part).value for part in breakdown_by]
-    span = None if time_range is None else _DURATION.dump_python(time_range, mode="json")
+    span = None if time_range is None else iso_text(time_range)
     params = params_of(
         namespace, breakdown_by=parts or None, time_range=span, tag=list(tags) or None
     )

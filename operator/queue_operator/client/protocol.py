@@ -1,5 +1,6 @@
 """Requests and answers, the same for both clients."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from queue_operator.client.encoding import encode
-from queue_operator.client.environment import EnvironmentProxy, authorities
+from queue_operator.client.environment import CertificateFiles, EnvironmentProxy
 from queue_operator.client.models import APIError, ErrorDetail, QuotaError
 from queue_operator.domain.errors import (
     DuplicateJob,
@@ -25,6 +26,9 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from queue_operator.wire.clear import warn_of_token
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -94,17 +98,20 @@ def base_url(url: str) -> httpx.URL:
     return found.copy_with(path=path.removesuffix("/v1") or "/") if path.endswith("/v1") else found
 
 
-def connection(url: str) -> dict[str, Any]:
+def connection(url: str, files: CertificateFiles, *, with_token: bool) -> dict[str, Any]:
     """How a client of httpx reaches `url`, as `base_url`. Raises InvalidArgument also for what
     the environment says of proxies and authorities and nobody can use.
     """
     found = base_url(url)
+    if with_token and found.scheme == "http":
+        remedy = "give an https URL, once the server has a certificate"
+        warn_of_token(logger, str(found), found.host, remedy)
     proxy = EnvironmentProxy.for_url(found)
     return {
         "base_url": found,
         # Reading all authorities takes longer than a request, and without TLS nobody asks them:
         # no redirect is followed.
-        "verify": authorities() if found.scheme == "https" else False,
+        "verify": files.context() if found.scheme == "https" else False,
         "follow_redirects": False,
         # httpx would take up every proxy of the environment, also those that are for others.
         "trust_env": False,

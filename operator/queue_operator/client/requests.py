@@ -4,16 +4,39 @@ import base64
 import binascii
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    JsonValue,
+    PlainSerializer,
+    model_validator,
+)
 
 from queue_operator.backends.lookups import SearchOrder
 from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.durations import iso_text, microseconds_of
+from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.domain.views import Phase
+
+
+def _length(value: object) -> timedelta:
+    return timedelta(microseconds=min(microseconds_of(value), _MOST_US))
+
+
+_MOST_US: Final = timedelta.max // timedelta(microseconds=1)
+
+Length = Annotated[
+    timedelta,
+    BeforeValidator(_length),
+    PlainSerializer(iso_text, return_type=str, when_used="json"),
+]
+"""A timedelta; seconds and texts such as "1h30m" and "PT5M" are read as the server reads them."""
 
 
 class _Sent(BaseModel):
@@ -29,10 +52,10 @@ class Backoff(_Sent):
     """How long to wait before a retry; `delays` for CUSTOM only."""
 
     strategy: BackoffStrategy = BackoffStrategy.EXPONENTIAL
-    initial_delay: timedelta | None = None
-    max_delay: timedelta | None = None
-    multiplier: float | None = None
-    delays: tuple[timedelta, ...] | None = None
+    initial_delay: Length | None = None
+    max_delay: Length | None = None
+    multiplier: Annotated[float, BeforeValidator(number)] | None = None
+    delays: tuple[Length, ...] | None = None
 
 
 class Submission(_Sent):
@@ -49,10 +72,10 @@ class Submission(_Sent):
     payload_bytes: bytes | None = None
     job_id: str | None = None
     priority: Priority | None = None
-    delay: timedelta | None = None
+    delay: Length | None = None
     scheduled_at: datetime | None = None
-    timeout: timedelta | None = None
-    max_attempts: int | None = None
+    timeout: Length | None = None
+    max_attempts: Annotated[int, BeforeValidator(whole)] | None = None
     backoff: Backoff | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None
@@ -115,10 +138,13 @@ class _JobCriteria(_Sent):
 
 class JobFilter(_JobCriteria):
     """Which jobs: those that meet all that is given. A list is met by any one of its items, tags
-    by all of them. Where nothing is given, `all` must be said.
+    by all of them. Where nothing is given, `all` must be said. At most `limit` of them, 1 to
+    10,000, are changed, the oldest first unless `order` says so.
     """
 
     all: bool = False
+    limit: int | None = None
+    order: SearchOrder | None = None
 
 
 class JobSearch(_JobCriteria):
@@ -148,17 +174,18 @@ class _FailureCriteria(_Sent):
     time_range: TimeRange | None = None
 
 
+class Pagination(_Sent):
+    """`limit` is 1 to 1000, 100 when left out; of a change 1 to 10,000, without a cursor."""
+
+    cursor: str | None = None
+    limit: int | None = None
+
+
 class FailureFilter(_FailureCriteria):
     """Which failed jobs, as JobFilter. `states` are among FAILED, DEAD_LETTER and RETRYING."""
 
     all: bool = False
-
-
-class Pagination(_Sent):
-    """`limit` is 1 to 1000, 100 when left out."""
-
-    cursor: str | None = None
-    limit: int | None = None
+    pagination: Pagination | None = None
 
 
 class FailureSearch(_FailureCriteria):

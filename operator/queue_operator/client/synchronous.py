@@ -11,6 +11,7 @@ import httpx
 from queue_operator.backends.statistics import Breakdown
 from queue_operator.client import flows, operations
 from queue_operator.client.credentials import Token, authorization
+from queue_operator.client.environment import CertificateFiles, File
 from queue_operator.client.flows import Flow
 from queue_operator.client.models import (
     BatchCancellationResult,
@@ -54,6 +55,10 @@ class QueueClient:
     says, then Unavailable or QuotaExceeded is raised; a submission is stored once however often
     it is sent. What must not happen twice, the retry of a job, is sent again only if the server
     cannot have done it. After a fork the child has connections of its own.
+
+    `ca_file`, `certificate_file` and `key_file` are PEM files for a server of https: the
+    authorities to believe in place of those of the system, and what to show to a server that asks
+    for a certificate. They are read once, here. Raises InvalidArgument for what cannot be used.
     """
 
     def __init__(
@@ -65,8 +70,14 @@ class QueueClient:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        ca_file: File = None,
+        certificate_file: File = None,
+        key_file: File = None,
     ) -> None:
-        reached = connection(url)
+        files = CertificateFiles(
+            ca_file=ca_file, certificate_file=certificate_file, key_file=key_file
+        )
+        reached = connection(url, files, with_token=token is not None)
         self._http = PerProcess(lambda: httpx.Client(**reached, timeout=timeout_s))
         self._token = token
         self._retry = retry or RetryPolicy()

@@ -8,7 +8,8 @@ from typing import Final
 
 from queue_operator.backends.protocol import MirrorEntry
 from queue_operator.crd.v1alpha1 import QueueJobStatus
-from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.job import ResourceRef
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState, is_terminal
 
 HOLD_S: Final = 2.0
@@ -30,7 +31,7 @@ class Write:
 
     namespace: str
     resource: ResourceRef
-    job: Job | None = None
+    job: ShownJob | None = None
     status: QueueJobStatus | None = None
     sequences: set[int] = field(default_factory=set)
     failures: int = 0

@@ -1,17 +1,28 @@
 """What kopf is told: one handler, no storage, no finalizer, no write of its own."""
 
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain, repeat
 from typing import Any, Final
 
 import kopf
 
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.intake import Intake
-from queue_operator.crd.names import GROUP, QUEUE_JOB, UNFINISHED_SELECTOR, VERSION
+from queue_operator.controller.workermirror import WorkerMirror
+from queue_operator.crd.names import (
+    GROUP,
+    QUEUE_JOB,
+    QUEUE_WORKER,
+    UNFINISHED_SELECTOR,
+    VERSION,
+)
+from queue_operator.domain.errors import Unavailable
 
-LIST_PAGE: Final = 500
-"""Objects per page of the initial list: it must end within etcd's five minutes."""
+LIST_PAGE: Final = 100
+"""Objects per page of the initial list: each may be half a megabyte, and all of a page are in
+memory at once. The list must end within etcd's five minutes.
+"""
 
 IDLE_S: Final = 0.5
 """How long kopf keeps what it holds of a quiet object."""
@@ -49,6 +60,13 @@ class NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
+class Patiently:
+    """Seconds between tries of a request, for ever: kopf ends when it has no more of them."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 2.0, 4.0, 8.0, 15.0), repeat(30.0))
+
+
 def kopf_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffBase()
@@ -61,10 +79,13 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.field_selectors[(GROUP, QUEUE_JOB.plural)] = UNFINISHED_SELECTOR
     settings.queueing.idle_timeout = IDLE_S
     settings.queueing.worker_limit = None
+    settings.networking.error_backoffs = Patiently()
     return settings
 
 
-def registry(intake: Intake, credentials: Credentials) -> kopf.OperatorRegistry:
+def registry(
+    intake: Intake, workers: WorkerMirror, credentials: Credentials
+) -> kopf.OperatorRegistry:
     """The handlers, bound to what they need."""
     handlers = kopf.OperatorRegistry()
 
@@ -74,22 +95,36 @@ def registry(intake: Intake, credentials: Credentials) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, QUEUE_JOB.plural, registry=handlers)
     async def queue_job(event: Any, **_: Any) -> None:
-        await intake.see(event["object"], gone=event["type"] == "DELETED")
+        intake.see(event["object"], gone=event["type"] == "DELETED")
+
+    @kopf.on.event(GROUP, VERSION, QUEUE_WORKER.plural, registry=handlers)
+    async def queue_worker(event: Any, **_: Any) -> None:
+        workers.see(event["object"], gone=event["type"] == "DELETED")
 
     return handlers
 
 
 async def watch(
-    intake: Intake, credentials: Credentials, namespaces: Collection[str], ready: Any
+    intake: Intake,
+    workers: WorkerMirror,
+    credentials: Credentials,
+    namespaces: Collection[str],
+    ready: Any,
 ) -> None:
-    """Runs kopf until it is cancelled or fails; sets `ready` when it has started."""
+    """Runs kopf until it is cancelled or fails; sets `ready` when it has started. Raises
+    Unavailable for whatever ends it, such as an error that the API server put into a watch.
+    """
     # Left alone, kopf asks for the name of the user, which a container's need not have.
     identity: Any = socket.gethostname()
-    await kopf.operator(
-        identity=identity,
-        registry=registry(intake, credentials),
-        settings=kopf_settings(),
-        clusterwide=not namespaces,
-        namespaces=list(namespaces),
-        ready_flag=ready,
-    )
+    try:
+        await kopf.operator(
+            identity=identity,
+            registry=registry(intake, workers, credentials),
+            settings=kopf_settings(),
+            clusterwide=not namespaces,
+            namespaces=list(namespaces),
+            ready_flag=ready,
+        )
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise Unavailable(f"resources are not watched any more: {why}") from error

@@ -1,10 +1,9 @@
-"""From watch events to jobs: a bounded queue, and one sink that stores in batches."""
+"""From watch events to jobs: a bounded inbox, and one sink that stores in batches."""
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -12,67 +11,30 @@ from typing import Any, Final
 
 from queue_operator.controller.backlog import Write
 from queue_operator.controller.deferred import Deferred, DeferredJob
+from queue_operator.controller.inbox import Inbox
 from queue_operator.controller.kube import METADATA_ONLY, ApiError, KubeClient, object_path
+from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.pacing import backoff_s
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
+from queue_operator.controller.priorities import Priorities
 from queue_operator.controller.projection import StatusWriter
+from queue_operator.controller.sighting import IntakeRules, Sighting
 from queue_operator.controller.sightings import Sightings
-from queue_operator.crd.conditions import over_quota, refused, tells_over_quota
+from queue_operator.controller.standins import StandIns
+from queue_operator.crd.conditions import over_quota, refused
 from queue_operator.crd.names import QUEUE_JOB
-from queue_operator.crd.submission import cancel_requested, to_job
 from queue_operator.crd.v1alpha1 import QueueJobStatus
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import InvalidArgument, JobNotFound, QuotaExceeded, Unavailable
-from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.errors import InvalidArgument, QueueError, QuotaExceeded, Unavailable
+from queue_operator.domain.job import Job
 from queue_operator.domain.states import is_terminal
-from queue_operator.domain.validation import Limits
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings
 
 logger = logging.getLogger(__name__)
 
-QUEUE_LIMIT: Final = 10_000
 CONCURRENT_LOOKUPS: Final = 16
 CANCEL_REASON: Final = "spec.cancel was set"
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """One event of the watch. `gone` is what the watch says, not necessarily true: leaving
-    the field selector looks the same. `leaving`: the object has a deletion timestamp.
-    """
-
-    uid: str
-    namespace: str
-    name: str
-    generation: int
-    created: str
-    gone: bool
-    leaving: bool
-    body: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any], *, gone: bool) -> "Sighting":
-        metadata = body["metadata"]
-        return cls(
-            uid=metadata["uid"],
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            generation=metadata.get("generation", 1),
-            created=metadata.get("creationTimestamp", ""),
-            gone=gone,
-            leaving="deletionTimestamp" in metadata,
-            body=body,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class IntakeRules:
-    """How objects become jobs."""
-
-    cluster_uid: str
-    limits: Limits
-    json_depth: int
 
 
 class Intake:
@@ -87,6 +49,7 @@ class Intake:
         rules: IntakeRules,
         quotas: Quotas,
         deferred: Deferred,
+        ownership: Ownership,
         settings: ControllerSettings,
         clock: Clock,
         stats: ControllerStats,
@@ -98,54 +61,64 @@ class Intake:
         self._rules = rules
         self._quotas = quotas
         self._deferred = deferred
+        self._ownership = ownership
         self._settings = settings
         self._clock = clock
         self._stats = stats
-        self._queue: asyncio.Queue[Sighting] = asyncio.Queue(QUEUE_LIMIT)
+        self.stand_ins = StandIns(backend, writer, clock)
+        self.priorities = Priorities(backend, clock)
+        self._inbox = Inbox()
+        self._behind = asyncio.Event()
         self._lookups = asyncio.Semaphore(CONCURRENT_LOOKUPS)
         self._storing = asyncio.Lock()
 
-    async def see(self, body: Mapping[str, Any], *, gone: bool) -> None:
-        """Takes an event, waiting while the sink is behind."""
+    def see(self, body: Mapping[str, Any], *, gone: bool) -> None:
+        """Takes an event, or lets it go where there is no room: nobody is made to hold it, and a
+        list brings the object again.
+        """
         self._stats.events += 1
-        sighting = Sighting.of(body, gone=gone)
-        if self._is_old(sighting):
+        sighting = self._sighting(body, gone=gone)
+        if sighting is None:
             self._stats.events_skipped += 1
-            return
-        await self._queue.put(sighting)
+        elif not self._inbox.offer(sighting):
+            self._stats.events_put_off += 1
+            self._behind.set()
 
     async def repair(self, body: Mapping[str, Any]) -> None:
-        """Takes an object that the comparison found, whether seen before or not."""
-        await self._queue.put(Sighting.of(body, gone=False))
+        """Takes an object that somebody read, whether seen before or not, once there is room."""
+        await self._inbox.put(Sighting.of(body, self._rules))
 
-    def _is_old(self, sighting: Sighting) -> bool:
-        if sighting.gone:
-            return False
-        seen = self._sightings.generation(sighting.uid)
-        return not sighting.leaving and seen >= sighting.generation
+    async def catch_up(self, body: Mapping[str, Any]) -> None:
+        """Takes an object of a list unless it was seen before, once there is room."""
+        sighting = self._sighting(body, gone=False)
+        if sighting is not None:
+            await self._inbox.put(sighting)
+
+    async def fell_behind(self) -> None:
+        """Returns once events were let go and there is room again."""
+        await self._behind.wait()
+        await self._inbox.half_empty()
+        self._behind.clear()
+
+    def _sighting(self, body: Mapping[str, Any], *, gone: bool) -> Sighting | None:
+        """None for what was seen before."""
+        metadata = body["metadata"]
+        seen = self._sightings.generation(metadata["uid"])
+        is_old = seen >= metadata.get("generation", 1) and "deletionTimestamp" not in metadata
+        return None if is_old and not gone else Sighting.of(body, self._rules, gone=gone)
 
     async def run(self) -> None:
         while True:
-            batch = await self._batch()
-            self._stats.intake_backlog = self._queue.qsize()
+            batch = await self._inbox.batch(
+                self._settings.intake_batch, self._settings.intake_window_s
+            )
+            self._stats.intake_backlog = len(self._inbox)
             await self._until_stored(partial(self._store, batch))
-            for _ in batch:
-                self._queue.task_done()
+            self._inbox.done(batch)
 
     async def caught_up(self) -> None:
         """Once all that was seen has been dealt with."""
-        await self._queue.join()
-
-    async def _batch(self) -> list[Sighting]:
-        """The first event, and those that come within the window."""
-        batch = [await self._queue.get()]
-        try:
-            async with asyncio.timeout(self._settings.intake_window_s):
-                while len(batch) < self._settings.intake_batch:
-                    batch.append(await self._queue.get())
-        except TimeoutError:
-            pass
-        return batch
+        await self._inbox.drained()
 
     async def _until_stored(self, action: Callable[[], Awaitable[None]]) -> None:
         failures = 0
@@ -156,7 +129,7 @@ class Intake:
                 failures += 1
                 self._stats.store_retries += 1
                 if failures == 1:
-                    logger.warning("intake waits for the database, nothing is lost: %s", error)
+                    logger.warning("intake waits, nothing is lost: %s", error)
                 await self._clock.sleep(backoff_s(failures))
             else:
                 if failures:
@@ -165,22 +138,29 @@ class Intake:
 
     async def _store(self, batch: Sequence[Sighting]) -> None:
         newest = {sighting.uid: sighting for sighting in batch}
-        present = [s for s in newest.values() if not (s.gone or s.leaving)]
+        present = await self._ours([s for s in newest.values() if s.is_present])
         async with self._storing:
             await self._take_in(present)
-            await self._cancel([s for s in present if cancel_requested(s.body)])
-            await self._remove([s for s in newest.values() if s.gone or s.leaving])
+            await self._cancel([s for s in present if s.cancel])
+            await self._remove([s for s in newest.values() if not s.is_present])
+
+    async def _ours(self, present: Sequence[Sighting]) -> list[Sighting]:
+        """Without those of namespaces that another operator serves. They are not remembered, and
+        the comparison brings them again once it does not.
+        """
+        owned = await self._ownership.serve({one.namespace for one in present})
+        return [one for one in present if one.namespace in owned]
 
     async def try_again(self, bodies: Iterable[Mapping[str, Any]]) -> dict[str, QuotaExceeded]:
         """Takes in objects that were deferred, as they are now. Gives by uid those for which there
         is still no room.
         """
-        seen = [Sighting.of(body, gone=False) for body in bodies]
+        seen = [Sighting.of(body, self._rules) for body in bodies]
         async with self._storing:
             # The others have gone since they were read.
-            waiting = [s for s in seen if s.uid in self._deferred]
+            waiting = await self._ours([s for s in seen if s.uid in self._deferred])
             refused = await self._take_in(waiting, again=True)
-            await self._cancel([s for s in waiting if cancel_requested(s.body)])
+            await self._cancel([s for s in waiting if s.cancel])
         return refused
 
     # Objects that are there
@@ -189,15 +169,12 @@ class Intake:
         self, present: Iterable[Sighting], *, again: bool = False
     ) -> dict[str, QuotaExceeded]:
         """Gives by uid those that the quotas of their namespaces have no room for."""
-        jobs: dict[str, Job] = {}
+        seen = {sighting.uid: sighting for sighting in present}
+        jobs = {uid: one.job for uid, one in seen.items() if one.job is not None}
         refused: dict[str, QuotaExceeded] = {}
-        seen: dict[str, Sighting] = {}
-        for sighting in present:
-            seen[sighting.uid] = sighting
-            try:
-                jobs[sighting.uid] = self._job(sighting)
-            except InvalidArgument as error:
-                self._refuse(sighting, error)
+        for sighting in seen.values():
+            if sighting.error is not None:
+                self._refuse(sighting, sighting.error)
         if jobs:
             refused = await self._take_in_within_quotas(jobs, seen, again)
         for uid, sighting in seen.items():
@@ -233,7 +210,7 @@ class Intake:
         limited = [
             job
             for uid, job in jobs.items()
-            if self._quotas.limits(job.namespace) and not cancel_requested(seen[uid].body)
+            if self._quotas.limits(job.namespace) and not seen[uid].cancel
         ]
         stored = await self._backend.taken_in([job.id for job in limited]) if limited else ()
         return [job for job in limited if job.id not in stored]
@@ -243,16 +220,12 @@ class Intake:
         waiting = DeferredJob(uid, sighting.namespace, name, generation, sighting.created)
         is_new = self._deferred.put(waiting, error, self._clock.monotonic())
         # Nothing changes from one try to the next, nor with a restart.
-        if is_new and not tells_over_quota(sighting.body, generation):
+        if is_new and not sighting.told_over_quota:
             self._tell(sighting, over_quota(error, datetime.now(UTC), generation))
-
-    def _job(self, sighting: Sighting) -> Job:
-        rules = self._rules
-        return to_job(sighting.body, rules.cluster_uid, rules.limits, rules.json_depth)
 
     async def _take_in_jobs(self, jobs: Mapping[str, Job], seen: Mapping[str, Sighting]) -> None:
         try:
-            self._stats.taken_in += len(await self._backend.take_in(list(jobs.values())))
+            taken = await self._backend.take_in(list(jobs.values()))
         except InvalidArgument as error:
             if len(jobs) == 1:
                 self._refuse(seen[next(iter(jobs))], error)
@@ -260,16 +233,38 @@ class Intake:
             # One of them is at fault: alone, it disturbs nobody.
             for uid, job in jobs.items():
                 await self._take_in_jobs({uid: job}, seen)
+            return
+        self._stats.taken_in += len(taken.new)
+        for uid, job_id in taken.stands_for.items():
+            self.stand_ins.put(seen[uid].namespace, seen[uid].resource, job_id)
+        for uid, end in taken.ended.items():
+            self._writer.put(Write(seen[uid].namespace, seen[uid].resource, job=end))
+        for uid, fault in taken.refused.items():
+            self._refuse(seen[uid], fault)
+        known = jobs.keys() - {*taken.new, *taken.stands_for, *taken.ended, *taken.refused}
+        await self._observe([seen[uid] for uid in known])
 
-    def _refuse(self, sighting: Sighting, error: InvalidArgument) -> None:
+    async def _observe(self, known: Iterable[Sighting]) -> None:
+        """Jobs stored before, and their statuses, follow the edits of their resources."""
+        edited = [one for one in known if one.generation > max(self._seen(one), 1)]
+        for one in edited:
+            if one.job is not None:
+                self.priorities.want(one.namespace, one.uid, one.job.priority)
+        untold = {(one.namespace, one.uid): one for one in edited if one.generation > one.observed}
+        if not untold:
+            return
+        for name, job in (await self._backend.shown_jobs(untold.keys())).items():
+            self._writer.put(Write(job.namespace, untold[name].resource, job=job))
+
+    def _seen(self, sighting: Sighting) -> int:
+        return self._sightings.generation(sighting.uid)
+
+    def _refuse(self, sighting: Sighting, error: QueueError) -> None:
         self._stats.refused += 1
         self._tell(sighting, refused(error, datetime.now(UTC), sighting.generation))
 
     def _tell(self, sighting: Sighting, status: QueueJobStatus) -> None:
-        reference = ResourceRef(
-            self._rules.cluster_uid, sighting.uid, sighting.name, sighting.generation
-        )
-        self._writer.put(Write(sighting.namespace, reference, status=status))
+        self._writer.put(Write(sighting.namespace, sighting.resource, status=status))
 
     async def _cancel(self, asked: Iterable[Sighting]) -> None:
         by_namespace: dict[str, list[str]] = defaultdict(list)
@@ -285,8 +280,16 @@ class Intake:
 
     async def _remove(self, left: Iterable[Sighting]) -> None:
         left = [s for s in left if not (self.forget(s.uid) and s.gone)]
-        gone = await asyncio.gather(*(self._is_over(sighting) for sighting in left))
-        uids = [sighting.uid for sighting, over in zip(left, gone, strict=True) if over]
+        if not left:
+            return
+        jobs = await self._backend.shown_jobs({(one.namespace, one.uid) for one in left})
+        alive = {uid for (_, uid), job in jobs.items() if not is_terminal(job.state)}
+        asked = [one for one in left if one.uid in alive]
+        over = await asyncio.gather(*(self._is_over(sighting) for sighting in asked))
+        await self.detach([one.uid for one, is_over in zip(asked, over, strict=True) if is_over])
+
+    async def detach(self, uids: Collection[str]) -> None:
+        """Their resources are gone."""
         if uids:
             await self._backend.detach(uids)
             self._stats.detached += len(uids)
@@ -297,18 +300,13 @@ class Intake:
         """
         was_finished = self._sightings.forget(uid)
         was_deferred = self._deferred.drop(uid)
+        stood_in = self.stand_ins.drop(uid)
         self._stats.over_quota.value = len(self._deferred)
-        return was_deferred or was_finished
+        return was_deferred or was_finished or stood_in
 
     async def _is_over(self, sighting: Sighting) -> bool:
-        """True when the job has not finished and its object is going or gone."""
+        """True when the object of an unfinished job is going or gone."""
         async with self._lookups:
-            try:
-                job = await self._backend.get_job(sighting.uid, namespace=sighting.namespace)
-            except JobNotFound:
-                return False
-            if is_terminal(job.state):
-                return False
             return sighting.leaving or await self._is_absent(sighting)
 
     async def _is_absent(self, sighting: Sighting) -> bool:

@@ -6,6 +6,7 @@ around HTTP, as is this one, on the aiohttp that kopf brings along.
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Self
@@ -20,7 +21,11 @@ API: Final = f"/apis/{API_VERSION}"
 JSON_PATCH: Final = "application/json-patch+json"
 METADATA_ONLY: Final = "application/json;as={};g=meta.k8s.io;v=v1"
 PAGE: Final = 500
+WATCH_S: Final = 300
+"""How long the API server leaves a watch open."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
+# It sends a bookmark about each minute.
+_WATCHING: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=90)
 _WRITE: Final = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
 
 
@@ -74,6 +79,10 @@ class KubeClient:
     async def create(self, path: str, body: Mapping[str, Any]) -> Any:
         return await self.request("POST", path, params=_WRITE, body=body)
 
+    async def replace(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Refused with 409 unless the body has the newest resourceVersion."""
+        return await self.request("PUT", path, params=_WRITE, body=body)
+
     async def replace_status(self, path: str, uid: str, status: Mapping[str, Any]) -> Any:
         """Writes the whole status, if the object still has this uid.
 
@@ -97,23 +106,67 @@ class KubeClient:
                 raise
 
     async def pages(
-        self, path: str, *, field_selector: str = "", metadata_only: bool = False
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        metadata_only: bool = False,
+        limit: int = PAGE,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The objects of a collection in pages of 500. Raises ApiError 410 when the list took
+        """The objects of a collection in pages of `limit`. Raises ApiError 410 when the list took
         too long to stay consistent.
         """
+        async for page in self.lists(
+            path, field_selector=field_selector, metadata_only=metadata_only, limit=limit
+        ):
+            # The API server says null where a list is empty.
+            yield page["items"] or []
+
+    async def lists(
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        metadata_only: bool = False,
+        limit: int = PAGE,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The same with what the API server says of each page, as the version to watch from."""
         accept = METADATA_ONLY.format("PartialObjectMetadataList") if metadata_only else None
-        params = {"limit": str(PAGE)}
+        params = {"limit": str(limit)}
         if field_selector:
             params["fieldSelector"] = field_selector
         while True:
             page = await self.get(path, params=params, accept=accept)
-            # The API server says null where a list is empty.
-            yield page["items"] or []
+            yield page
             token = page["metadata"].get("continue")
             if not token:
                 return
             params["continue"] = token
+
+    async def watch(
+        self, path: str, version: str, *, field_selector: str = ""
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """What happens in a collection after a version: types of events, and metadata of objects.
+        Ends when the API server ends it. Raises ApiError for an error that it puts between.
+        """
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        if field_selector:
+            params["fieldSelector"] = field_selector
+        accept = METADATA_ONLY.format("PartialObjectMetadata")
+        async with self._answer(
+            "GET", path, params=params, accept=accept, timeout=_WATCHING
+        ) as response:
+            async for line in _lines(response):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    status = event["object"]
+                    raise ApiError(int(status.get("code") or 500), str(status.get("message")))
+                yield event["type"], event["object"]["metadata"]
 
     async def request(
         self,
@@ -125,6 +178,23 @@ class KubeClient:
         content_type: str = "application/json",
         accept: str | None = None,
     ) -> Any:
+        async with self._answer(
+            method, path, params=params, body=body, content_type=content_type, accept=accept
+        ) as response:
+            return await response.json()
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str | None = None,
+        timeout: aiohttp.ClientTimeout = _TIMEOUT,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             raise Unavailable("the client of the API server is closed")
         headers = {"Accept": accept or "application/json"}
@@ -139,15 +209,25 @@ class KubeClient:
                 params=params,
                 headers=headers,
                 data=None if body is None else json.dumps(body),
+                timeout=timeout,
             ) as response:
                 if response.status >= HTTPStatus.BAD_REQUEST:
                     raise await _refusal(response)
-                return await response.json()
+                yield response
         except (aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
             # Something between may cut an answer off and leave it whole as far as HTTP goes.
             where = self._credentials.server
             why = str(error) or type(error).__name__
             raise Unavailable(f"the API server at {where} cannot be reached: {why}") from error
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Of any length: aiohttp's own have a limit, and annotations have none below it."""
+    rest = b""
+    async for data in response.content.iter_any():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:

@@ -18,16 +18,18 @@ BackendFactory = Callable[[], Awaitable[ControllerBackend]]
 @dataclass(slots=True)
 class ControllerStats:
     """Counters since the start, but for `status_backlog`, `intake_backlog` and `over_quota`,
-    which are current. `over_quota` may be memory that the process shares with the one that serves
-    the metrics.
+    which are current, as is `refused_namespaces`. Both may be memory that the process shares with
+    the one that serves the metrics.
     """
 
     events: int = 0
     events_skipped: int = 0
+    events_put_off: int = 0
     intake_backlog: int = 0
     taken_in: int = 0
     refused: int = 0
     over_quota: c_longlong = field(default_factory=c_longlong)
+    refused_namespaces: c_longlong = field(default_factory=c_longlong)
     cancelled: int = 0
     detached: int = 0
     store_retries: int = 0
@@ -38,6 +40,7 @@ class ControllerStats:
     status_rejected: int = 0
     status_retried: int = 0
     status_throttled: int = 0
+    edits_observed: int = 0
     workers_created: int = 0
     workers_deleted: int = 0
     worker_status_written: int = 0

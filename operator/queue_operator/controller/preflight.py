@@ -15,8 +15,6 @@ from queue_operator.domain.errors import QueueError, Unavailable
 logger = logging.getLogger(__name__)
 
 INSTALL: Final = "kubectl apply --server-side -f crds/"
-PATIENCE_S: Final = 60.0
-"""How long the API server may be away at the start."""
 
 _NAMESPACE: Final = "/api/v1/namespaces/kube-system"
 _CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -28,29 +26,31 @@ class NotReady(QueueError):
     code = "CLUSTER_NOT_READY"
 
 
-async def check_cluster(kube: KubeClient, clock: Clock, patience_s: float = PATIENCE_S) -> str:
-    """The cluster's identity: the uid of kube-system.
-
-    Raises NotReady, or Unavailable when the API server stays away for `patience_s` seconds.
+async def await_cluster(kube: KubeClient, clock: Clock) -> str:
+    """The cluster's identity: the uid of kube-system. Waits as long as it takes for the API server
+    and for what it lacks, and says each time what for, once.
     """
-    give_up_at = clock.monotonic() + patience_s
-    failures = 0
+    failures, said = 0, ""
     while True:
         try:
-            await _check_resources(kube)
-            return await _cluster_uid(kube)
-        except (ApiError, Unavailable) as error:
-            if isinstance(error, ApiError) and not error.retryable:
-                raise NotReady(str(error)) from error
+            return await check_cluster(kube)
+        except (NotReady, Unavailable) as error:
             failures += 1
-            wait_s = backoff_s(failures)
-            if clock.monotonic() + wait_s > give_up_at:
-                raise Unavailable(
-                    f"gave up after {patience_s:g} s: {error}; check KUBECONFIG and the network"
-                ) from error
-            if failures == 1:
-                logger.warning("waiting for the API server: %s", error)
-            await clock.sleep(wait_s)
+            if str(error) != said:
+                said = str(error)
+                logger.error("custom resources are not served yet: %s", error)
+            await clock.sleep(backoff_s(failures))
+
+
+async def check_cluster(kube: KubeClient) -> str:
+    """The same at once. Raises NotReady, or Unavailable when the API server does not answer."""
+    try:
+        await _check_resources(kube)
+        return await _cluster_uid(kube)
+    except ApiError as error:
+        if error.retryable:
+            raise Unavailable(f"{error}; check KUBECONFIG and the network") from error
+        raise NotReady(str(error)) from error
 
 
 async def _check_resources(kube: KubeClient) -> None:

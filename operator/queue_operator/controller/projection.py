@@ -65,6 +65,7 @@ class StatusWriter:
         self._feed_wake = asyncio.Event()
         self._others = 0
         self._poll_at = 0.0
+        self._is_failing = False
 
     def notice(self) -> None:
         """The feed has something new."""
@@ -174,6 +175,7 @@ class StatusWriter:
             self._retry(write, backoff_s(write.failures + 1), error)
         else:
             self._stats.status_written += 1
+            self._is_failing = False
             self._bucket.succeeded()
             if write.final:
                 self._sightings.finished(write.uid)
@@ -182,7 +184,8 @@ class StatusWriter:
     def _document(self, write: Write) -> dict[str, object]:
         status = write.status
         if write.job is not None:
-            generation = self._sightings.generation(write.uid)
+            seen = self._sightings.generation(write.uid)
+            generation = max(seen, write.resource.generation)
             status = status_of(write.job, datetime.now(UTC), generation)
         assert status is not None  # noqa: S101  (a write has a job or a status)
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -212,8 +215,13 @@ class StatusWriter:
 
     def _retry(self, write: Write, wait_s: float, error: Exception) -> None:
         self._stats.status_retried += 1
-        if write.failures == 0:
+        if not self._is_failing:
+            # What keeps one from being written keeps all of them, more often than not.
+            self._is_failing = True
             logger.warning(
-                "status of %s/%s is tried again: %s", write.namespace, write.resource.name, error
+                "statuses are tried again, that of %s/%s first: %s",
+                write.namespace,
+                write.resource.name,
+                error,
             )
         self._backlog.failed(write, self._clock.monotonic() + wait_s)

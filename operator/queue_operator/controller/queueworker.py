@@ -1,19 +1,13 @@
-"""QueueWorkers out of sessions: a pure plan, and the loop that carries it out."""
+"""QueueWorkers out of sessions: a pure plan of what to do."""
 
-import asyncio
 import hashlib
-import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any, Final
 
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
-from queue_operator.controller.kube import ApiError, KubeClient, collection_path, object_path
-from queue_operator.controller.ports import ControllerBackend, ControllerStats
-from queue_operator.controller.waiting import wait_for_event
 from queue_operator.crd.names import API_VERSION, FIELD_MANAGER, QUEUE_WORKER
 from queue_operator.crd.v1alpha1 import (
     Condition,
@@ -24,24 +18,13 @@ from queue_operator.crd.v1alpha1 import (
     QueueWorkerSpec,
     QueueWorkerStatus,
 )
-from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Unavailable
-
-logger = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 
 MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"
-SESSION_SILENCE_S: Final = 60.0
-"""A session silent for longer belongs to a replica that died."""
-
 SLOW_FIELDS: Final = frozenset({"busy", "heartbeatTime"})
-SLOW_INTERVAL_S: Final = 10.0
-"""Heartbeats and busy slots are written at most this often."""
+"""Not worth a write each time that they change."""
 
-_POLL_S: Final = 5.0
-_PAUSE_S: Final = 1.0
-_CONCURRENT: Final = 16
 _MAX_NAME: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -58,6 +41,7 @@ class Existing:
     managed: bool
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
+    version: str = ""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Existing":
@@ -72,6 +56,7 @@ class Existing:
             managed=(metadata.get("labels") or {}).get(MANAGED_LABEL) == FIELD_MANAGER,
             spec=body.get("spec") or {},
             status=body.get("status") or {},
+            version=metadata.get("resourceVersion", ""),
         )
 
     @property
@@ -110,27 +95,51 @@ def make_plan(
     existing: Iterable[Existing],
     fresh: Collection[Key],
     now: datetime,
+    settled: Collection[Key] = frozenset(),
 ) -> Plan:
-    """`fresh`: workers written so recently that heartbeats may wait."""
+    """`fresh`: workers written so recently that heartbeats may wait. `settled`: those of which it
+    is known that their statuses say what there is to say.
+    """
     wanted = newest_sessions(sessions)
     found = {item.key: item for item in existing}
-    delete = [item for item in found.values() if _is_left_over(item, wanted.get(item.key))]
-    kept = {key: item for key, item in found.items() if item not in delete}
+    left = {key for key, item in found.items() if _is_left_over(item, wanted.get(key))}
+    kept = {key: item for key, item in found.items() if key not in left}
     writes = [
         (item, status)
         for key, item in kept.items()
-        if _differs(item.status, status := _status(item, wanted.get(key), now), key in fresh)
+        if key not in settled
+        and _differs(item.status, status := _status(item, wanted.get(key), now), key in fresh)
     ]
     # Somebody deleted the object of one that had one.
     ended = {key for key, session in wanted.items() if session.shown and key not in found}
-    create = [session for key, session in wanted.items() if key not in {*kept, *ended}]
-    orders = [
-        (session, _order(kept.get(key)))
-        for key, session in wanted.items()
-        if key in {*kept, *ended}
-    ]
+    there = kept.keys() | ended
+    create = [session for key, session in wanted.items() if key not in there]
+    orders = [(wanted[key], _order(kept.get(key))) for key in wanted if key in there]
     news = [(told, order) for told, order in orders if not told.shown or told.order != order]
-    return Plan(tuple(news), tuple(delete), tuple(create), tuple(writes))
+    deleted = [found[key] for key in found if key in left]
+    return Plan(tuple(news), tuple(deleted), tuple(create), tuple(writes))
+
+
+def lasting(item: Existing, session: WorkerSession | None) -> tuple[object, ...]:
+    """All that a status is made of, but for what is not worth a write. Cheap: it is asked of every
+    worker, time and again.
+    """
+    if session is None:
+        return (item.version,)
+    return (
+        item.version,
+        session.session_id,
+        session.pod_uid,
+        session.host,
+        session.tags,
+        session.types,
+        session.capacity,
+        session.draining,
+        session.version,
+        session.order,
+        session.order_number,
+        session.followed,
+    )
 
 
 def _order(item: Existing | None) -> SessionOrder:
@@ -272,110 +281,3 @@ def manifest(session: WorkerSession) -> dict[str, Any]:
         "metadata": metadata,
         "spec": {},
     }
-
-
-class WorkerMirror:
-    """Compares sessions and QueueWorkers on every announcement and every five seconds."""
-
-    def __init__(
-        self,
-        backend: ControllerBackend,
-        kube: KubeClient,
-        *,
-        namespaces: Collection[str],
-        clock: Clock,
-        stats: ControllerStats,
-    ) -> None:
-        self._backend = backend
-        self._kube = kube
-        self._namespaces = frozenset(namespaces)
-        self._clock = clock
-        self._stats = stats
-        self._changed = asyncio.Event()
-        self._written_at: dict[Key, float] = {}
-        self._slots = asyncio.Semaphore(_CONCURRENT)
-
-    def notice(self) -> None:
-        """Sessions came or went."""
-        self._changed.set()
-
-    async def run(self) -> None:
-        while True:
-            try:
-                if await self.once():
-                    # What was created has no status yet.
-                    self._changed.set()
-            except (ApiError, Unavailable) as error:
-                logger.warning("QueueWorkers are compared again later: %s", error)
-            await self._clock.sleep(_PAUSE_S)
-            await wait_for_event(self._changed, _POLL_S - _PAUSE_S)
-
-    async def once(self) -> bool:
-        """One pass; True when objects were created."""
-        sessions = await self._backend.list_sessions(max_age_s=SESSION_SILENCE_S)
-        existing = await self._list()
-        served = [s for s in sessions if not self._namespaces or s.namespace in self._namespaces]
-        plan = make_plan(served, existing, self._fresh(), datetime.now(UTC))
-        await self._each(plan.order, self._tell)
-        await self._each(plan.delete, self._delete)
-        created = await self._each(plan.create, self._create)
-        await self._each(plan.write, self._write)
-        return any(created)
-
-    async def _list(self) -> list[Existing]:
-        return [
-            Existing.of(body)
-            for namespace in self._namespaces or (None,)
-            async for page in self._kube.pages(collection_path(QUEUE_WORKER.plural, namespace))
-            for body in page
-            if "deletionTimestamp" not in body["metadata"]
-        ]
-
-    def _fresh(self) -> frozenset[Key]:
-        since = self._clock.monotonic() - SLOW_INTERVAL_S
-        self._written_at = {key: at for key, at in self._written_at.items() if at > since}
-        return frozenset(self._written_at)
-
-    async def _each(self, items: Sequence[Any], action: Any) -> list[bool]:
-        async def guarded(item: Any) -> bool:
-            async with self._slots:
-                try:
-                    await action(item)
-                except ApiError as error:
-                    return self._report(error)
-                return True
-
-        return list(await asyncio.gather(*(guarded(item) for item in items)))
-
-    def _report(self, error: ApiError) -> bool:
-        """One object's trouble is not the others'; the next pass tries again."""
-        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            logger.warning("a QueueWorker could not be written: %s", error)
-        return False
-
-    async def _tell(self, work: tuple[WorkerSession, SessionOrder]) -> None:
-        session, order = work
-        await self._backend.order_session(session.session_id, order)
-
-    async def _delete(self, item: Existing) -> None:
-        await self._kube.delete(
-            object_path(QUEUE_WORKER.plural, item.namespace, item.name), item.uid
-        )
-        self._stats.workers_deleted += 1
-        if session_id := item.status.get("sessionId"):
-            # Should it show itself once more, that is a new session, and not one whose object
-            # somebody has deleted.
-            await self._backend.close_sessions([session_id])
-
-    async def _create(self, session: WorkerSession) -> None:
-        await self._kube.create(
-            collection_path(QUEUE_WORKER.plural, session.namespace), manifest(session)
-        )
-        self._stats.workers_created += 1
-
-    async def _write(self, work: tuple[Existing, Mapping[str, Any]]) -> None:
-        item, status = work
-        path = object_path(QUEUE_WORKER.plural, item.namespace, item.name)
-        await self._kube.replace_status(path, item.uid, status)
-        self._written_at[item.key] = self._clock.monotonic()
-        self._stats.worker_status_written += 1

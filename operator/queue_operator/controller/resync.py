@@ -1,7 +1,7 @@
 """The periodic comparison of resources and jobs: what events missed is found here."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -10,16 +10,19 @@ from queue_operator.controller.backlog import Write
 from queue_operator.controller.deferred import Deferred
 from queue_operator.controller.intake import Intake, is_absent
 from queue_operator.controller.kube import ApiError, KubeClient, collection_path, object_path
+from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.sightings import Sightings
 from queue_operator.crd.names import QUEUE_JOB, UNFINISHED_SELECTOR
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import JobNotFound, Unavailable
+from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import is_terminal
 
 logger = logging.getLogger(__name__)
 
+STEP: Final = 500
 MOST_REPAIRS: Final = 500
 """Objects looked at again in one pass; the next pass takes more."""
 
@@ -67,6 +70,7 @@ class Resync:
         writer: StatusWriter,
         sightings: Sightings,
         deferred: Deferred,
+        ownership: Ownership,
         *,
         cluster_uid: str,
         namespaces: Collection[str],
@@ -79,6 +83,7 @@ class Resync:
         self._writer = writer
         self._sightings = sightings
         self._deferred = deferred
+        self._ownership = ownership
         self._cluster_uid = cluster_uid
         self._namespaces = tuple(namespaces)
         self._clock = clock
@@ -103,7 +108,8 @@ class Resync:
         for uid in before - listed.keys():
             self._intake.forget(uid)
         await self._detach(difference.missing)
-        await self._repair(difference.unknown)
+        owned = await self._ownership.serve({one.namespace for one in listed.values()})
+        await self._repair([one for one in difference.unknown if one.namespace in owned])
         self._stats.resyncs += 1
         return difference
 
@@ -123,33 +129,34 @@ class Resync:
 
     async def _detach(self, missing: Collection[tuple[str, str]]) -> None:
         """Missing from the list is not gone: it may have been created, or retried, since."""
-        gone = [uid for namespace, uid in missing if await self._is_gone(namespace, uid)]
+        gone: list[str] = []
+        for some in _steps(list(missing)):
+            jobs = await self._backend.shown_jobs(some)
+            gone += [job.id for job in jobs.values() if await self._is_gone(job)]
+        await self._intake.detach(gone)
         if gone:
-            await self._backend.detach(gone)
-            self._stats.detached += len(gone)
             logger.info("cancelled %d jobs whose QueueJob is gone", len(gone))
 
-    async def _is_gone(self, namespace: str, uid: str) -> bool:
-        try:
-            job = await self._backend.get_job(uid, namespace=namespace)
-        except JobNotFound:
-            return False
+    async def _is_gone(self, job: ShownJob) -> bool:
         if is_terminal(job.state) or job.resource is None:
             return False
-        return await is_absent(self._kube, namespace, job.resource.name, uid)
+        return await is_absent(self._kube, job.namespace, job.resource.name, job.id)
 
     async def _repair(self, unknown: Collection[Listed]) -> None:
         """Never seen: taken in now. Seen, but unfinished here and finished there for a whole
-        pass: its last status has not arrived. Deferred: tried again without this.
+        pass: its last status has not arrived. Those deferred, or that stand for others, are looked
+        after elsewhere.
         """
-        unknown = [item for item in unknown if item.uid not in self._deferred]
+        stand_ins = self._intake.stand_ins
+        unknown = [
+            item for item in unknown if item.uid not in self._deferred and item.uid not in stand_ins
+        ]
         unseen = [item for item in unknown if item.uid not in self._sightings]
         overdue = [item for item in unknown if item.uid in self._suspected]
         self._suspected = frozenset(item.uid for item in unknown) - {i.uid for i in unseen}
         for item in unseen[:MOST_REPAIRS]:
             await self._take_in_again(item)
-        for item in overdue[:MOST_REPAIRS]:
-            await self._write_again(item)
+        await self._write_again(overdue[:MOST_REPAIRS])
 
     async def _take_in_again(self, item: Listed) -> None:
         body = await self._object(item)
@@ -168,12 +175,16 @@ class Resync:
             raise
         return body if body["metadata"]["uid"] == item.uid else None
 
-    async def _write_again(self, item: Listed) -> None:
-        try:
-            job = await self._backend.get_job(item.uid, namespace=item.namespace)
-        except JobNotFound:
-            await self._take_in_again(item)
-            return
-        if job.resource is not None and is_terminal(job.state):
-            self._stats.resync_repairs += 1
-            self._writer.put(Write(job.namespace, job.resource, job=job))
+    async def _write_again(self, overdue: Collection[Listed]) -> None:
+        jobs = await self._backend.shown_jobs({(one.namespace, one.uid) for one in overdue})
+        for item in overdue:
+            job = jobs.get((item.namespace, item.uid))
+            if job is None:
+                await self._take_in_again(item)
+            elif job.resource is not None and is_terminal(job.state):
+                self._stats.resync_repairs += 1
+                self._writer.put(Write(job.namespace, job.resource, job=job))
+
+
+def _steps(found: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    return (found[start : start + STEP] for start in range(0, len(found), STEP))

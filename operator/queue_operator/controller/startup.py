@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Collection, Coroutine
-from dataclasses import replace
+from collections.abc import Collection, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -13,18 +13,23 @@ import uvloop
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Topic
 from queue_operator.controller import handlers
+from queue_operator.controller.catching_up import CatchUp
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.deferred import Deferred
-from queue_operator.controller.intake import Intake, IntakeRules
-from queue_operator.controller.kube import ApiError, KubeClient
+from queue_operator.controller.edits import FinishedEdits
+from queue_operator.controller.intake import Intake
+from queue_operator.controller.kube import API, ApiError, KubeClient
+from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.pacing import MonotonicClock, backoff_s
 from queue_operator.controller.ports import BackendFactory, ControllerBackend, ControllerStats
-from queue_operator.controller.preflight import check_cluster
+from queue_operator.controller.preflight import await_cluster
 from queue_operator.controller.projection import StatusWriter
-from queue_operator.controller.queueworker import WorkerMirror
 from queue_operator.controller.readmission import Readmission
 from queue_operator.controller.resync import Resync
+from queue_operator.controller.sighting import IntakeRules
 from queue_operator.controller.sightings import Sightings
+from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
+from queue_operator.controller.workermirror import WorkerMirror
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import Settings
@@ -34,6 +39,7 @@ logger = logging.getLogger(__name__)
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 CLOSE_TIMEOUT_S: Final = 2.0
+LOOK_S: Final = 10.0
 LINGER_S: Final = 0.1
 """TLS connections that a cancelled request drops say goodbye in the background."""
 
@@ -47,23 +53,36 @@ def run_controller(
     kubeconfig: str | None = None,
     context: str | None = None,
     stats: ControllerStats | None = None,
-    on_ready: Callable[[], None] = lambda: None,
+    vitals: Vitals | None = None,
 ) -> int:
     """The body of the controller's process: runs until SIGTERM or SIGINT, gives an exit code.
 
-    `on_ready` is called once resources are watched.
-
-    1 when the API server stays away, the resources are not installed or kopf fails, after
-    one line in the log that says what to do. A supervisor should start it again.
+    1 when kopf or a loop of ours fails, after one line in the log. A supervisor starts it again.
     """
     # One line per event and object is kopf's habit; at our rates it would drown the log.
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    for module in ("running", "orchestration"):
+        logging.getLogger(f"kopf._core.reactor.{module}").addFilter(_without_story)
+    vitals = vitals or Vitals()
+    given = stats or ControllerStats(
+        over_quota=vitals.over_quota, refused_namespaces=vitals.refused
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(
-            _guarded(
-                settings, backend_factory, kubeconfig, context, stats or ControllerStats(), on_ready
-            )
-        )
+        return runner.run(_guarded(settings, backend_factory, kubeconfig, context, given, vitals))
+
+
+def _without_story(record: logging.LogRecord) -> bool:
+    """What ends a task of kopf is told in a line; where it came from helps nobody."""
+    record.exc_info = None
+    return True
+
+
+def _unless_of_kopf(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Of several tasks of kopf that end with one error, nobody asks all."""
+    task = context.get("future")
+    code = getattr(task.get_coro(), "cr_code", None) if isinstance(task, asyncio.Task) else None
+    if code is None or "/kopf/" not in code.co_filename:
+        loop.default_exception_handler(context)
 
 
 async def _guarded(
@@ -72,19 +91,18 @@ async def _guarded(
     kubeconfig: str | None,
     context: str | None,
     stats: ControllerStats,
-    on_ready: Callable[[], None],
+    vitals: Vitals,
 ) -> int:
-    stop, ready = asyncio.Event(), asyncio.Event()
-    telling = asyncio.create_task(_tell(ready, on_ready))
+    asyncio.get_running_loop().set_exception_handler(_unless_of_kopf)
     try:
         await serve_controller(
             settings,
             backend_factory,
-            stop=stop,
+            stop=asyncio.Event(),
             kubeconfig=kubeconfig,
             context=context,
             stats=stats,
-            ready=ready,
+            vitals=vitals,
             take_signals=True,
         )
     except (QueueError, ApiError) as error:
@@ -93,14 +111,7 @@ async def _guarded(
     except Exception:
         logger.exception("the controller ends")
         return EXIT_FAILED
-    finally:
-        telling.cancel()
     return EXIT_OK
-
-
-async def _tell(ready: asyncio.Event, on_ready: Callable[[], None]) -> None:
-    await ready.wait()
-    on_ready()
 
 
 async def serve_controller(
@@ -112,26 +123,39 @@ async def serve_controller(
     context: str | None = None,
     stats: ControllerStats | None = None,
     ready: asyncio.Event | None = None,
+    vitals: Vitals | None = None,
     take_signals: bool = False,
 ) -> None:
-    """Runs until `stop` is set; sets `ready` once resources are watched.
+    """Runs until `stop` is set; sets `ready` once resources are watched. At the start it waits for
+    the API server, the resources' definitions and the database as long as it takes.
 
-    Raises NotReady or Unavailable at the start, and whatever ended kopf later.
+    Raises whatever ended kopf or a loop of ours.
     """
     if take_signals:
         _stop_on_signals(stop)
+    vitals, ready = vitals or Vitals(), ready or asyncio.Event()
     credentials = Credentials.load(kubeconfig, context)
-    async with KubeClient(credentials) as kube:
-        started = await _or_stop(_start(settings, backend_factory, kube), stop)
-        if started is None:
-            return
-        backend, cluster_uid = started
-        controller = Controller(settings, backend, kube, cluster_uid, stats or ControllerStats())
-        try:
-            await controller.run(credentials, stop, ready or asyncio.Event(), take_signals)
-        finally:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(backend.close(), CLOSE_TIMEOUT_S)
+    # Begun before kopf, which ends every task that is younger than itself.
+    beating = asyncio.create_task(_beat(vitals), name="beat")
+    try:
+        async with KubeClient(credentials) as kube:
+            started = await _or_stop(_start(settings, backend_factory, kube), stop)
+            if started is None:
+                return
+            controller = Controller(settings, kube, started, stats or ControllerStats())
+            try:
+                await controller.run(credentials, stop, ready, vitals, take_signals)
+            finally:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(started.backend.close(), CLOSE_TIMEOUT_S)
+    finally:
+        await _cancel((beating,))
+
+
+async def _beat(vitals: Vitals) -> None:
+    while True:
+        vitals.beat()
+        await asyncio.sleep(BEAT_S)
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
@@ -140,14 +164,26 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
 
 
-async def _start(
-    settings: Settings, backend_factory: BackendFactory, kube: KubeClient
-) -> tuple[ControllerBackend, str]:
-    cluster_uid = await check_cluster(kube, MonotonicClock())
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What has to be there before anything is served."""
+
+    backend: ControllerBackend
+    cluster_uid: str
+    queue_uid: str
+
+
+async def _start(settings: Settings, backend_factory: BackendFactory, kube: KubeClient) -> Started:
+    cluster_uid = await await_cluster(kube, MonotonicClock())
     failures = 0
     while True:
         try:
-            return await backend_factory(), cluster_uid
+            backend = await backend_factory()
+            try:
+                return Started(backend, cluster_uid, await backend.queue_uid())
+            except BaseException:
+                await backend.close()
+                raise
         except Unavailable as error:
             failures += 1
             if failures == 1:
@@ -194,24 +230,21 @@ class Controller:
     """The parts of one running controller."""
 
     def __init__(
-        self,
-        settings: Settings,
-        backend: ControllerBackend,
-        kube: KubeClient,
-        cluster_uid: str,
-        stats: ControllerStats,
+        self, settings: Settings, kube: KubeClient, started: Started, stats: ControllerStats
     ) -> None:
-        clock = MonotonicClock()
+        clock, rules = MonotonicClock(), _rules(settings, started.cluster_uid)
+        backend, served = started.backend, settings.controller.namespaces
         sightings, deferred = Sightings(), Deferred()
         quotas = Quotas(backend, settings.quotas, clock, settings.limits.to_limits())
-        served = settings.controller.namespaces
         self._backend = backend
-        self._settings = settings
+        self._kube = kube
+        self._settings = settings.controller
+        self.ownership = Ownership(kube, started.queue_uid, served, clock, stats)
         self.writer = StatusWriter(
             backend,
             kube,
             sightings,
-            cluster_uid=cluster_uid,
+            cluster_uid=started.cluster_uid,
             namespaces=served,
             rate_per_s=settings.controller.status_writes_per_s,
             clock=clock,
@@ -222,13 +255,15 @@ class Controller:
             kube,
             self.writer,
             sightings,
-            _rules(settings, cluster_uid),
+            rules,
             quotas,
             deferred,
+            self.ownership,
             settings.controller,
             clock,
             stats,
         )
+        self.catch_up = CatchUp(self.intake, kube, served, clock)
         self.readmission = Readmission(deferred, quotas, self.intake, kube, clock)
         self.resync = Resync(
             backend,
@@ -237,44 +272,57 @@ class Controller:
             self.writer,
             sightings,
             deferred,
-            cluster_uid=cluster_uid,
+            self.ownership,
+            cluster_uid=started.cluster_uid,
             namespaces=served,
             clock=clock,
             stats=stats,
         )
-        self.workers = WorkerMirror(backend, kube, namespaces=served, clock=clock, stats=stats)
+        self.edits = FinishedEdits(kube, self.ownership, served, clock, stats)
+        self.workers = WorkerMirror(
+            backend, kube, self.ownership, namespaces=served, clock=clock, stats=stats
+        )
 
     async def run(
         self,
         credentials: Credentials,
         stop: asyncio.Event,
         ready: asyncio.Event,
+        vitals: Vitals,
         take_signals: bool,
     ) -> None:
         # kopf, when it ends, also ends every task that was started after it: ours come first.
-        loops = [
-            asyncio.create_task(self.intake.run(), name="intake"),
-            asyncio.create_task(self.readmission.run(), name="readmission"),
-            asyncio.create_task(self.writer.run(), name="status writer"),
-            asyncio.create_task(self.workers.run(), name="worker mirror"),
-            asyncio.create_task(self._listen(), name="listener"),
-            asyncio.create_task(
-                self.resync.run(self._settings.controller.resync_s), name="comparison"
-            ),
-            asyncio.create_task(self._started(stop, ready, take_signals), name="readiness"),
-        ]
+        resync_s = self._settings.resync_s
+        loops = {
+            "ownership": self.ownership.run(),
+            "intake": self.intake.run(),
+            "list": self.catch_up.run(),
+            "stand-ins": self.intake.stand_ins.run(),
+            "priorities": self.intake.priorities.run(),
+            "readmission": self.readmission.run(),
+            "status writer": self.writer.run(),
+            "worker mirror": self.workers.run(resync_s),
+            "edits": self.edits.run(),
+            "listener": self._listen(),
+            "comparison": self.resync.run(resync_s),
+            "standing": self._stand(ready, vitals),
+        }
+        ours = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
+        started = asyncio.create_task(self._started(stop, ready, take_signals), name="readiness")
         stopped = asyncio.create_task(stop.wait(), name="stop")
-        served = self._settings.controller.namespaces
         watch = asyncio.create_task(
-            handlers.watch(self.intake, credentials, served, ready), name="watch"
+            handlers.watch(
+                self.intake, self.workers, credentials, self._settings.namespaces, ready
+            ),
+            name="watch",
         )
-        vital = [*loops[:-1], watch]
+        vital = [*ours, watch]
         try:
             await asyncio.wait((stopped, *vital), return_when=asyncio.FIRST_COMPLETED)
             if not stopped.done():
                 _raise_first(vital)
         finally:
-            await _cancel((*loops, stopped))
+            await _cancel((*ours, started, stopped))
             await _cancel((watch,))
             await asyncio.sleep(LINGER_S)
 
@@ -284,6 +332,17 @@ class Controller:
         if take_signals:
             # kopf has taken them; its own end would leave our loops running.
             _stop_on_signals(stop)
+
+    async def _stand(self, ready: asyncio.Event, vitals: Vitals) -> None:
+        """Says whether the API server answers, from when resources are watched on."""
+        await ready.wait()
+        while True:
+            try:
+                await self._kube.get(API)
+                vitals.stand(Standing.SERVING)
+            except (ApiError, Unavailable):
+                vitals.stand(Standing.CUT_OFF)
+            await asyncio.sleep(LOOK_S)
 
     async def _listen(self) -> None:
         wake = {Topic.MIRROR: self.writer.notice, Topic.SESSION: self.workers.notice}

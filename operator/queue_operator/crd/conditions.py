@@ -14,9 +14,9 @@ from queue_operator.crd.v1alpha1 import (
     ConditionType,
     QueueJobStatus,
 )
-from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
-from queue_operator.domain.job import Job
+from queue_operator.domain.errors import QueueError, QuotaExceeded
 from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import TERMINAL, JobState, is_terminal
 from queue_operator.domain.views import phase
 
@@ -49,7 +49,7 @@ _OVER_QUOTA: Final = QuotaExceeded.__name__
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def status_of(job: Job, now: datetime, generation: int = 0) -> QueueJobStatus:
+def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStatus:
     """The status for `job` as seen at `now`; `generation` is the newest spec seen, if newer
     than the one taken in.
     """
@@ -63,23 +63,36 @@ def status_of(job: Job, now: datetime, generation: int = 0) -> QueueJobStatus:
         transition=job.transition,
         attempt=job.attempt,
         max_attempts=job.max_attempts or None,
-        worker=(job.worker_name or job.assignee_id) or None,
+        worker=job.worker or None,
         job_id=job.id,
         assigned_at=job.assigned_at,
         started_at=job.started_at,
         finalized_at=job.finalized_at,
         reason=reason_of(job),
-        message=_cut(job.error_message or job.cancel_reason or job.reason) or None,
+        message=_cut(job.message) or None,
         result_summary=result_summary(job),
         gc_bucket=gc_bucket(job.finalized_at) if finished and job.finalized_at else None,
         conditions=_conditions(job, now, observed),
     )
 
 
-def refused(error: InvalidArgument, now: datetime, generation: int) -> QueueJobStatus:
+def refused(error: QueueError, now: datetime, generation: int) -> QueueJobStatus:
     """The status of a resource whose spec no retry will make acceptable."""
     reason = _as_word(error.code) or _REFUSED
-    message = _cut(error.message)
+    return _given_up(reason, _cut(error.message), now, generation, ConditionStatus.FALSE)
+
+
+def job_deleted(now: datetime, generation: int) -> QueueJobStatus:
+    """The status of a resource that stood for a job of somebody else, of which nothing is known any
+    more.
+    """
+    message = "The job that has its idempotency key was deleted before its end was seen here"
+    return _given_up("JobDeleted", message, now, generation, ConditionStatus.TRUE)
+
+
+def _given_up(
+    reason: str, message: str, now: datetime, generation: int, accepted: ConditionStatus
+) -> QueueJobStatus:
     return QueueJobStatus(
         finished=True,
         observed_generation=generation,
@@ -96,7 +109,7 @@ def refused(error: InvalidArgument, now: datetime, generation: int) -> QueueJobS
                 observed_generation=generation,
             )
             for kind, status in (
-                (ConditionType.ACCEPTED, ConditionStatus.FALSE),
+                (ConditionType.ACCEPTED, accepted),
                 (ConditionType.STALLED, ConditionStatus.TRUE),
             )
         ],
@@ -137,7 +150,7 @@ def tells_over_quota(body: Mapping[str, Any], generation: int) -> bool:
     )
 
 
-def _conditions(job: Job, now: datetime, observed: int | None) -> list[Condition]:
+def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Condition]:
     # The times come from the job, so that writing a status again changes nothing.
     since = job.created_at or now
     found = [
@@ -157,7 +170,7 @@ def _conditions(job: Job, now: datetime, observed: int | None) -> list[Condition
             type=kind,
             status=ConditionStatus.TRUE,
             reason=reason_of(job),
-            message=_cut(job.error_message or job.cancel_reason or job.reason),
+            message=_cut(job.message),
             last_transition_time=job.finalized_at or since,
             observed_generation=observed,
         )
@@ -165,23 +178,23 @@ def _conditions(job: Job, now: datetime, observed: int | None) -> list[Condition
     ]
 
 
-def reason_of(job: Job) -> str:
+def reason_of(job: ShownJob) -> str:
     """One word for why the job is where it is."""
-    if job.state is JobState.DEAD_LETTER and job.error is not None:
-        if job.error.category is ErrorCategory.PERMANENT:
-            return _as_word(job.error.code) or "PermanentFailure"
-        if job.error.category is ErrorCategory.TIMEOUT:
+    if job.state is JobState.DEAD_LETTER:
+        if job.error_category is ErrorCategory.PERMANENT:
+            return _as_word(job.error_code) or "PermanentFailure"
+        if job.error_category is ErrorCategory.TIMEOUT:
             return "TimedOut"
     return _REASONS[job.state]
 
 
-def result_summary(job: Job) -> str | None:
+def result_summary(job: ShownJob) -> str | None:
     """The first KiB of a readable result, or what kind of bytes it is; None without one."""
-    if job.result is None:
+    if job.result_head is None:
         return None
-    text = _readable(job.result, job.result_content_type)
+    text = _readable(job.result_head, job.result_content_type)
     if text is None:
-        return f"{len(job.result)} bytes of {job.result_content_type}"[:MAX_SUMMARY_BYTES]
+        return f"{job.result_bytes} bytes of {job.result_content_type}"[:MAX_SUMMARY_BYTES]
     return text
 
 

@@ -29,3 +29,4 @@ QUEUE_WORKER: Final = ResourceNames("QueueWorker", "queueworkers", "queueworker"
 
 UNFINISHED_SELECTOR: Final = "status.finished!=true"
 """Field selector of the QueueJobs that still matter; an absent field counts as not true."""
+FINISHED_SELECTOR: Final = "status.finished=true"

@@ -13,6 +13,7 @@ from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
+from queue_operator.domain.units import without_unit
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_job
 
 JSON: Final = "application/json"
@@ -46,6 +47,7 @@ def to_job(
         timeout_s=spec.timeout,
         backoff=_backoff(spec.backoff),
         correlation_id=spec.correlation_id or "",
+        idempotency_key=spec.idempotency_key or "",
         resource=ResourceRef(
             cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
         ),
@@ -144,4 +146,4 @@ def _check(job: Job, limits: Limits) -> None:
 
 
 def _spelled(field: str) -> str:
-    return f"spec.{to_camel(field)}"
+    return f"spec.{to_camel(without_unit(field))}"

@@ -4,28 +4,48 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from queue_operator.crd.duration import Duration
+from queue_operator.domain.limits import (
+    DEFAULT_LIMITS,
+    MAX_ATTEMPTS_BOUND,
+    MAX_CAPACITY,
+    MAX_DELAYS,
+    MAX_MULTIPLIER,
+)
+from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
+from queue_operator.domain.shown import SHOWN_MESSAGE, SHOWN_RESULT_BYTES
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import MAX_ATTEMPTS_BOUND
 from queue_operator.domain.views import Phase
 
-MAX_NAME = 255
-MAX_TAGS = 32
-MAX_TAG = 128
+MAX_NAME = DEFAULT_LIMITS.id_characters
+MAX_TAGS = DEFAULT_LIMITS.tags
+MAX_TAG = DEFAULT_LIMITS.tag_characters
 MAX_PAYLOAD_TEXT = 256 * 1024
-MAX_DELAYS = 100
-MAX_MESSAGE = 1024
-MAX_SUMMARY_BYTES = 1024
+MAX_MESSAGE = SHOWN_MESSAGE
+MAX_SUMMARY_BYTES = SHOWN_RESULT_BYTES
 
 AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
 TagValue = Annotated[str, Field(max_length=MAX_TAG)]
 Seen = Annotated[str, Field(max_length=MAX_NAME)]
+_WHOLE = BeforeValidator(whole)
+_NUMBER = BeforeValidator(number)
+# The bounds are nearer to the type, where the schema looks for them.
+Multiplier = Annotated[float, Field(ge=1, le=MAX_MULTIPLIER), _NUMBER]
+Attempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_BOUND), _WHOLE]
+Capacity = Annotated[int, Field(ge=0, le=MAX_CAPACITY), _WHOLE]
 
 
 class _Model(BaseModel):
@@ -46,8 +66,8 @@ class BackoffSpec(_Model):
     max_delay: Duration | None = Field(
         None, description="No wait is longer. Default PT30S for EXPONENTIAL, else none."
     )
-    multiplier: float | None = Field(
-        None, ge=1, le=1000, description="Growth per retry, for EXPONENTIAL. Default 2."
+    multiplier: Multiplier | None = Field(
+        None, description="Growth per retry, for EXPONENTIAL. Default 2."
     )
     delays: list[Duration] | None = Field(
         None,
@@ -59,7 +79,7 @@ class BackoffSpec(_Model):
 
 
 class QueueJobSpec(_Model):
-    """What to run, and how. Only `cancel` may change after creation."""
+    """What to run, and how. Only `cancel` and `priority` may change after creation."""
 
     type: str = Field(
         min_length=1,
@@ -76,10 +96,14 @@ class QueueJobSpec(_Model):
         max_length=MAX_PAYLOAD_TEXT,
         description="A JSON document as text; the handler gets exactly these bytes.",
     )
-    priority: Priority | None = Field(None, description="Default NORMAL.")
+    priority: Priority | None = Field(
+        None,
+        description="Default NORMAL. Another one counts from when the job waits, as if it had been "
+        "submitted with it.",
+    )
     delay: Duration | None = Field(
         None,
-        description='Wait before the first run: ISO 8601 ("PT5M") or whole seconds. '
+        description='Wait before the first run: whole seconds, or text ("90s", "1h30m", "PT5M"). '
         "Not together with scheduledAt.",
     )
     scheduled_at: AwareDatetime | None = Field(
@@ -88,15 +112,21 @@ class QueueJobSpec(_Model):
     timeout: Duration | None = Field(
         None, description="Longest run of one attempt. Default: the handler's, else none."
     )
-    max_attempts: int | None = Field(
+    max_attempts: Attempts | None = Field(
         None,
-        ge=1,
-        le=MAX_ATTEMPTS_BOUND,
         description="Runs before it counts as failed. Default: the handler's, else 4.",
     )
     backoff: BackoffSpec | None = Field(None, description="Waits between attempts.")
     correlation_id: str | None = Field(
         None, max_length=MAX_NAME, description="Passed through for tracing."
+    )
+    idempotency_key: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Unique in the namespace while its job is stored. A QueueJob whose key belongs "
+        "to a job of the same content shows that job and runs nothing; of other content, it is "
+        "refused.",
     )
     tags: dict[str, TagValue] | None = Field(
         None,
@@ -194,7 +224,7 @@ class QueueJobStatus(_Model):
 class QueueWorkerSpec(_Model):
     """What an administrator asks of a worker beyond what it declares. Usually empty."""
 
-    capacity: int | None = Field(None, ge=0, le=100_000, description="Jobs at once.")
+    capacity: Capacity | None = Field(None, description="Jobs at once.")
     tags: list[Tag] | None = Field(
         None,
         max_length=MAX_TAGS,

@@ -5,8 +5,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.limits import MAX_URL_CHARACTERS
 
-MAX_URL_CHARACTERS: Final = 2048
 _SCHEMES: Final = ("http", "https")
 # What a URL may hold unescaped (RFC 3986); anything else would be sent as something else.
 _URL: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")

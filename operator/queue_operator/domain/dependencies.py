@@ -1,6 +1,6 @@
 """When a job that waits for others may run, and when it never can."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from queue_operator.domain.states import TERMINAL, JobState
@@ -38,26 +38,63 @@ def wait_for(mode: DependencyMode, parents: Sequence[JobState]) -> Wait:
     return Wait.SKIP if any(failed) else Wait.WAIT
 
 
-def find_cycle(parents: Mapping[str, Sequence[str]]) -> str | None:
-    """An id of the batch that, through the batch, waits for itself; None when none does.
+def on_circles(parents: Mapping[str, Sequence[str]]) -> set[str]:
+    """The ids of a batch that, through the batch, wait for themselves: in one pass, however many
+    circles there are (the strongly connected components of Tarjan).
 
     `parents` maps each id of a batch to the ids it depends on. Ids outside the batch were
     stored before, so they cannot wait for one inside.
     """
-    done: set[str] = set()
+    search = _Search(parents)
     for start in parents:
-        path: dict[str, None] = {}
-        stack = [(start, iter(parents[start]))]
-        while stack:
-            job_id, left = stack[-1]
-            path[job_id] = None
-            step = next((p for p in left if p in parents and p not in done), None)
+        if start not in search.number:
+            search.from_(start)
+    return search.found
+
+
+class _Search:
+    """`number` is in the order in which jobs are come upon, `lowest` that of the earliest job that
+    is still `open` and can be reached.
+    """
+
+    def __init__(self, parents: Mapping[str, Sequence[str]]) -> None:
+        self._parents = parents
+        self.number: dict[str, int] = {}
+        self._lowest: dict[str, int] = {}
+        self._open: dict[str, None] = {}
+        self.found: set[str] = set()
+
+    def from_(self, start: str) -> None:
+        path = [self._enter(start)]
+        while path:
+            job_id, left = path[-1]
+            step = next((one for one in left if self._leads_on(one)), None)
             if step is None:
-                done.add(job_id)
-                path.pop(job_id)
-                stack.pop()
-            elif step in path:
-                return step
+                path.pop()
+                if path:
+                    self._reach(path[-1][0], self._lowest[job_id])
+                self._leave(job_id)
+            elif step in self.number:
+                self._reach(job_id, self.number[step])
             else:
-                stack.append((step, iter(parents[step])))
-    return None
+                path.append(self._enter(step))
+
+    def _enter(self, job_id: str) -> tuple[str, Iterator[str]]:
+        self.number[job_id] = self._lowest[job_id] = len(self.number)
+        self._open[job_id] = None
+        return job_id, iter(self._parents[job_id])
+
+    def _leads_on(self, parent: str) -> bool:
+        return parent in self._parents and (parent not in self.number or parent in self._open)
+
+    def _reach(self, job_id: str, number: int) -> None:
+        self._lowest[job_id] = min(self._lowest[job_id], number)
+
+    def _leave(self, job_id: str) -> None:
+        if self._lowest[job_id] != self.number[job_id]:
+            return
+        circle = [job_id]
+        while (one := self._open.popitem()[0]) != job_id:
+            circle.append(one)
+        if len(circle) > 1:
+            self.found.update(circle)

@@ -17,8 +17,9 @@ QueueError
     └── MissingPrivilege    the database role may not do what the queue needs
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 PENDING_JOBS: Final = "pending_jobs"
 """The limit of a quota that is no rate."""
@@ -26,17 +27,19 @@ PENDING_JOBS: Final = "pending_jobs"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of the things that are wrong, by field."""
+    """One of the things that are wrong, by field. `job_id` is the job that has what is taken."""
 
     field: str
     code: str
     message: str
+    job_id: str = ""
 
 
 class QueueError(Exception):
     """Base of all. `code` is stable and machine-readable, `retryable` says whether the
-    same call may succeed later. Where a server refused a request of the REST client, `request_id`
-    finds it in the server's log, and `findings` are the details that it told.
+    same call may succeed later. Where more than one thing is wrong, `findings` are all of them.
+    Where a server refused a request of the REST client, `request_id` finds it in the server's log,
+    and `findings` are the details that it told.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -47,6 +50,19 @@ class QueueError(Exception):
     @property
     def message(self) -> str:
         return str(self)
+
+
+_NAMED: Final = 5
+E = TypeVar("E", bound=QueueError)
+
+
+def with_findings(error: E, findings: Sequence[Fault], count: int) -> E:
+    """The error as the first of `count` things that are wrong, of which `findings` are told."""
+    error.findings = tuple(findings)
+    more = count - (len(error.indexes) if isinstance(error, DuplicateJob) else 1)
+    if more > 0:
+        error.args = (f"{error} (and {more} more)",)
+    return error
 
 
 class InvalidArgument(QueueError):
@@ -75,28 +91,41 @@ class PayloadTooLarge(InvalidArgument):
 
 
 class DuplicateJob(InvalidArgument):
-    """One or more ids exist already. `indexes` are positions in the batch."""
+    """One or more ids exist already. `indexes` are positions in the batch; the text names a few."""
 
     code = "DUPLICATE"
 
     def __init__(self, job_ids: tuple[str, ...], indexes: tuple[int, ...] = (0,)) -> None:
-        super().__init__("id", f"already exists: {', '.join(job_ids)}")
+        more = max(len(job_ids), len(indexes)) - _NAMED
+        others = f" and {more} more" if more > 0 else ""
+        super().__init__("id", f"already exists: {', '.join(job_ids[:_NAMED])}{others}")
         self.job_ids = job_ids
         self.indexes = indexes
 
 
 class KeyConflict(InvalidArgument):
-    """The idempotency key belongs to the stored job `job_id`, whose content differs."""
+    """The idempotency key belongs to the stored job `job_id`, whose content differs. Of a batch in
+    which several do, `indexes` are their positions and `job_ids` the jobs that have their keys.
+    """
 
     code = "DUPLICATE"
 
-    def __init__(self, key: str, job_id: str, field: str = "idempotency_key") -> None:
+    def __init__(
+        self,
+        key: str,
+        job_id: str,
+        field: str = "idempotency_key",
+        indexes: tuple[int, ...] = (),
+        job_ids: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(
             field,
             f"{key!r} belongs to job {job_id!r} with other content; use a new key for new content",
         )
         self.key = key
         self.job_id = job_id
+        self.indexes = indexes
+        self.job_ids = job_ids if indexes else (job_id,)
 
 
 class JobNotFound(QueueError):

@@ -29,3 +29,16 @@ def host_of(text: str) -> str:
 def authority(host: str, port: int) -> str:
     """Both in one word, as URLs and gRPC have them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    name = host.strip("[]").removesuffix(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        found = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback

@@ -45,9 +45,10 @@ class Job:
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
     jobs of the same namespace. `callback_url` is told of the job's end. `transition` counts the
     job's changes of state, from 1.
-    `spawned_by` is the id of the job whose handler submitted this one. `token` is the lease's,
-    on a job that a stream or `dequeue_jobs` has brought, and else empty: with it, an outcome
-    counts for this attempt only.
+    `spawned_by` is the id of the job whose handler submitted this one, and `spawn_depth` how many
+    such steps lie between it and a job that came from outside. `token` is the lease's, on a job
+    that a stream or `dequeue_jobs` has brought, and else empty: with it, an outcome counts for
+    this attempt only.
     """
 
     id: str
@@ -94,6 +95,7 @@ class Job:
     cancel_reason: str = ""
     progress: Progress | None = None
     spawned_by: str = ""
+    spawn_depth: int = 0
     token: str = ""
 
     @property
@@ -132,7 +134,8 @@ class TypeDefaults:
 class Assignment(NamedTuple):
     """A claimed job on its way to a worker. `timeout_s` is what is left of the execution
     timeout, None without one. `parent_result` is the output of a CHAIN job's last parent,
-    `checkpoint` the newest one of earlier attempts.
+    `checkpoint` the newest one of earlier attempts. `alone`: it may end its worker, and shall take
+    nobody with it.
     """
 
     job_id: str
@@ -156,6 +159,7 @@ class Assignment(NamedTuple):
     retry_count: int = 0
     last_retry_at: datetime | None = None
     started_at: datetime | None = None
+    alone: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -41,10 +41,10 @@ class Outcome(NamedTuple):
     """One thing that happened to one job; batches of these are settled in one transaction.
 
     `token` None is allowed to administrators and to the library only. `retry_after_s`
-    overrides the backoff of a FAIL and delays a RETRY_NOW; `reset_attempts` and `priority`
-    belong to RETRY_NOW. `assignee_id` says whose word it is: a token that was given to another
-    assignee is stale then. `reason` is why a CANCEL was asked for. `worker_plane` outcomes are
-    bent by WHILE_CANCELLING where the library's call would be an InvalidTransition.
+    overrides the backoff of a FAIL and delays a RETRY_NOW and a RELEASE; `reset_attempts` and
+    `priority` belong to RETRY_NOW. `assignee_id` says whose word it is: a token that was given to
+    another assignee is stale then. `reason` is why a CANCEL was asked for. `worker_plane` outcomes
+    are bent by WHILE_CANCELLING where the library's call would be an InvalidTransition.
     """
 
     job_id: str
@@ -66,7 +66,7 @@ class Settled(NamedTuple):
     """The answer to one Outcome: exactly one of `state` and `error` is set.
 
     `freed_assignee_id` is the assignee that got a slot back, if one did. `repeated` says
-    that this very outcome had been stored before and nothing was written.
+    that this very outcome had been stored before and nothing was written. `type` is the job's.
     """
 
     job_id: str
@@ -75,3 +75,4 @@ class Settled(NamedTuple):
     error: QueueError | None = None
     freed_assignee_id: str | None = None
     repeated: bool = False
+    type: str = ""

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from queue_operator.domain.job import Assignment, Demand, Job, Submitted, TypeDefaults
 from queue_operator.domain.ordering import order_time
 from queue_operator.domain.outcome import OCTETS
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 from queue_operator.domain.states import ELIGIBLE, Event, JobState
-from queue_operator.domain.transition import Move
+from queue_operator.domain.transition import REASON_WORKER_LOST, WORKER_LOST_AGAIN, Move
+
+_SUSPECT: Final = frozenset({REASON_WORKER_LOST, WORKER_LOST_AGAIN.code})
 
 
 def eligible_at(job: Job, now: datetime) -> datetime:
@@ -120,7 +123,15 @@ def assignment(
         retry_count=job.retry_count,
         last_retry_at=job.last_retry_at,
         started_at=job.started_at,
+        alone=is_suspect("" if job.error is None else job.error.code),
     )
+
+
+def is_suspect(code: str | None) -> bool:
+    """The job's last attempts were lost with their workers, as its stored error says: it may be
+    what ended them.
+    """
+    return code in _SUSPECT
 
 
 def given(job: Job, move: Move, now: datetime) -> Job:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from queue_operator.domain.errors import QueueError
+from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
+from queue_operator.domain.limits import SPAWN_DEPTH
 
 LOG_LINES: Final = 1000
 LOG_BYTES: Final = 256 * 1024
@@ -54,6 +55,7 @@ class SpawnRequest:
     """A child that the handler of a running job submits. `key` tells it apart from the parent's
     other children; `token` is the parent's. Of `job` the namespace is the parent's whatever it
     says, an empty id is made of parent and key, an empty correlation id is the parent's.
+    `most_depth` bounds the child's `spawn_depth`, so that no chain goes on for ever; None does not.
     `assignee_id` as in Outcome.
     """
 
@@ -63,6 +65,18 @@ class SpawnRequest:
     assignee_id: str | None = None
     key: str
     job: Job
+    most_depth: int | None = SPAWN_DEPTH
+
+    def too_deep(self, parent_depth: int) -> InvalidArgument | None:
+        """What is wrong with a child of a parent at this depth, if anything is."""
+        if self.most_depth is None or parent_depth < self.most_depth:
+            return None
+        return InvalidArgument(
+            "spawn_depth",
+            f"job {self.parent_id!r} is already {parent_depth} spawns away from a job that came "
+            f"from outside, and {self.most_depth} is the most; submit what goes on for ever from "
+            "outside, or ask for a larger quota",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

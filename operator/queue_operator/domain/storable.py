@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 from types import NoneType
 from typing import Final
 
@@ -44,6 +45,9 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "result": (bytes, NoneType),
     "error": (ErrorInfo, NoneType),
     "priority": (Priority, NoneType),
+    # Any text would count as true.
+    "worker_plane": (bool,),
+    "reset_attempts": (bool,),
 }
 
 
@@ -52,8 +56,11 @@ def _check(outcome: Outcome, limits: Limits) -> None:
     check_text("namespace", outcome.namespace, limits.id_characters)
     for field, kinds in _KINDS.items():
         value = getattr(outcome, field)
-        if not isinstance(value, kinds):
-            raise InvalidArgument(field, f"must be {kinds[0].__name__}, not {type(value).__name__}")
+        if isinstance(value, kinds):
+            continue
+        if issubclass(kinds[0], Enum):
+            check_choice(field, value, kinds[0])
+        raise InvalidArgument(field, f"must be {kinds[0].__name__}, not {type(value).__name__}")
     if outcome.reason != "":
         check_text("reason", outcome.reason, REASON_CHARACTERS)
     if outcome.result_content_type != "":

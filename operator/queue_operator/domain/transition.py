@@ -1,13 +1,13 @@
 """Decides what an outcome does to a job. Stores only carry out what is decided here."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import OCTETS, ErrorCategory, ErrorInfo, Outcome
-from queue_operator.domain.retry import Backoff, delay_s, failure_event
+from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, delay_s, failure_event
 from queue_operator.domain.states import (
     COUNTS_AS_RETRY,
     ELIGIBLE,
@@ -23,6 +23,11 @@ from queue_operator.domain.states import (
 from queue_operator.domain.states import TRANSITIONS as _TRANSITIONS
 
 REASON_WORKER_LOST: Final = "WORKER_LOST"
+WORKER_LOST_AGAIN: Final = ErrorInfo(
+    "two attempts in a row were lost with their worker; the next has a worker to itself",
+    ErrorCategory.SYSTEM,
+    "WORKER_LOST_AGAIN",
+)
 PERMANENT_FAILURE: Final = "PERMANENT_FAILURE"
 RESULT_NOT_STORABLE: Final = "RESULT_NOT_STORABLE"
 
@@ -45,9 +50,11 @@ _RECORDED_AS: Final[dict[Event, frozenset[Event]]] = {
 class Current:
     """What a store knows of a job at the moment it decides, under a lock.
 
-    `recorded` is the event in the attempt row of the outcome's token, if there is one, and
-    `recorded_state` the state that it led to.
-    `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED.
+    `recorded` is the event in the attempt row of the outcome's token, if there is one that came
+    with the token, and `recorded_state` the state that it led to. What somebody said without the
+    token is no word of its holder, who is not to be told that its own counted.
+    `skipped` says that SKIP, and not CANCEL, made it UNSCHEDULED. `lost_before` says that the
+    last attempt before the running one that counted was lost with its worker.
     """
 
     job_id: str
@@ -60,6 +67,12 @@ class Current:
     recorded: Event | None = None
     recorded_state: JobState | None = None
     skipped: bool = False
+    lost_before: bool = False
+
+    @property
+    def is_used_up(self) -> bool:
+        """No attempt is left."""
+        return bool(self.max_attempts) and self.attempt >= (self.max_attempts or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +81,7 @@ class Move:
 
     `max_attempts` and `priority` are what a manual retry changes them to, None what they were;
     `resets_attempts` says that it sets the attempt to 0. A `result` of None keeps the stored
-    one, unless it `drops_result`.
+    one, unless it `drops_result`. `fenced` says that it came with the token.
     """
 
     event: Event
@@ -88,6 +101,7 @@ class Move:
     resets_attempts: bool = False
     max_attempts: int | None = None
     priority: Priority | None = None
+    fenced: bool = False
 
     @property
     def ends(self) -> bool:
@@ -125,7 +139,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         returns_attempt=event in RETURNS_ATTEMPT,
         frees_slot=frees_slot(event, current.state),
         delay_s=_delay_s(current, outcome, rng, event),
-        error=None if event is Event.COMPLETE else outcome.error,
+        error=_error(current, outcome, event),
         result=outcome.result if event is Event.COMPLETE else None,
         result_content_type=outcome.result_content_type,
         drops_result=manual,
@@ -134,6 +148,7 @@ def decide(current: Current, outcome: Outcome, rng: Callable[[], float]) -> Move
         resets_attempts=manual and outcome.reset_attempts,
         max_attempts=_allowed_attempts(current, outcome) if manual else None,
         priority=outcome.priority if manual else None,
+        fenced=outcome.token is not None and event is not Event.LOSE,
     )
 
 
@@ -179,6 +194,7 @@ def decide_update(
         max_attempts=(
             _allowed_attempts(current, outcome) if status is JobState.FAILED_RETRY else None
         ),
+        fenced=token is not None,
     )
 
 
@@ -217,12 +233,33 @@ def _applied_event(current: Current, outcome: Outcome) -> Event:
     return event
 
 
+def caused(move: Move) -> Move:
+    """The loss of a job whose worker somebody took away: it is not the job's doing, and its attempt
+    does not count.
+    """
+    return replace(move, returns_attempt=True, error=None, delay_s=0.0)
+
+
+def _is_lost_again(current: Current, event: Event) -> bool:
+    return event is Event.LOSE and current.state is JobState.RUNNING and current.lost_before
+
+
+def _error(current: Current, outcome: Outcome, event: Event) -> ErrorInfo | None:
+    if _is_lost_again(current, event):
+        return WORKER_LOST_AGAIN
+    return None if event is Event.COMPLETE else outcome.error
+
+
 def _delay_s(current: Current, outcome: Outcome, rng: Callable[[], float], event: Event) -> float:
-    if event not in (Event.FAIL, Event.RETRY_NOW):
+    if _is_lost_again(current, event):
+        if current.is_used_up:
+            return 0.0
+        return delay_s(current.backoff or DEFAULT_BACKOFF, current.attempt, rng)
+    if event not in (Event.FAIL, Event.RETRY_NOW, Event.RELEASE):
         return 0.0
     if outcome.retry_after_s is not None:
         return max(outcome.retry_after_s, 0.0)
-    if current.backoff is None or event is Event.RETRY_NOW:
+    if current.backoff is None or event is not Event.FAIL:
         return 0.0
     return delay_s(current.backoff, current.failure_count + 1, rng)
 

@@ -1,61 +1,39 @@
 """What a submission must look like, whichever door it comes through."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import MISSING, dataclass, fields
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Mapping, Sequence, Set, Sized
+from dataclasses import MISSING, fields
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import inf
 from operator import attrgetter, is_
 from typing import Any, Final, TypeGuard
 
 from queue_operator.domain.callbacks import check_callback_url
-from queue_operator.domain.dependencies import DependencyMode, find_cycle
-from queue_operator.domain.errors import (
-    DuplicateJob,
-    InvalidArgument,
-    KeyConflict,
-    PayloadTooLarge,
-    QueueError,
-)
+from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDefaults
 from queue_operator.domain.lease import Held
+
+# Those who check know the limits from here.
+from queue_operator.domain.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from queue_operator.domain.limits import MAX_ATTEMPTS_BOUND as MAX_ATTEMPTS_BOUND
+from queue_operator.domain.limits import MAX_CAPACITY, MAX_DELAYS, MAX_MULTIPLIER
+from queue_operator.domain.limits import MAX_DURATION_S as MAX_DURATION_S
+from queue_operator.domain.limits import MAX_JSON_DEPTH as MAX_JSON_DEPTH
+from queue_operator.domain.limits import MAX_LIMIT as MAX_LIMIT
+from queue_operator.domain.limits import REASON_CHARACTERS as REASON_CHARACTERS
+from queue_operator.domain.limits import Limits as Limits
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_PLACE: Final = re.compile(r"^jobs\[\d+\]")
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
-MAX_ATTEMPTS_BOUND: Final = 100
-MAX_JSON_DEPTH: Final = 100
 _MAX_GENERATION: Final = 2**63 - 1
-REASON_CHARACTERS: Final = 1024
-MAX_LIMIT: Final = 1_000_000
-"""The most rows that one call may ask for."""
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
 _EARLIEST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-MAX_DURATION_S: Final = 100 * 365 * 86_400.0
-"""A century. Longer ones overflow timestamps and timers of stores and workers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Sizes: bytes for payloads, characters for texts, entries for collections."""
-
-    payload_bytes: int = 1024 * 1024
-    result_bytes: int = 1024 * 1024
-    checkpoint_bytes: int = 1024 * 1024
-    tags: int = 32
-    tag_characters: int = 128
-    id_characters: int = 255
-    dependencies: int = 1000
-    error_characters: int = 8192
-    stack_characters: int = 65_536
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 def check_text(field: str, value: object, limit: int, *, required: bool = True) -> None:
@@ -75,10 +53,10 @@ def check_text(field: str, value: object, limit: int, *, required: bool = True) 
 
 def check_tags(field: str, tags: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for too many tags, or a tag that is empty or too long."""
+    # Before each is looked at: there may be millions.
+    if isinstance(tags, Sized) and len(tags) > limits.tags and _is_collection(tags):
+        raise InvalidArgument(field, f"has {len(tags)} entries; the limit is {limits.tags}")
     check_texts(field, tags, limits.tag_characters)
-    count = len(tags)  # type: ignore[arg-type]
-    if count > limits.tags:
-        raise InvalidArgument(field, f"has {count} entries; the limit is {limits.tags}")
 
 
 def _is_collection(values: object) -> TypeGuard[Collection[object]]:
@@ -133,16 +111,24 @@ def check_flag(field: str, value: object) -> None:
         raise InvalidArgument(field, f"must be True or False, not {type(value).__name__}")
 
 
-def check_count(field: str, value: object) -> None:
-    """Raises InvalidArgument unless `value` is a whole number from 0 to a million."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LIMIT:
-        raise InvalidArgument(field, f"must be a whole number from 0 to {MAX_LIMIT}")
+def check_count(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
+    """Raises InvalidArgument unless `value` is a whole number from 0 to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+        raise InvalidArgument(field, f"must be a whole number from 0 to {maximum}")
 
 
 def check_choice(field: str, value: object, choices: type[Enum]) -> None:
-    """Raises InvalidArgument unless `value` is one of `choices`."""
-    if not isinstance(value, choices):
-        raise InvalidArgument(field, f"must be one of {', '.join(c.value for c in choices)}")
+    """Raises InvalidArgument unless `value` is one of `choices`: a member, and not its name."""
+    if isinstance(value, choices):
+        return
+    member = next(
+        (c for c in choices if isinstance(value, str) and value in (c.value, c.name)), None
+    )
+    if member is not None:
+        given = f"{choices.__name__}.{member.name}"
+        raise InvalidArgument(field, f"must be the member {given}, not the text {value!r}")
+    names = ", ".join(c.value for c in choices)
+    raise InvalidArgument(field, f"must be one of {names} (members of {choices.__name__})")
 
 
 def check_choices(field: str, values: object, choices: type[Enum]) -> None:
@@ -176,15 +162,26 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_positive(field: str, value: object) -> None:
-    """Raises InvalidArgument unless `value` is a finite number above zero."""
-    if not _is_number(value) or not 0 < value < inf:  # type: ignore[operator]
-        raise InvalidArgument(field, "must be a number greater than 0")
+def check_seconds(field: str, value: object) -> None:
+    """Raises InvalidArgument unless `value` is a number."""
+    if _is_number(value):
+        return
+    hint = ": give its total_seconds()" if isinstance(value, timedelta) else ""
+    kind = type(value).__name__
+    raise InvalidArgument(field, f"must be a number of seconds, not {kind}{hint}")
+
+
+def check_positive(field: str, seconds: object) -> None:
+    """Raises InvalidArgument unless it is a finite number of seconds above zero."""
+    check_seconds(field, seconds)
+    if not 0 < seconds < inf:  # type: ignore[operator]
+        raise InvalidArgument(field, "must be more than 0 seconds")
 
 
 def check_duration(field: str, seconds: object) -> None:
     """Raises InvalidArgument unless it is 0 s to a century."""
-    if not _is_number(seconds) or not 0 <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
+    check_seconds(field, seconds)
+    if not 0 <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
         raise InvalidArgument(field, "must be 0 seconds or more, and at most 100 years")
 
 
@@ -198,6 +195,11 @@ def check_limit(field: str, value: object, maximum: int = MAX_LIMIT) -> None:
     """Raises InvalidArgument unless `value` is a whole number from 1 to `maximum`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
         raise InvalidArgument(field, f"must be a whole number from 1 to {maximum}")
+
+
+def check_capacity(field: str, value: object) -> None:
+    """Raises InvalidArgument unless it is a number of jobs that a worker can run at a time."""
+    check_limit(field, value, MAX_CAPACITY)
 
 
 def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -256,22 +258,25 @@ def _check_dependencies(job: Job, limits: Limits) -> None:
 
 
 def check_backoff(backoff: Backoff) -> None:
-    """Raises InvalidArgument for a delay that is negative or over a century, a multiplier
-    below 1, or a CUSTOM strategy without delays (or delays without CUSTOM).
+    """Raises InvalidArgument for a delay that is negative or over a century, a multiplier out of
+    bounds, or a CUSTOM strategy without delays (or delays without CUSTOM).
     """
     if not isinstance(backoff, Backoff):
         raise InvalidArgument("backoff", f"must be a Backoff, not {type(backoff).__name__}")
     check_choice("backoff.strategy", backoff.strategy, BackoffStrategy)
     if not isinstance(backoff.delays_s, tuple):
-        raise InvalidArgument("backoff.delays", "must be a tuple of seconds")
-    check_duration("backoff.initial_delay", backoff.initial_delay_s)
-    check_duration("backoff.max_delay", backoff.max_delay_s)
+        raise InvalidArgument("backoff.delays_s", "must be a tuple of seconds")
+    check_duration("backoff.initial_delay_s", backoff.initial_delay_s)
+    check_duration("backoff.max_delay_s", backoff.max_delay_s)
+    if len(backoff.delays_s) > MAX_DELAYS:
+        reason = f"has {len(backoff.delays_s)} entries; the limit is {MAX_DELAYS}"
+        raise InvalidArgument("backoff.delays_s", reason)
     for n, delay in enumerate(backoff.delays_s):
-        check_duration(f"backoff.delays[{n}]", delay)
-    if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier < inf:
-        raise InvalidArgument("backoff.multiplier", "must be 1 or more")
+        check_duration(f"backoff.delays_s[{n}]", delay)
+    if not _is_number(backoff.multiplier) or not 1 <= backoff.multiplier <= MAX_MULTIPLIER:
+        raise InvalidArgument("backoff.multiplier", f"must be 1 to {MAX_MULTIPLIER:g}")
     if (backoff.strategy is BackoffStrategy.CUSTOM) != bool(backoff.delays_s):
-        raise InvalidArgument("backoff.delays", "belongs to the strategy CUSTOM, and only to it")
+        raise InvalidArgument("backoff.delays_s", "belongs to the strategy CUSTOM, and only to it")
 
 
 def check_time(field: str, at: datetime | None) -> None:
@@ -289,13 +294,13 @@ def check_time(field: str, at: datetime | None) -> None:
 
 def _check_timing(job: Job) -> None:
     if job.delay_s is not None and job.scheduled_at is not None:
-        raise InvalidArgument("delay", "give either delay or scheduled_at, not both")
+        raise InvalidArgument("delay_s", "give either delay or scheduled_at, not both")
     if job.delay_s is not None:
-        check_duration("delay", job.delay_s)
+        check_duration("delay_s", job.delay_s)
     for field in ("created_at", "scheduled_at"):
         check_time(field, getattr(job, field))
     if job.timeout_s is not None:
-        check_ttl("timeout", job.timeout_s)
+        check_ttl("timeout_s", job.timeout_s)
 
 
 def check_max_attempts(field: str, value: object) -> None:
@@ -342,7 +347,7 @@ def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
         if of_type.max_attempts is not None:
             check_max_attempts("defaults.max_attempts", of_type.max_attempts)
         if of_type.timeout_s is not None:
-            check_ttl("defaults.timeout", of_type.timeout_s)
+            check_ttl("defaults.timeout_s", of_type.timeout_s)
 
 
 def check_held(
@@ -417,96 +422,3 @@ def check_in_turn(limits: Limits) -> Callable[[Job], None]:
         last, last_tags = common, job.tags
 
     return check
-
-
-class CheckedJobs(tuple[Job, ...]):
-    """Jobs that `check_job` has let pass, each, so that a store with these limits need not look
-    again. Of a batch more must be right.
-    """
-
-    limits: Limits
-
-    def __new__(cls, jobs: Iterable[Job], limits: Limits) -> "CheckedJobs":
-        checked = super().__new__(cls, jobs)
-        checked.limits = limits
-        return checked
-
-
-def check_each(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> dict[int, QueueError]:
-    """What is wrong with each job of a batch, by position; the first of two equal ids is right.
-
-    Positions are part of the field's name (`jobs[3].type`). Of a circle of jobs that wait for
-    each other one is wrong; without it, the next lacks its parent.
-    """
-    check_sequence("jobs", jobs)
-    errors: dict[int, QueueError] = {}
-    first_at: dict[tuple[str, str], int] = {}
-    checked = isinstance(jobs, CheckedJobs) and jobs.limits == limits
-    check = check_in_turn(limits)
-    for index, job in enumerate(jobs):
-        try:
-            if not checked:
-                check(job)
-        except InvalidArgument as error:
-            errors[index] = _placed(index, error)
-            continue
-        if first_at.setdefault((job.namespace, job.id), index) != index:
-            errors[index] = DuplicateJob((job.id,), (index,))
-    for key in _circular([job for n, job in enumerate(jobs) if n not in errors]):
-        place = first_at[key]
-        errors[place] = InvalidArgument(
-            f"jobs[{place}].depends_on", f"job {key[1]!r} waits for itself through the batch"
-        )
-    return errors
-
-
-def check_batch(jobs: Sequence[Job], limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raises the first error of `check_each`; ids given twice are told all at once."""
-    errors = check_each(jobs, limits)
-    if not errors:
-        return
-    repeats = {n: jobs[n].id for n, error in errors.items() if isinstance(error, DuplicateJob)}
-    if len(repeats) == len(errors):
-        raise DuplicateJob(tuple(repeats.values()), tuple(repeats))
-    raise next(error for error in errors.values() if not isinstance(error, DuplicateJob))
-
-
-def moved_to(place: int, error: QueueError) -> QueueError:
-    """The same error about a job that is at `place` of the caller's batch."""
-    match error:
-        case DuplicateJob():
-            return DuplicateJob(error.job_ids, (place,))
-        case KeyConflict():
-            return KeyConflict(error.key, error.job_id, f"jobs[{place}].idempotency_key")
-        case InvalidArgument():
-            return InvalidArgument(_PLACE.sub(f"jobs[{place}]", error.field), error.reason)
-    return error
-
-
-def unplaced(error: QueueError) -> QueueError:
-    """The same error about a job that came alone."""
-    match error:
-        case KeyConflict():
-            return KeyConflict(error.key, error.job_id)
-        case InvalidArgument() if not isinstance(error, DuplicateJob | PayloadTooLarge):
-            return InvalidArgument(_PLACE.sub("", error.field).lstrip("."), error.reason)
-    return error
-
-
-def _placed(index: int, error: InvalidArgument) -> InvalidArgument:
-    if isinstance(error, PayloadTooLarge):
-        return PayloadTooLarge(f"jobs[{index}].{error.field}", error.size, error.limit)
-    return InvalidArgument(f"jobs[{index}].{error.field}", error.reason)
-
-
-def _circular(jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    """Keys of jobs that wait for themselves through others of `jobs`."""
-    found: list[tuple[str, str]] = []
-    for namespace in {job.namespace for job in jobs if job.depends_on}:
-        parents = {
-            job.id: job.depends_on for job in jobs if job.namespace == namespace and job.depends_on
-        }
-        while (job_id := find_cycle(parents)) is not None:
-            found.append((namespace, job_id))
-            del parents[job_id]
-    return found

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from queue_operator.domain.job import Job, Submitted
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 
 
@@ -89,7 +90,7 @@ def refining(phases: Collection[Phase], states: Collection[JobState]) -> frozens
     return wanted if len(wanted) < len(asked) else frozenset()
 
 
-def phase(job: Job | Submitted, now: datetime) -> Phase:
+def phase(job: Job | ShownJob | Submitted, now: datetime) -> Phase:
     """The phase of `job` as seen at `now` (the database's clock, UTC)."""
     if job.state is JobState.INITIAL_PENDING:
         if job.waiting_for_dependencies:

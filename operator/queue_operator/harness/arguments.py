@@ -4,12 +4,10 @@ import uuid
 from dataclasses import replace
 
 from queue_operator.client.requests import Submission
-from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.validation import DEFAULT_LIMITS, MAX_DURATION_S
+from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.convert import spawn_from_wire
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.durations import Duration, seconds_of
 from queue_operator.worker.spawning import ChildOptions, child_job
 
 
@@ -20,18 +18,3 @@ def job(type_: str | Submission, payload: object, options: ChildOptions, namespa
     child = child_job(type_, payload, options, DEFAULT_LIMITS.payload_bytes)
     made = spawn_from_wire(wire.Spawn(job=child), namespace=namespace).job
     return replace(made, id=made.id or str(uuid.uuid4()))
-
-
-def seconds(field: str, value: Duration) -> float:
-    """Raises InvalidArgument for no duration, or one below 0 or above 100 years."""
-    try:
-        found = seconds_of(value)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= MAX_DURATION_S:
-        raise InvalidArgument(
-            field,
-            f"must be a number of seconds, a timedelta or ISO 8601 text such as 'PT10M' (ten "
-            f"minutes), from 0 to 100 years, not {value!r}",
-        )
-    return found

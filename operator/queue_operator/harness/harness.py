@@ -26,7 +26,7 @@ from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.settings import QueueSettings, Settings
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
-from queue_operator.worker.durations import Duration
+from queue_operator.worker.durations import Duration, length_of
 from queue_operator.worker.injection import Provider, all_of
 from queue_operator.worker.runner import Runner
 from queue_operator.worker.session import Session
@@ -266,10 +266,10 @@ class WorkerHarness:
         self._run(self._look_again)
 
     def advance(self, duration: Duration) -> None:
-        """Lets that much time pass (seconds, a `timedelta`, or ISO 8601 text such as "PT5M"),
+        """Lets that much time pass (seconds, a `timedelta`, or text such as "5m" or "PT5M"),
         with all that happens meanwhile, each at its time.
         """
-        until_s = self._loop.time() + arguments.seconds("duration", duration)
+        until_s = self._loop.time() + length_of("duration", duration)
         self._run(lambda: self._look_again() or self._move(until_s))
 
     def run_until_finished(self, within: Duration = 7 * DAY_S) -> None:
@@ -277,7 +277,7 @@ class WorkerHarness:
 
         Raises AssertionError naming those that have not ended by then (by default a week).
         """
-        until_s = self._loop.time() + arguments.seconds("within", within)
+        until_s = self._loop.time() + length_of("within", within)
         self._run(lambda: self._look_again() or (bool(self.unfinished()) and self._move(until_s)))
         if left := self.unfinished():
             jobs = ", ".join(f"{job.id} ({job.type}) is {job.state}" for job in left)

@@ -2,26 +2,25 @@
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
-from socketserver import ThreadingMixIn
 from typing import Protocol
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import Snapshot
+from queue_operator.metrics.gauges import ControllerFigures, Snapshot
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
+from queue_operator.metrics.serving import serve
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
-from queue_operator.wire.listening import listening, refusal
+from queue_operator.wire.listening import refusal
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Metrics:
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths`, `streams` and `over_quota` may be left out where there
+    """The Prometheus endpoint. `depths`, `streams` and `controller` may be left out where there
     are none.
     """
 
@@ -56,14 +55,14 @@ class Exporter:
         *,
         depths: Depths | None = None,
         streams: Streams | None = None,
-        over_quota: Callable[[], int | None] | None = None,
+        controller: Callable[[], ControllerFigures | None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
         self._depths = depths
         self._streams = streams
-        self._over_quota = over_quota
+        self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -78,7 +77,7 @@ class Exporter:
         """Serves from here on. Raises OSError when the address is taken."""
         host, port = self._settings.host, self._settings.port
         try:
-            self._server = _serve(listening(host, port), self._metrics.registry)
+            self._server = serve(host, port, self._metrics.registry)
         except OSError as error:
             told = refusal("metrics", host, port, error, "METRICS")
             raise OSError(told) from None
@@ -97,8 +96,8 @@ class Exporter:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())
-        if self._over_quota is not None:
-            snapshot.over_quota = self._over_quota()
+        if self._controller is not None:
+            snapshot.controller = self._controller()
         if self._depths is None:
             return
         try:
@@ -116,31 +115,6 @@ class Exporter:
                 self._metrics.snapshot.depth = None
                 log.exception("metrics could not be refreshed")
             await self._clock.sleep(self._settings.depth_interval_s)
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are no news."""
-
-
-def _serve(
-    listener: socket.socket, registry: CollectorRegistry
-) -> tuple[WSGIServer, threading.Thread]:
-    """As prometheus_client would, on a socket that listens already."""
-    address = listener.getsockname()[:2]
-    server = _Server(address, _Quiet, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    server.server_name, server.server_port = address
-    server.setup_environ()
-    server.set_app(make_wsgi_app(registry))
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
-    return server, thread
 
 
 def _shut_down(server: WSGIServer, thread: threading.Thread) -> None:

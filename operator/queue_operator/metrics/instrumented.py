@@ -20,8 +20,8 @@ After = Callable[[Recorder, Arguments, Any], None]
 """Counts a call that succeeded, from its arguments by name and its result."""
 
 
-def _taken_in(recorder: Recorder, given: Arguments, new_ids: Any) -> None:
-    new = frozenset(new_ids)
+def _taken_in(recorder: Recorder, given: Arguments, taken: Any) -> None:
+    new = frozenset(taken.new)
     recorder.enqueued(job for job in given["jobs"] if job.id in new)
 
 

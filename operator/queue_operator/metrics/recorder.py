@@ -17,7 +17,7 @@ from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.tally import Tally, TallyHistogram
 
 UNKNOWN_TYPE: Final = "unknown"
-"""Type of an attempt that another replica assigned: outcomes do not say it."""
+"""Type of an attempt that another replica assigned, where the store does not tell it either."""
 
 _MAX_RUNNING: Final = 100_000
 
@@ -138,7 +138,7 @@ class Recorder:
                 self.refused(outcome.namespace, answer.error)
             elif not answer.repeated:
                 category = None if outcome.error is None else outcome.error.category
-                kind = self._end(outcome.namespace, outcome.job_id, now)
+                kind = self._end(outcome.namespace, outcome.job_id, now, answer.type)
                 end = _End(kind, outcome.event, category, answer.state)
                 # Most of a batch end alike, and are counted at once.
                 if end != last:
@@ -189,10 +189,11 @@ class Recorder:
             self._running.popitem(last=False)
         return kind
 
-    def _end(self, namespace: str, job_id: str, now: float) -> _Kind:
+    def _end(self, namespace: str, job_id: str, now: float, job_type: str = "") -> _Kind:
         begun = self._running.pop((namespace, job_id), None)
         if begun is None:
-            return self._kind(namespace, UNKNOWN_TYPE)
+            # It began before this process did, or at another replica.
+            return self._kind(namespace, job_type or UNKNOWN_TYPE)
         kind, since = begun
         kind.run.observe(now - since)
         return kind

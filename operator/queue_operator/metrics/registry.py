@@ -73,6 +73,23 @@ OVER_QUOTA: Final = Metric(
     "stored, as the controller of this replica sees them. Nearly the same on every replica: "
     "aggregate with max, not sum.",
 )
+CONTROLLER_UP: Final = Metric(
+    name="queue_controller_up",
+    kind=Kind.GAUGE,
+    help="1 while the controller of this replica serves custom resources, 0 while it starts or the "
+    "API server does not answer it. REST and gRPC do not depend on it.",
+)
+CONTROLLER_RESTARTS: Final = Metric(
+    name="queue_controller_restarts_total",
+    kind=Kind.COUNTER,
+    help="How often the controller of this replica ended, or hung, and was started again.",
+)
+REFUSED_NAMESPACES: Final = Metric(
+    name="queue_controller_refused_namespaces",
+    kind=Kind.GAUGE,
+    help="Namespaces whose custom resources this replica leaves alone, because an operator with "
+    "another database serves them. Anything but 0 wants somebody to part the two.",
+)
 BUILD_INFO: Final = Metric(
     name="queue_build_info",
     kind=Kind.GAUGE,
@@ -157,6 +174,9 @@ METRICS: Final = (
     WORKER_STREAMS,
     WORKER_SLOTS,
     OVER_QUOTA,
+    CONTROLLER_UP,
+    CONTROLLER_RESTARTS,
+    REFUSED_NAMESPACES,
     STORE_CALLS,
     STORE_ERRORS,
     BUILD_INFO,

@@ -154,9 +154,13 @@ def _latency(buckets: Iterable[Any], measure: str, max_us: int | None) -> Latenc
     return Latency(counts, None if max_us is None else max(max_us, 0))
 
 
-def upsert(connection: Connection, rows: Iterable[Rollup]) -> int:
-    """Stores roll-ups in place of earlier ones; the caller's transaction. Tells how many."""
+def replace_hours(connection: Connection, hours: Iterable[datetime], rows: Iterable[Rollup]) -> int:
+    """Stores the roll-ups of these hours in place of earlier ones, also of those whose group has
+    vanished, as that of unknown jobs does once their submissions are there; the caller's
+    transaction. Tells how many.
+    """
     columns = [row.columns() for row in rows]
     with connection.cursor() as cursor:
+        cursor.execute(statement("forget_rollups"), {"hours": list(hours)})
         cursor.executemany(statement("upsert_rollup"), columns)
     return len(columns)

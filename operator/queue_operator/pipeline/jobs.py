@@ -166,7 +166,7 @@ def _publish(
     """Roll-ups and checkpoint in one transaction: neither is ever seen without the other."""
     rows = list(gold.rollups(gold.typed_events(lake, written))) if written.hours else []
     with connection.transaction():
-        stored = gold.upsert(connection, rows)
+        stored = gold.replace_hours(connection, map(_instant, written.hours), rows)
         save_checkpoint(connection, reached)
     return stored
 

@@ -12,7 +12,6 @@ from queue_operator.backends.protocol import (
     JobSearch,
     Lookup,
     Search,
-    SearchOrder,
 )
 from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueError
 from queue_operator.domain.job import Job
@@ -38,11 +37,12 @@ S = TypeVar("S", JobSearch, FailureSearch)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Generic[S]):
-    """Either jobs by id, or what a search finds. `namespace` is that of both."""
+    """Either jobs by id, or the first `most` of what a search finds, both of `namespace`."""
 
     namespace: str
     job_ids: tuple[str, ...] = ()
     search: S | None = None
+    most: int = MOST_JOBS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def retry_of(job_id: str, namespace: str, options: RetryOptions) -> Outcome:
 
 
 def _within(search: JobSearch, states: frozenset[JobState]) -> JobSearch:
-    return replace(search, states=states, order=SearchOrder.CREATED_ASC, cursor="")
+    return replace(search, states=states, cursor="")
 
 
 async def change_jobs(
@@ -232,11 +232,13 @@ async def change_jobs(
     if chosen.search is None:
         await _by_id(store, change, chosen, dry_run, gone, answer)
         return answer
-    passes = change.passes(replace(chosen.search, limit=STEP))
+    search = replace(chosen.search, limit=min(STEP, chosen.most, MOST_JOBS))
+    chosen = replace(chosen, most=min(chosen.most, MOST_JOBS))
+    passes = change.passes(search)
     if dry_run:
-        await _foresee(store, passes, answer)
+        await _foresee(store, passes, chosen.most, answer)
     else:
-        await _by_filter(store, change, chosen.namespace, passes, gone, answer)
+        await _by_filter(store, change, chosen, passes, gone, answer)
     return answer
 
 
@@ -271,7 +273,7 @@ async def _by_id(
 async def _by_filter(
     store: Store,
     change: Change[S],
-    namespace: str,
+    chosen: Selection[S],
     passes: Sequence[S],
     gone: Gone,
     answer: BulkAnswer,
@@ -284,23 +286,23 @@ async def _by_filter(
             page = await _page(store, replace(one, cursor=cursor or "", count=False))
             cursor = page.next_cursor
             found = [job.id for job in page.jobs if job.id not in given]
-            room = MOST_JOBS - answer.requested
+            room = chosen.most - answer.requested
             if room and found:
-                step = await change.apply(found[:room], namespace)
+                step = await change.apply(found[:room], chosen.namespace)
                 answer.refused |= step.refused
                 _add(answer, len(found[:room]), step.changed, step.errors)
                 given.update(found[:room])
             answer.has_more = len(found) > room
 
 
-async def _foresee(store: Store, passes: Sequence[S], answer: BulkAnswer) -> None:
+async def _foresee(store: Store, passes: Sequence[S], most: int, answer: BulkAnswer) -> None:
     count = 0
     for one in passes:
         page = await _page(store, replace(one, limit=1))
         count += page.total_count or 0
         exact = not isinstance(page, JobPage) or page.total_is_exact
-        answer.has_more |= not exact or count > MOST_JOBS
-    answer.requested = answer.changed = min(count, MOST_JOBS)
+        answer.has_more |= not exact or count > most
+    answer.requested = answer.changed = min(count, most)
 
 
 async def _page(store: Store, search: JobSearch | FailureSearch) -> JobPage | FailurePage:

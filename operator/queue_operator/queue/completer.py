@@ -67,6 +67,11 @@ def undelivered(job_id: str, namespace: str, token: str) -> Outcome:
     return Outcome(job_id, Event.RELEASE, namespace, token, error=NOT_DELIVERED, worker_plane=True)
 
 
+def lost(job_id: str, namespace: str, token: str) -> Outcome:
+    """LOSE of a job whose worker is gone: its attempt counts, for a handler may have begun it."""
+    return Outcome(job_id, Event.LOSE, namespace, token)
+
+
 def cancelled_undelivered(job_id: str, namespace: str, token: str) -> Outcome:
     """STOP of a job that was cancelled before its worker saw it."""
     return Outcome(

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
+from queue_operator.backends.protocol import KeyHeld
+from queue_operator.backends.turns import Turns
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.validation import unplaced
 
 _MOST_JOBS: Final = 500
 _MOST_BYTES: Final = 8 * 1024 * 1024
@@ -20,26 +22,31 @@ _Waiting = tuple[Job, "asyncio.Future[Submitted]"]
 class Submitting(Protocol):
     """Whoever stores a batch."""
 
-    def __call__(self, jobs: Sequence[Job], *, atomic: bool) -> Awaitable[list[Submitted]]: ...
+    def __call__(
+        self, jobs: Sequence[Job], *, atomic: bool, patient: bool
+    ) -> Awaitable[list[Submitted]]: ...
 
 
 class Gathering:
     """Whoever comes while a call runs goes with the next one. What is wrong with one job is told
-    to its caller alone.
+    to its caller alone, and whose key somebody else is taking waits alone.
     """
 
     def __init__(self, submit: Submitting) -> None:
         self._submit = submit
         self._waiting: list[_Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
+        self._held = Turns()
 
     async def submit(self, job: Job) -> Submitted:
         """The answer for this job. Raises what is wrong with it, and Unavailable."""
         if job.depends_on:
             # In a batch it would take another caller's job for one that it may wait for.
             return _answered(await self._alone(job))
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) + self._held.waiting >= _MOST_WAITING:
             raise Unavailable(f"{_MOST_WAITING} submissions wait to be stored; call again later")
+        if job.idempotency_key and self._held.is_known(job):
+            return _answered(await self._in_turn(job))
         stored: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, stored))
         if self._flusher is None or self._flusher.done():
@@ -52,13 +59,21 @@ class Gathering:
             if not group:
                 continue
             answers = await self._store([job for job, _ in group])
-            for (_, stored), answer in zip(group, answers, strict=True):
-                if stored.done():
-                    continue
-                if isinstance(answer, Submitted):
-                    stored.set_result(answer)
+            for one, answer in zip(group, answers, strict=True):
+                if isinstance(answer, Submitted) and isinstance(answer.error, KeyHeld):
+                    self._held.start(self._tell_alone(one))
                 else:
-                    stored.set_exception(answer)
+                    _tell(one, answer)
+
+    async def _tell_alone(self, one: _Waiting) -> None:
+        try:
+            _tell(one, await self._in_turn(one[0]))
+        except Exception as error:
+            _tell(one, error)
+
+    async def _in_turn(self, job: Job) -> Submitted:
+        async with self._held.turn(job):
+            return await self._alone(job)
 
     def _take_group(self) -> list[_Waiting]:
         """Callers with different ids: of two with the same, the second sees how the first did."""
@@ -81,7 +96,7 @@ class Gathering:
 
     async def _store(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
         try:
-            return await self._submit(jobs, atomic=False)
+            return await self._submit(jobs, atomic=False, patient=False)
         except QueueError as error:
             return [error] * len(jobs)
         except Exception as error:
@@ -91,8 +106,18 @@ class Gathering:
             return [answer for job in jobs for answer in await self._store([job])]
 
     async def _alone(self, job: Job) -> Submitted:
-        [answer] = await self._submit([job], atomic=False)
+        [answer] = await self._submit([job], atomic=False, patient=True)
         return answer
+
+
+def _tell(one: _Waiting, answer: Submitted | Exception) -> None:
+    stored = one[1]
+    if stored.done():
+        return
+    if isinstance(answer, Submitted):
+        stored.set_result(answer)
+    else:
+        stored.set_exception(answer)
 
 
 def _answered(answer: Submitted) -> Submitted:

@@ -103,6 +103,7 @@ class Keeper:
         """Jobs of library streams, and of all streams those their worker has not seen yet."""
         busy = _busy(self._streams.all())
         for stream in busy:
+            stream.tend_suspects()
             if not stream.renewed_by_queue:
                 stream.release_stalled(STALLED_TTLS * self._lease_ttl_s)
         asked = [(stream, held) for stream in busy for held in stream.to_renew()]
@@ -148,9 +149,11 @@ class Keeper:
         )
 
     def _is_lost(self, one: Leased) -> bool:
-        """It was claimed here, and the answer was lost. Jobs that the assignee has elsewhere, or
-        that its worker says it runs, are not.
+        """It was claimed here, and the answer was lost. Jobs that the assignee has elsewhere, that
+        its worker says it runs, or that an earlier stream here had given to it, are not.
         """
+        if self._streams.was_left(one.token):
+            return False
         streams = self._streams.of(one.assignee_id)
         return any(stream.could_have(one) for stream in streams) and not any(
             stream.knows(one.token) for stream in streams

@@ -39,7 +39,9 @@ class HandlerType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpec:
-    """What one worker's stream asks for. No `types`: any type."""
+    """What one worker's stream asks for. No `types`: any type. `process` is new with every start of
+    the worker; without it each stream is taken for another process's.
+    """
 
     assignee_id: str
     capacity: int
@@ -50,6 +52,7 @@ class StreamSpec:
     host: str = ""
     pod_uid: str = ""
     version: str = ""
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,9 +307,11 @@ class StreamHost(Protocol):
         replica, ends: the newer wins.
 
         `held` is what the worker still runs or has an unacknowledged outcome of, after a
-        reconnect: those keep their slots and their leases are renewed; other jobs that the store
-        counts as its are RELEASEd, wherever the earlier connection was. Raises InvalidArgument
-        for a bad spec, Forbidden when the assignee id belongs to another worker or was ended.
+        reconnect: those keep their slots and their leases are renewed. Other jobs that the store
+        counts as its are RELEASEd, wherever the earlier connection was, if the process is the same
+        as that one's: they never reached it. If not, they are lost, and their attempts count: a
+        handler may have begun them. Raises InvalidArgument for a bad spec, Forbidden when the
+        assignee id belongs to another worker or was ended.
         """
         ...
 
@@ -333,7 +338,9 @@ class HostedQueue(Queue, StreamHost, Protocol):
         """The store, for what it alone can be asked; what changes jobs goes through the queue."""
         ...
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         """As `Backend.submit`."""
         ...
 

@@ -110,6 +110,10 @@ class Quotas:
             for limit in (quota.pending_jobs, quota.submissions_per_s, quota.payload_bytes_per_s)
         )
 
+    def spawn_depth(self, namespace: str) -> int | None:
+        """How deep a chain of jobs that spawn each other may become there."""
+        return self._settings.of(namespace).spawn_depth
+
     async def room(self, namespaces: Collection[str]) -> dict[str, int]:
         """How many more jobs may wait, for those namespaces of which there is a limit."""
         await self._look(dict.fromkeys(namespaces, 1))

@@ -20,6 +20,8 @@ Owner = tuple[str, str]
 
 
 MOST_KINDS_REMEMBERED: Final = 10_000
+LEFT_FOR_S: Final = 3600.0
+"""Leases run out much sooner, but for the time that the store is away."""
 
 
 class StreamRegistry:
@@ -31,6 +33,7 @@ class StreamRegistry:
         self._filters: dict[Filter, dict[JobStream, None]] = {}
         self._matching: dict[Kind, tuple[Filter, ...]] = {}
         self._parked: dict[Owner, float] = {}
+        self._left: dict[str, float] = {}
         self._orders = itertools.count(1)
         self._last_order = 0
         # Those that were given jobs last come last.
@@ -59,8 +62,10 @@ class StreamRegistry:
             self._ask_no_more(stream, stream.groups)
         if not siblings:
             self._streams.pop(stream.spec.assignee_id, None)
+        now_s = self._clock.monotonic()
         if stream.left_jobs and not stream.renewed_by_queue:
-            self._parked[_owner(stream.spec)] = self._clock.monotonic()
+            self._parked[_owner(stream.spec)] = now_s
+        self._left.update(dict.fromkeys(stream.left_tokens(), now_s))
 
     def refilter(self, stream: JobStream, before: Sequence[Group]) -> None:
         """The stream asks by other groups than `before`."""
@@ -89,13 +94,24 @@ class StreamRegistry:
         """The worker's last stream here left it with jobs, and it has not come back yet."""
         return _owner(spec) in self._parked
 
+    def was_left(self, token: str) -> bool:
+        """A stream that has ended had given the job to its worker, who may have begun it."""
+        return token in self._left
+
     def forget_parked(self, older_than_s: float) -> list[str]:
         """Assignees that did not come back in time; their leases have run out."""
         limit_s = self._clock.monotonic() - older_than_s
+        self._forget_left()
         gone = [owner for owner, since_s in self._parked.items() if since_s < limit_s]
         for owner in gone:
             del self._parked[owner]
         return [assignee_id for _, assignee_id in gone]
+
+    def _forget_left(self) -> None:
+        limit_s = self._clock.monotonic() - LEFT_FOR_S
+        # They came in the order of time.
+        for token in list(itertools.takewhile(lambda one: self._left[one] < limit_s, self._left)):
+            del self._left[token]
 
     def all(self) -> list[JobStream]:
         """Those that have waited longest for a job come first."""

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Final
 
 from queue_operator.backends.protocol import Backend
+from queue_operator.backends.worker_sessions import is_of
+from queue_operator.domain.batch import moved_to, unplaced
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
 from queue_operator.domain.job import (
@@ -26,10 +28,8 @@ from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
-    check_limit,
+    check_capacity,
     check_tags,
-    moved_to,
-    unplaced,
 )
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.bookkeeper import Bookkeeper
@@ -49,6 +49,7 @@ from queue_operator.queue.rescuer import Rescuer
 from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
+from queue_operator.queue.suspects import Isolation
 from queue_operator.queue.whole import Unfinished, whole
 from queue_operator.settings import QueueSettings, QuotaSettings
 
@@ -87,10 +88,12 @@ class QueueService:
             backend, self._on_settled, max_batch=settings.settle_batch, clock=clock, rng=rng
         )
         self._leases = _renewals(backend, settings, clock, rng)
-        self._asks = WorkerAsks(backend, lambda jobs: self.dispatcher.submitted(jobs), clock, rng)
+        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
+        self._asks = WorkerAsks(
+            backend, self._quotas, lambda jobs: self.dispatcher.submitted(jobs), clock, rng
+        )
         self.unfinished = Unfinished()
         self._hints = WorkerHints(backend, settings.settle_batch, clock, rng)
-        self._quotas = Quotas(backend, quotas or QuotaSettings(), clock, limits)
         self.dispatcher = Dispatcher(
             backend, self._streams, settings, clock, rng, self._quotas.within
         )
@@ -145,6 +148,7 @@ class QueueService:
             freed=self.dispatcher.freed,
             retyped=self._retyped,
             claimed=self.dispatcher.claimed,
+            isolation=Isolation(lambda: len(self._streams.all())),
             closed=self._streams.remove,
             ended=self._close_row,
         )
@@ -159,7 +163,8 @@ class QueueService:
         """Ends all streams, gives undelivered jobs back and stops every loop. Whoever calls it
         again waits for the same.
 
-        While the store is away this takes a lease TTL: then those jobs go back by themselves.
+        While the store is away this takes a lease TTL, and what the call takes that is under way:
+        then those jobs go back by themselves, which the log says.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
@@ -223,12 +228,14 @@ class QueueService:
         self.dispatcher.submitted(jobs)
         return job_ids
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool = True) -> list[Submitted]:
+    async def submit(
+        self, jobs: Sequence[Job], *, atomic: bool = True, patient: bool = True
+    ) -> list[Submitted]:
         async with self._quotas.admitting(jobs, whole=atomic) as admission:
             if atomic:
                 answers = await self._store.submit(jobs)
             else:
-                answers = await self._submit_but(jobs, admission.refused)
+                answers = await self._submit_but(jobs, admission.refused, patient)
             admission.answered(answers)
         self.dispatcher.submitted(
             [
@@ -240,13 +247,13 @@ class QueueService:
         return answers
 
     async def _submit_but(
-        self, jobs: Sequence[Job], refused: Mapping[int, QueueError]
+        self, jobs: Sequence[Job], refused: Mapping[int, QueueError], patient: bool
     ) -> list[Submitted]:
         """An answer for each, also for those that are refused."""
         if not refused:
-            return await self._store.submit(jobs, atomic=False)
+            return await self._store.submit(jobs, atomic=False, patient=patient)
         kept = [n for n in range(len(jobs)) if n not in refused]
-        stored = await self._store.submit([jobs[n] for n in kept], atomic=False)
+        stored = await self._store.submit([jobs[n] for n in kept], atomic=False, patient=patient)
         answers = {n: Submitted(job_id=jobs[n].id, error=error) for n, error in refused.items()}
         for n, answer in zip(kept, stored, strict=True):
             error = answer.error
@@ -270,7 +277,7 @@ class QueueService:
         """Leases are renewed while the iterator is open: close it (`async with`) to give
         undelivered jobs back at once.
         """
-        check_limit("max_assigned_jobs", max_assigned_jobs)
+        check_capacity("max_assigned_jobs", max_assigned_jobs)
         check_tags("tags", tags, self._limits)
         spec = StreamSpec(
             assignee_id=assignee_id,
@@ -287,17 +294,18 @@ class QueueService:
         async with AsyncExitStack() as undo:
             with self._opening.of(spec.assignee_id):
                 await self._end_older(spec)
-                await self._sessions.open(stream)
+                previous = await self._sessions.open(stream)
                 undo.push_async_callback(self._forget_row, stream)
-                await self._set_up(stream, held)
+                await self._set_up(stream, held, previous)
             undo.pop_all()
         return stream
 
-    async def _set_up(self, stream: JobStream, held: Sequence[Held]) -> None:
+    async def _set_up(self, stream: JobStream, held: Sequence[Held], previous: str) -> None:
         spec = stream.spec
         stored = await self._store.leased([spec.assignee_id])
         self._streams.unpark(spec)
-        await stream.adopt(held, [one for one in stored if one.namespace == spec.namespace])
+        mine = [one for one in stored if one.namespace == spec.namespace]
+        await stream.adopt(held, mine, same_process=is_of(spec.process, previous))
         # Another one may have been opened meanwhile; nothing may come between this and the
         # registration.
         await self._end_older(spec)

@@ -58,13 +58,16 @@ class SessionRows:
         self._known: list[WorkerSession] = []
         self._roll: SessionRoll | None = None
 
-    async def open(self, stream: JobStream) -> None:
+    async def open(self, stream: JobStream) -> str:
         """From now on the stream is the one that has the session, and it follows the order that
-        the session was given. Raises Forbidden if the session is another worker's.
+        the session was given. Gives the connection that had it before, as far as the store keeps
+        sessions. Raises Forbidden if the session is another worker's.
         """
-        if self._rows is not None:
-            news = await self._rows.open_session(self._row(stream))
-            stream.follow(news.order, news.order_number)
+        if self._rows is None:
+            return ""
+        news = await self._rows.open_session(self._row(stream))
+        stream.follow(news.order, news.order_number)
+        return news.previous
 
     async def tend(self, streams: Collection[JobStream]) -> None:
         """Shows that the sessions are open here and what their streams do, and follows what

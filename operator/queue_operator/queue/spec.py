@@ -6,8 +6,8 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
+    check_capacity,
     check_defaults,
-    check_limit,
     check_tags,
     check_text,
 )
@@ -22,7 +22,7 @@ def check_spec(spec: StreamSpec, limits: Limits = DEFAULT_LIMITS) -> None:
     """
     check_text("assignee_id", spec.assignee_id, limits.id_characters)
     check_text("namespace", spec.namespace, limits.id_characters)
-    check_limit("capacity", spec.capacity)
+    check_capacity("capacity", spec.capacity)
     check_tags("tags", spec.tags, limits)
     for field in _DESCRIPTIONS:
         check_text(field, getattr(spec, field), limits.id_characters, required=False)
@@ -37,5 +37,5 @@ def check_spec(spec: StreamSpec, limits: Limits = DEFAULT_LIMITS) -> None:
 def _check_type(field: str, handler: HandlerType, limits: Limits) -> None:
     check_text(f"{field}.type", handler.type, limits.id_characters)
     if handler.concurrency is not None:
-        check_limit(f"{field}.concurrency", handler.concurrency)
+        check_capacity(f"{field}.concurrency", handler.concurrency)
     check_defaults({handler.type: handler.defaults})

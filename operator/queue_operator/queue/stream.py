@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from queue_operator.backends import owners
@@ -17,6 +17,7 @@ from queue_operator.backends.protocol import (
     SessionOrder,
     SpawnRequest,
 )
+from queue_operator.backends.worker_sessions import connection_of
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import JobNotFound, QueueError, StaleLease, Unavailable
 from queue_operator.domain.job import Assignment, CancelRequest, Submitted
@@ -33,14 +34,18 @@ from queue_operator.domain.states import KEEPS_SLOT
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.capacity import UNKNOWN_TYPE, JobKey, Slots
 from queue_operator.queue.coalescer import Coalescer
-from queue_operator.queue.completer import Completer, cancelled_undelivered, undelivered
+from queue_operator.queue.completer import Completer, cancelled_undelivered, lost, undelivered
 from queue_operator.queue.demand import Filter, Group, defaults_of, groups_of, type_limits
 from queue_operator.queue.hints import WorkerHints
 from queue_operator.queue.protocol import EndReason, HandlerType, Push, StreamSpec, StreamUsage
+from queue_operator.queue.suspects import PAUSE_S, Apart, Isolation
 
 logger = logging.getLogger(__name__)
 
 Said = TypeVar("Said", bound=owners.Said)
+
+_NAMED: Final = 5
+"""Of jobs that a line of the log is about."""
 
 _HEARTBEATS_MISSED: Final = 2 / HEARTBEATS_PER_TTL
 """Of a TTL: what a worker that holds a job may be silent for."""
@@ -62,6 +67,7 @@ class StreamParts:
     freed: Callable[[], None]
     retyped: Callable[["JobStream", Sequence[Group]], None]
     claimed: Callable[[], Awaitable[None]]
+    isolation: Isolation
     closed: Callable[["JobStream"], None]
     ended: Callable[["JobStream"], Awaitable[None]]
 
@@ -75,7 +81,7 @@ class JobStream:
         self.declared = self._spec = spec
         self._order = SessionOrder()
         self.followed = 0
-        self.connection = uuid.uuid4().hex
+        self.connection = connection_of(spec.process)
         self._parts = parts
         self.renewed_by_queue = renewed_by_queue
         self.slots = Slots(spec.capacity)
@@ -89,6 +95,7 @@ class JobStream:
         self.end_reason: EndReason | None = None
         self.error: QueueError | None = None
         self.adopted: tuple[LeaseAnswer, ...] = ()
+        self._apart = Apart(parts.isolation, self.slots, parts.clock)
         self._buffer: dict[str, Assignment] = {}
         self._handed: dict[str, Assignment] = {}
         self._cancels: dict[str, CancelRequest] = {}
@@ -119,6 +126,10 @@ class JobStream:
 
     @property
     def accepting(self) -> bool:
+        return self._may_start and not self._apart.holds_back()
+
+    @property
+    def _may_start(self) -> bool:
         withheld = self.draining or self.stalled or self.silent or self.in_doubt
         return not withheld and self.end_reason is None
 
@@ -188,6 +199,7 @@ class JobStream:
             self._going_on.discard(outcome.token or "")
             if settled.freed_assignee_id is None:
                 self._finish_unfreed(outcome, settled)
+        self._run_suspect()
         self._parts.freed()
         return answers
 
@@ -210,6 +222,7 @@ class JobStream:
             await self._release_unnamed(held)
         answers = await self._parts.leases.submit(self._mine(held))
         self._learn(answers)
+        self._run_suspect()
         if self._has_said_all():
             self._trust()
         return answers
@@ -262,16 +275,19 @@ class JobStream:
         """What the worker says counts only for jobs that were given to its session."""
         return said_by(self._spec.assignee_id, said)
 
-    async def adopt(self, held: Sequence[Held], stored: Iterable[Leased]) -> None:
-        """Takes over what the worker brings along from an earlier connection; the rest of what
-        the store says it has goes back to the queue.
+    async def adopt(
+        self, held: Sequence[Held], stored: Iterable[Leased], *, same_process: bool
+    ) -> None:
+        """Takes over what the worker brings along from an earlier connection. The rest of what
+        the store says it has never reached that process, or was lost with it if this is another.
         """
         types = {one.token: one for one in stored}
         self.adopted = tuple(await self._parts.leases.submit(self._mine(held)))
         for answer in self.adopted:
             known = types.pop(answer.token, None)
             self._adopt(answer, known.type if known else UNKNOWN_TYPE)
-        missing = [undelivered(one.job_id, one.namespace, one.token) for one in types.values()]
+        gone = undelivered if same_process else lost
+        missing = [gone(one.job_id, one.namespace, one.token) for one in types.values()]
         await self._parts.completer.submit(missing)
 
     def _adopt(self, answer: LeaseAnswer, job_type: str) -> None:
@@ -316,7 +332,7 @@ class JobStream:
         self._hold_back()
 
     def _hold_back(self) -> None:
-        waiting = list(self._buffer.values())
+        waiting = [*self._buffer.values(), *self._apart.take_all()]
         self._buffer.clear()
         self._release(waiting)
 
@@ -341,7 +357,7 @@ class JobStream:
     async def _end(self) -> None:
         # A claim for this stream may be under way; what it brings is given back before this.
         await self._parts.claimed()
-        waiting = [*self._handed.values(), *self._buffer.values()]
+        waiting = [*self._handed.values(), *self._buffer.values(), *self._apart.end()]
         self._handed.clear()
         self._buffer.clear()
         self._release(waiting)
@@ -352,18 +368,23 @@ class JobStream:
         except Unavailable as error:
             logger.warning("what is shown of an ended stream stays for a while: %s", error)
 
-    def _release(self, assignments: Iterable[Assignment]) -> None:
+    def _release(self, assignments: Iterable[Assignment], after_s: float | None = None) -> None:
         """They go back to the queue; the stream's end waits for it."""
-        going_back = self._parts.completer.release(
-            [undelivered(a.job_id, a.namespace, a.token) for a in assignments]
-        )
+        released = [_unseen(assignment, after_s) for assignment in assignments]
+        going_back = self._parts.completer.release(released)
         self._going_back.add(going_back)
-        going_back.add_done_callback(self._is_back)
+        going_back.add_done_callback(partial(self._is_back, [one.job_id for one in released]))
 
-    def _is_back(self, going_back: "asyncio.Future[list[Settled]]") -> None:
+    def _is_back(self, job_ids: list[str], going_back: "asyncio.Future[list[Settled]]") -> None:
         self._going_back.discard(going_back)
         if not going_back.cancelled() and (error := going_back.exception()):
-            logger.warning("undelivered jobs go back when their lease ends: %s", error)
+            logger.warning(
+                "%d undelivered jobs of %s go back when their leases end, the first of them %s: %s",
+                len(job_ids),
+                self._spec.assignee_id,
+                ", ".join(job_ids[:_NAMED]),
+                error,
+            )
 
     # The queue's side
 
@@ -372,19 +393,37 @@ class JobStream:
         return self._filters.get(job_type, self._rest)
 
     def push(self, assignments: Sequence[Assignment]) -> None:
-        """Takes the slots and queues the jobs for the worker."""
+        """Takes the slots and queues the jobs for the worker, suspects until it has no other."""
         now_s = self._parts.clock.monotonic()
+        suspects = [job for job in assignments if job.alone]
+        if suspects and not self._apart.may_take():
+            self._release(suspects, PAUSE_S)
+            assignments = [job for job in assignments if not job.alone]
         for job in assignments:
             key = (job.namespace, job.job_id)
             self.slots.take(key, job.token, job.type, self._parts.next_order(), now_s)
             if job.token in self._told:
                 self._stop_undelivered(job.job_id, job.namespace, job.token)
+            elif job.alone:
+                self._apart.add(job)
             else:
                 self._buffer[job.token] = job
         served = {self.filter_for(job.type) for job in assignments}
         # Where slots are short, types that were not served come first the next time.
         self.groups = tuple(sorted(self.groups, key=lambda group: group.filter in served))
+        self._run_suspect()
         self._changed.set()
+
+    def _run_suspect(self) -> None:
+        if self._may_start and (job := self._apart.next()) is not None:
+            self._buffer[job.token] = job
+            self._changed.set()
+
+    def tend_suspects(self) -> None:
+        """They do not wait for ever for what the worker has to do before."""
+        self._run_suspect()
+        if late := self._apart.overdue():
+            self._release(late, PAUSE_S)
 
     def give_back(self, assignments: Sequence[Assignment]) -> None:
         """What a claim found for a stream that takes no more: it has ended meanwhile, or lives and
@@ -402,7 +441,7 @@ class JobStream:
         """Tells the worker, once, and once more when force is added; a job that still waits
         in the buffer is stopped instead, as is one whose cancel overtook its assignment.
         """
-        if self._buffer.pop(request.token, None) is not None:
+        if self._unqueue(request.token):
             self._stop_undelivered(request.job_id, request.namespace, request.token)
             return
         told = self._told.get(request.token)
@@ -416,14 +455,20 @@ class JobStream:
         """An outcome was stored that frees the slot."""
         self._told.pop(token or "", None)
         self.slots.settle(key, token)
+        self._run_suspect()
 
     def lose(self, key: JobKey, *, before: int | None = None) -> None:
         """The store took the job away. What the worker never saw, it shall not see."""
         slot = self.slots.get(key)
         if slot is not None and not (before is not None and slot.order > before):
-            self._buffer.pop(slot.token, None)
+            self._unqueue(slot.token)
             self._told.pop(slot.token, None)
             self.slots.lose(key, slot.token)
+            self._run_suspect()
+
+    def _unqueue(self, token: str) -> bool:
+        """True for a job that its worker was not handed yet."""
+        return (self._buffer.pop(token, None) or self._apart.pop(token)) is not None
 
     def lose_all(self, namespace: str | None = None, *, before: int) -> None:
         for key, _ in list(self.slots.items()):
@@ -437,9 +482,7 @@ class JobStream:
                 Held(job_id, slot.token, namespace)
                 for (namespace, job_id), slot in self.slots.items()
             ]
-        if not (self._buffer or self._handed):
-            return []
-        waiting = (*self._buffer.values(), *self._handed.values())
+        waiting = (*self._buffer.values(), *self._handed.values(), *self._apart)
         return [Held(job.job_id, job.token, job.namespace) for job in waiting]
 
     def release_stalled(self, after_s: float) -> None:
@@ -470,9 +513,11 @@ class JobStream:
         """The answer about a job of `to_renew`."""
         key = (answer.namespace, answer.job_id)
         if answer.status is not LeaseStatus.CURRENT:
-            self._buffer.pop(answer.token, None)
+            self._unqueue(answer.token)
             self.slots.lose(key, answer.token)
-        elif answer.cancel_requested and answer.token in self._buffer:
+        elif answer.cancel_requested and (
+            answer.token in self._buffer or answer.token in self._apart
+        ):
             self.cancel(
                 CancelRequest(answer.job_id, answer.namespace, self._spec.assignee_id, answer.token)
             )
@@ -536,10 +581,20 @@ class JobStream:
         """The worker said last that it runs the job, whatever its slot says."""
         return token in self._named
 
+    def left_tokens(self) -> Iterator[str]:
+        """Of the jobs that the worker was given, and that the store counts as this stream's."""
+        slots = (slot for _, slot in self.slots.items())
+        return (slot.token for slot in slots if slot.stored and not self._waits(slot.token))
+
     @property
     def left_jobs(self) -> bool:
-        """The worker has jobs that the store counts as this stream's."""
-        return any(slot.stored and not self._waits(slot.token) for _, slot in self.slots.items())
+        return any(True for _ in self.left_tokens())
 
     def _waits(self, token: str) -> bool:
-        return token in self._buffer or token in self._handed
+        return token in self._buffer or token in self._handed or token in self._apart
+
+
+def _unseen(job: Assignment, after_s: float | None) -> Outcome:
+    outcome = undelivered(job.job_id, job.namespace, job.token)
+    # By the error that is stored of it a suspect is known.
+    return outcome._replace(error=None, retry_after_s=after_s) if job.alone else outcome

@@ -1,7 +1,7 @@
 """What every gRPC call goes through: credentials, reading of messages, errors as statuses."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
@@ -16,6 +16,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.validation import check_text
+from queue_operator.wire.counting import has_more_fields
 from queue_operator.wire.status import status_code, status_text, trailers
 
 logger = logging.getLogger(__name__)
@@ -34,19 +35,23 @@ class Unreadable:
         self.error = error
 
 
-def reader(kind: type[M], limit_bytes: int) -> Callable[[bytes], M | Unreadable]:
-    """A deserializer that never fails: gRPC's own would hide what is wrong with a message."""
+def reader(kind: type[M], limit_bytes: int, most: int) -> Callable[[bytes], M | Unreadable]:
+    """A deserializer that never fails: gRPC's own would hide what is wrong with a message. It may
+    have so many bytes, and `most` fields.
+    """
 
     def read(data: bytes) -> M | Unreadable:
         if len(data) > limit_bytes:
             return Unreadable(PayloadTooLarge("message", len(data), limit_bytes))
-        return read_message(kind, data)
+        return read_message(kind, data, most)
 
     return read
 
 
-def read_message(kind: type[M], data: bytes) -> M | Unreadable:
-    """The message, or what is wrong with the bytes."""
+def read_message(kind: type[M], data: bytes, most: int, *, within: bool = False) -> M | Unreadable:
+    """The message, or what is wrong with the bytes. `within` it there may be `most` fields."""
+    if has_more_fields(data, most, within=within):
+        return Unreadable(InvalidArgument("message", f"has more than {most} entries: send less"))
     try:
         return kind.FromString(data)
     except DecodeError:
@@ -65,7 +70,7 @@ class Door:
 
     async def identify(self, context: Context) -> Identity:
         """Raises Unauthenticated, or Unavailable when whoever vouches does not answer."""
-        return await self._authenticator.authenticate(_bearer_token(context))
+        return await self._authenticator.authenticate(bearer_token(context.invocation_metadata()))
 
     def namespace(self, context: Context, identity: Identity) -> str:
         """That of the call's metadata, else the caller's own."""
@@ -105,8 +110,9 @@ def public(error: QueueError) -> QueueError:
     return Unavailable(text) if isinstance(error, Unavailable) else QueueError(text)
 
 
-def _bearer_token(context: Context) -> str | None:
-    for key, value in context.invocation_metadata() or ():
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
+    """Raises Unauthenticated for other credentials."""
+    for key, value in metadata or ():
         if key == "authorization":
             scheme, _, token = str(value).partition(" ")
             if scheme.lower() != "bearer" or not token.strip():

@@ -1,14 +1,14 @@
 """Who says hello, and what stream they get."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from queue_operator.auth.protocol import Identity
-from queue_operator.auth.scopes import EVERY_NAMESPACE, Scope, told_scopes
 from queue_operator.domain.errors import Forbidden, InvalidArgument
 from queue_operator.domain.job import TypeDefaults
+from queue_operator.domain.limits import MAX_TYPES
 from queue_operator.domain.validation import (
     Limits,
-    check_limit,
+    check_capacity,
     check_positive,
     check_tags,
     check_text,
@@ -20,16 +20,18 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 
 def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
     """The stream a worker asks for. A token bound to a pod decides name and namespace; an
-    administrator without a pod is believed.
+    administrator without a pod is believed, and a static token but for the pod. Whether the
+    worker may work there is for a review to say.
 
     Raises InvalidArgument naming the field of the hello that is wrong, Forbidden for a
-    token that is neither.
+    token that is none of these.
     """
     check_text("session_id", hello.session_id, limits.id_characters)
-    check_limit("capacity", hello.capacity)
-    check_tags("tags", list(hello.tags), limits)
+    check_capacity("capacity", hello.capacity)
+    check_tags("tags", hello.tags, limits)
     check_text("host", hello.host, limits.id_characters, required=False)
     check_text("version", hello.version, limits.id_characters, required=False)
+    check_text("process", hello.process, limits.id_characters, required=False)
     namespace, worker_name, pod_uid = _proven(hello, identity)
     check_text("namespace", namespace, limits.id_characters)
     check_text("worker_name", worker_name, limits.id_characters)
@@ -44,6 +46,7 @@ def spec_of(hello: pb.Hello, identity: Identity, limits: Limits) -> StreamSpec:
         host=hello.host,
         pod_uid=pod_uid,
         version=hello.version,
+        process=hello.process,
     )
 
 
@@ -53,21 +56,19 @@ def _proven(hello: pb.Hello, identity: Identity) -> tuple[str, str, str]:
     if identity.admin:
         return hello.namespace or identity.namespace, hello.worker_name, hello.pod_uid
     if identity.scopes:
-        raise Forbidden(
-            f"{identity.name} may not be a worker: that needs a static token with the scope "
-            f"{Scope.ADMIN.value!r} in namespace {EVERY_NAMESPACE!r}, and its token has "
-            f"{told_scopes(identity)}"
-        )
+        return hello.namespace or identity.namespace, hello.worker_name, ""
     raise Forbidden(
         f"the token of {identity.name} is not bound to a pod; mount a projected service account "
         "token into the worker's pod and send that"
     )
 
 
-def types_of(messages: Iterable[pb.HandlerType], id_characters: int) -> tuple[HandlerType, ...]:
+def types_of(messages: Collection[pb.HandlerType], id_characters: int) -> tuple[HandlerType, ...]:
     """Raises InvalidArgument naming the one that is wrong."""
     seen: set[str] = set()
     types = []
+    if len(messages) > MAX_TYPES:
+        raise InvalidArgument("types", f"has {len(messages)} entries; the limit is {MAX_TYPES}")
     for index, message in enumerate(messages):
         field = f"types[{index}]"
         check_text(f"{field}.type", message.type, id_characters)

@@ -3,27 +3,31 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
 from queue_operator.auth.protocol import QUEUE_JOBS, QUEUE_JOBS_STATUS, QUEUE_WORKERS
-from queue_operator.domain.errors import InvalidArgument, QueueError, Unavailable
+from queue_operator.domain.errors import Forbidden, InvalidArgument, QueueError, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
+from queue_operator.domain.limits import MAX_DELAYS
+from queue_operator.queue.bulk import MOST_JOBS
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import public
+from queue_operator.settings import LimitSettings
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.status import error_to_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 Run = Callable[[HostedQueue, Any, str], Awaitable[Message]]
 Namespaces = Callable[[Any, str], Collection[str]]
+Counted = Callable[[Any, LimitSettings], Iterable[tuple[str, int, int]]]
+"""Of a request: field, number and limit."""
 Told = Callable[[Any], dict[str, Any]]
 """What the audit is told of a request."""
 
-SUBMISSIONS_AT_ONCE: Final = 1000
-"""Of one EnqueueEach: each of them takes the place of a call."""
 EVERYWHERE: Final = ("",)
 """What a review is asked about that concerns all namespaces."""
 
@@ -43,19 +47,80 @@ def _of_the_call(request: Any, namespace: str) -> Collection[str]:
     return (namespace,)
 
 
+def _nothing(request: Any) -> str:
+    return ""
+
+
+def _no_numbers(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    return ()
+
+
+def _numbers_of_a_job(
+    job: pb.Job, limits: LimitSettings, place: str = ""
+) -> Iterable[tuple[str, int, int]]:
+    """What would be copied, entry by entry, before anybody looks at it."""
+    yield f"{place}tags", len(job.tags), limits.tags
+    yield f"{place}depends_on", len(job.depends_on), limits.dependencies
+    yield f"{place}backoff.delays", len(job.backoff.delays), MAX_DELAYS
+    yield f"{place}error.context", len(job.error.context), 0
+
+
+def _numbers_of_one(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield from _numbers_of_a_job(request.job, limits)
+
+
+def _numbers_of_jobs(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield "jobs", len(request.jobs), limits.batch_jobs
+    waited_for = sum(len(job.depends_on) for job in request.jobs)
+    yield "depends_on of all jobs", waited_for, limits.batch_dependencies
+    for n, job in enumerate(request.jobs):
+        yield from _numbers_of_a_job(job, limits, f"jobs[{n}].")
+
+
+def _numbers_of_tags(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield "tags", len(request.tags), limits.tags
+
+
+def _numbers_of_ids(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield "job_ids", len(request.job_ids), MOST_JOBS
+    yield from _numbers_of_tags(request, limits)
+
+
+def _numbers_of_held(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
+    yield "jobs", len(request.jobs), MOST_JOBS
+
+
+def check_numbers(method: "Method", request: Any, limits: LimitSettings) -> None:
+    """Raises InvalidArgument for more than a call may have."""
+    for field, number, limit in method.counted(request, limits):
+        check_entries(field, number, limit)
+
+
+def check_entries(field: str, number: int, limit: int) -> None:
+    """Raises InvalidArgument for more entries than the limit."""
+    if number > limit:
+        raise InvalidArgument(field, f"has {number} entries; the limit is {limit}: send less")
+
+
 def _of_all_where_asked(request: Any, namespace: str) -> Collection[str]:
     return EVERYWHERE if request.all_namespaces else (namespace,)
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One unary call."""
+    """One unary call. `reserved` names a field of the request that only who may write outcomes may
+    set; for who may not, `run_without` answers, where it is not the whole call that is refused.
+    `counted` is what the request may have only so many of: it is worked on in one piece.
+    """
 
     request: type[Message]
     right: Right
     run: Run
     namespaces: Namespaces = _of_the_call
     audited: Told | None = None
+    reserved: Callable[[Any], str] = _nothing
+    run_without: Run | None = None
+    counted: Counted = _no_numbers
 
 
 def _one_job(request: Any) -> dict[str, Any]:
@@ -70,11 +135,44 @@ def _selected(request: Any) -> dict[str, Any]:
     return {"jobs": list(request.job_ids), "filter": {"tags": list(request.tags)}}
 
 
+def _ended(request: Any) -> dict[str, Any]:
+    """Of an outcome. Workers give a token; without one it is an administrator's word."""
+    return {"job": request.job_id, "token": "given" if request.HasField("token") else "none"}
+
+
+def _given_back(request: pb.ReturnJobsRequest) -> dict[str, Any]:
+    return {"jobs": [job.job_id for job in request.jobs], "count": len(request.jobs)}
+
+
 def _of_namespaces(request: Any) -> dict[str, Any]:
     return {"filter": {"all_namespaces": bool(request.all_namespaces)}}
 
 
 # Submission
+
+RESERVED: Final = ("created_at", "resource")
+"""What a submitter has no business with: where a job stands in line, and whose status it writes."""
+
+
+def _reserved_of(job: pb.Job) -> str:
+    return next((name for name in RESERVED if job.HasField(name)), "")
+
+
+def _reserved_of_one(request: pb.EnqueueJobRequest) -> str:
+    return _reserved_of(request.job)
+
+
+def _reserved_of_many(request: pb.EnqueueJobsRequest | pb.EnqueueEachRequest) -> str:
+    named = ((n, _reserved_of(job)) for n, job in enumerate(request.jobs))
+    return next((f"jobs[{n}].{name}" for n, name in named if name), "")
+
+
+def may_not_set(field: str) -> Forbidden:
+    """Why a caller is refused that sets a reserved field."""
+    return Forbidden(
+        f"{field}: only who may {OUTCOME.verb} {OUTCOME.resource} may set it; leave it out, and "
+        "the queue does"
+    )
 
 
 async def _enqueue_job(
@@ -92,12 +190,11 @@ async def _enqueue_jobs(
 
 
 async def _enqueue_each(
-    queue: HostedQueue, request: pb.EnqueueEachRequest, namespace: str
+    queue: HostedQueue, request: pb.EnqueueEachRequest, namespace: str, *, trusted: bool = True
 ) -> Message:
-    if len(request.jobs) > SUBMISSIONS_AT_ONCE:
-        raise InvalidArgument("jobs", f"are more than {SUBMISSIONS_AT_ONCE}; send them apart")
     answers = await asyncio.gather(
-        *(_enqueued(queue, job, namespace) for job in request.jobs), return_exceptions=True
+        *(_enqueued(queue, job, namespace, trusted) for job in request.jobs),
+        return_exceptions=True,
     )
     for answer in answers:
         if isinstance(answer, Unavailable):
@@ -112,7 +209,9 @@ async def _enqueue_each(
     return pb.EnqueueEachResponse(enqueued=enqueued)
 
 
-async def _enqueued(queue: HostedQueue, message: pb.Job, namespace: str) -> str:
+async def _enqueued(queue: HostedQueue, message: pb.Job, namespace: str, trusted: bool) -> str:
+    if not trusted and (field := _reserved_of(message)):
+        raise may_not_set(field)
     return await queue.enqueue_job(convert.job_from_wire(message, namespace=namespace))
 
 
@@ -258,35 +357,80 @@ def messages_of(jobs: Iterable[Job], room_bytes: int) -> Iterable[tuple[list[Job
 
 METHODS: Final[dict[str, Method]] = {
     "EnqueueJob": Method(
-        pb.EnqueueJobRequest, Right("create"), _enqueue_job, _namespace_of_job, _one_job
+        pb.EnqueueJobRequest,
+        Right("create"),
+        _enqueue_job,
+        _namespace_of_job,
+        _one_job,
+        _reserved_of_one,
+        counted=_numbers_of_one,
     ),
     "EnqueueJobs": Method(
-        pb.EnqueueJobsRequest, Right("create"), _enqueue_jobs, _namespaces_of_jobs, _many_jobs
+        pb.EnqueueJobsRequest,
+        Right("create"),
+        _enqueue_jobs,
+        _namespaces_of_jobs,
+        _many_jobs,
+        _reserved_of_many,
+        counted=_numbers_of_jobs,
     ),
     "EnqueueEach": Method(
-        pb.EnqueueEachRequest, Right("create"), _enqueue_each, _namespaces_of_jobs, _many_jobs
+        pb.EnqueueEachRequest,
+        Right("create"),
+        _enqueue_each,
+        _namespaces_of_jobs,
+        _many_jobs,
+        _reserved_of_many,
+        partial(_enqueue_each, trusted=False),
+        _numbers_of_jobs,
     ),
-    "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job),
-    "FailJob": Method(pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse)),
-    "StopJob": Method(pb.StopJobRequest, OUTCOME, _ending("stop_job", pb.StopJobResponse)),
+    "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job, audited=_ended),
+    "FailJob": Method(
+        pb.FailJobRequest, OUTCOME, _ending("fail_job", pb.FailJobResponse), audited=_ended
+    ),
+    "StopJob": Method(
+        pb.StopJobRequest, OUTCOME, _ending("stop_job", pb.StopJobResponse), audited=_ended
+    ),
     "StopJobWithRetry": Method(
         pb.StopJobWithRetryRequest,
         OUTCOME,
         _ending("stop_job_with_retry", pb.StopJobWithRetryResponse),
+        audited=_ended,
     ),
     "MarkJobUnknownStopped": Method(
         pb.MarkJobUnknownStoppedRequest,
         OUTCOME,
         _ending("mark_job_unknown_stopped", pb.MarkJobUnknownStoppedResponse),
+        audited=_ended,
     ),
     "AcknowledgeCancellation": Method(
-        pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation
+        pb.AcknowledgeCancellationRequest, OUTCOME, _acknowledge_cancellation, audited=_ended
     ),
-    "ReturnJobs": Method(pb.ReturnJobsRequest, OUTCOME, _return_jobs),
-    "CancelJobs": Method(pb.CancelJobsRequest, Right("update"), _cancel_jobs, audited=_selected),
+    "ReturnJobs": Method(
+        pb.ReturnJobsRequest,
+        OUTCOME,
+        _return_jobs,
+        audited=_given_back,
+        counted=_numbers_of_held,
+    ),
+    "CancelJobs": Method(
+        pb.CancelJobsRequest,
+        Right("update"),
+        _cancel_jobs,
+        audited=_selected,
+        counted=_numbers_of_ids,
+    ),
     "GetJob": Method(pb.GetJobRequest, Right("get"), _get_job),
-    "GetJobStats": Method(pb.GetJobStatsRequest, Right("list"), _get_job_stats),
-    "DeleteJobs": Method(pb.DeleteJobsRequest, Right("delete"), _delete_jobs, audited=_selected),
+    "GetJobStats": Method(
+        pb.GetJobStatsRequest, Right("list"), _get_job_stats, counted=_numbers_of_tags
+    ),
+    "DeleteJobs": Method(
+        pb.DeleteJobsRequest,
+        Right("delete"),
+        _delete_jobs,
+        audited=_selected,
+        counted=_numbers_of_ids,
+    ),
     "CleanupExpiredJobs": Method(
         pb.CleanupExpiredJobsRequest,
         Right("deletecollection"),

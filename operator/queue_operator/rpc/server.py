@@ -11,15 +11,21 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.hosts import authority
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
+from queue_operator.rpc.gate import Gate
 from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
-from queue_operator.rpc.tls import ServerFiles
+from queue_operator.rpc.tls import credentials
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import refusal, usable, why_not
 
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 5.0
+STREAMS_PER_CONNECTION: Final = 2048
+IDLE_S: Final = 120
+"""A connection without a call is closed after so long; clients open another by themselves."""
+HANDSHAKE_S: Final = 10
 _TRANSPORT_LIMIT: Final = 4
 """Messages of so many times the limit are still read, to be refused by name."""
 
@@ -41,8 +47,9 @@ class WorkerPlaneServer:
         door = Door(
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
+        self._gate = Gate(authenticator)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
-        self._calls = QueueServicer(queue, door, settings.grpc)
+        self._calls = QueueServicer(queue, door, settings)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 
@@ -51,7 +58,7 @@ class WorkerPlaneServer:
 
         Raises Unavailable when the address is taken, InvalidArgument for unusable certificates.
         """
-        self._server = grpc.aio.server(options=_options(self._settings))
+        self._server = grpc.aio.server(interceptors=(self._gate,), options=_options(self._settings))
         self._server.add_generic_rpc_handlers((self._sessions.handler(), self._calls.handler()))
         host, port = self._settings.host, self._settings.port if port is None else port
         address = authority(usable(host), port)
@@ -60,7 +67,7 @@ class WorkerPlaneServer:
             if files is None:
                 bound = self._server.add_insecure_port(address)
             else:
-                bound = self._server.add_secure_port(address, files.credentials())
+                bound = self._server.add_secure_port(address, credentials(files))
         except RuntimeError as error:
             # gRPC does not say what is wrong.
             told = refusal("gRPC", host, port, why_not(host, port), "GRPC")
@@ -75,6 +82,7 @@ class WorkerPlaneServer:
             self._sessions.say_goodbye()
             await self._calls.leave()
             await self._server.stop(grace_s)
+            await self._calls.finish(grace_s)
             self._server = None
 
 
@@ -96,4 +104,8 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", settings.connections),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ("grpc.max_connection_idle_ms", IDLE_S * 1000),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_S * 1000),
     ]

@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from queue_operator.auth.protocol import Identity
+from queue_operator.auth.protocol import CONNECT, QUEUE_WORKERS, Identity
 from queue_operator.domain.errors import (
     InvalidArgument,
     PayloadTooLarge,
@@ -18,7 +18,14 @@ from queue_operator.queue.protocol import Stream, StreamHost
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
-from queue_operator.rpc.session import Call, Oversized, Session, SessionLimits
+from queue_operator.rpc.session import (
+    MOST_FIELDS,
+    Call,
+    Oversized,
+    Session,
+    SessionLimits,
+    check_held,
+)
 from queue_operator.settings import Settings
 from queue_operator.wire import convert
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -138,15 +145,17 @@ class WorkerPlaneServicer:
     async def _open(self, hello: pb.Hello, identity: Identity) -> Stream:
         try:
             spec = spec_of(hello, identity, self._hello_limits)
+            check_held(len(hello.held), spec.capacity)
             held = convert.held_from_wire(
                 hello.held, namespace=spec.namespace, limits=self._limits.wire
             )
         except InvalidArgument as error:
             raise InvalidArgument(f"hello.{error.field}", error.reason) from None
+        await self._door.admit(identity, CONNECT, QUEUE_WORKERS, (spec.namespace,))
         return await self._queue.open_stream(spec, held)
 
     def _parse(self, data: bytes) -> pb.WorkerMessage | Oversized | Unreadable:
-        message = read_message(pb.WorkerMessage, data)
+        message = read_message(pb.WorkerMessage, data, MOST_FIELDS, within=True)
         if isinstance(message, Unreadable) or len(data) <= self._limits.message_bytes:
             return message
         return Oversized(message, len(data))

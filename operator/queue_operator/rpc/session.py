@@ -19,6 +19,7 @@ from queue_operator.domain.errors import (
 from queue_operator.domain.job import Assignment, Progress, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
+from queue_operator.domain.validation import check_text
 from queue_operator.queue.protocol import EndReason, Push, Stream
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.hello import types_of
@@ -35,6 +36,12 @@ unless told otherwise; a job larger than that travels alone.
 OUTCOME_MESSAGES_IN_FLIGHT: Final = 16
 """A worker that sends more before the first is stored has to wait: its transport fills up."""
 TAKEN_OVERSIZED: Final = frozenset({"outcomes", "checkpoints", "spawns", "heartbeat"})
+ENTRIES_PER_MESSAGE: Final = 10_000
+"""Of everything but the jobs of a heartbeat, which are bounded by the worker's capacity."""
+MOST_FIELDS: Final = 50_000
+"""Of a message, at one level below: more are not even read."""
+_SLICE: Final = 500
+"""So many entries are worked on before others have their turn."""
 ASK_MESSAGES_IN_FLIGHT: Final = 4
 """The same for checkpoints and children, which may fill their messages."""
 HELD_PER_SLOT: Final = 4
@@ -42,6 +49,20 @@ HELD_AT_LEAST: Final = 1000
 """A worker names the jobs it runs. Handlers that are deaf to their end are among them, so these
 may be more than its capacity for a while, but not many times that.
 """
+
+
+def most_held(capacity: int, brought: int = 0) -> int:
+    return max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
+
+
+def check_held(named: int, capacity: int) -> None:
+    """Of a hello, in which a worker may bring as many again as a heartbeat names. Raises
+    InvalidArgument.
+    """
+    most = 2 * most_held(capacity)
+    if named > most:
+        reason = f"names {named} jobs; of a worker of capacity {capacity} at most {most} are taken"
+        raise InvalidArgument("held", reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +223,13 @@ class Session:
             await self._take(oversized.message)
 
     async def _take(self, message: pb.WorkerMessage) -> None:
+        _check_entries(message)
         match message.WhichOneof("message"):
             case "outcomes":
                 await self._in_flight.acquire()
-                await self._answer_stored(message, self._settle(message.outcomes))
+                # Before the next message is read: they apply in their order.
+                outcomes, refused = await self._outcomes(message.outcomes)
+                await self._answer_stored(message, self._settle(outcomes, refused))
             case "heartbeat":
                 self._beat(message.heartbeat)
             case "checkpoints":
@@ -255,9 +279,8 @@ class Session:
         else:
             self._fault.set_exception(error)
 
-    async def _settle(self, batch: pb.OutcomeBatch) -> None:
+    async def _settle(self, outcomes: list[Outcome], acks: list[pb.OutcomeAck]) -> None:
         try:
-            outcomes, acks = self._outcomes(batch)
             settled = await self._stream.settle(outcomes)
             acks += [
                 convert.ack_to_wire(answer, outcome.token or "")
@@ -269,10 +292,12 @@ class Session:
         finally:
             self._in_flight.release()
 
-    def _outcomes(self, batch: pb.OutcomeBatch) -> tuple[list[Outcome], list[pb.OutcomeAck]]:
+    async def _outcomes(self, batch: pb.OutcomeBatch) -> tuple[list[Outcome], list[pb.OutcomeAck]]:
         outcomes: list[Outcome] = []
         refused: list[pb.OutcomeAck] = []
         for index, message in enumerate(batch.outcomes):
+            if index % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
             try:
                 outcomes.append(
                     convert.outcome_from_wire(
@@ -335,6 +360,8 @@ class Session:
         readable: list[tuple[pb.Spawn, SpawnRequest]] = []
         answers: list[pb.SpawnAnswer] = []
         for message in batch.spawns:
+            # A payload that is JSON is read, and may be large.
+            await asyncio.sleep(0)
             try:
                 request = convert.spawn_from_wire(
                     message,
@@ -364,7 +391,7 @@ class Session:
         # Who has less capacity than before goes on with what it has.
         self._capacity = max(self._capacity, self._stream.spec.capacity)
         capacity, brought = self._capacity, len(self._stream.adopted)
-        most = max(HELD_AT_LEAST, HELD_PER_SLOT * capacity) + brought
+        most = most_held(capacity, brought)
         if named > most:
             reason = (
                 f"names {named} jobs; of a worker of capacity {capacity} at most {most} are taken"
@@ -404,7 +431,24 @@ class Session:
 
     def _could_be(self, job_id: str) -> bool:
         """Whether a job can have this id: one that the store cannot read spoils its batch."""
-        return 0 < len(job_id) <= self._limits.wire.id_characters and job_id.isprintable()
+        try:
+            check_text("job_id", job_id, self._limits.wire.id_characters)
+        except InvalidArgument:
+            return False
+        return True
+
+
+def _check_entries(message: pb.WorkerMessage) -> None:
+    """Raises InvalidArgument for more of them than a message may have."""
+    kind = message.WhichOneof("message") or ""
+    if kind in ("", "hello", "heartbeat"):
+        return
+    for field, value in getattr(message, kind).ListFields():
+        if len(value) > ENTRIES_PER_MESSAGE:
+            text = (
+                f"has {len(value)} entries; the limit is {ENTRIES_PER_MESSAGE}: send less at once"
+            )
+            raise InvalidArgument(f"{kind}.{field.name}", text)
 
 
 class StaleSession(StaleLease):

@@ -3,6 +3,8 @@
 The lists are data (`clause_lists/*.toml`), written before the tests; a test names the clauses
 it proves with `proves`. A clause that no test names is an empty row of the reference pages
 (`backend-conformance.md`, `queue-conformance.md`), which only a list that is `open` may have.
+
+How many bullets a specification has is not said in the lists: it was counted apart (`structure`).
 """
 
 import ast
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from queue_operator.testing.structure import Groups, structures
 
 MAX_CLAUSES: Final = 5
 """A test that proves more is too broad to say what broke."""
@@ -29,6 +33,9 @@ KINDS: Final = {
 }
 """The third part of an id, and what it stands for."""
 
+FLAGS: Final = ("narrower", "other", "missing")
+"""How a clause may be kept other than it asks: in part, in another way, not at all."""
+
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
@@ -36,6 +43,9 @@ Test = TypeVar("Test", bound=Callable[..., object])
 class Clause:
     """One thing that a specification asks, in our words, or, where its kind is "requirement", in
     its own. `id` is page.section.kind.number; `note` says how it is kept, where that is not plain.
+
+    Where it is not kept as it asks it has a `flag`: `kept` says what is done instead, and
+    `decided` who decided so, a sentence of the design or a decision record.
     """
 
     id: str
@@ -44,20 +54,41 @@ class Clause:
     kind: str
     text: str
     note: str = ""
+    flag: str = ""
+    kept: str = ""
+    decided: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Bullets of a specification, by heading and label. `words` is a digest of them."""
+
+    heading: str
+    label: str
+    kind: str
+    count: int
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of a specification. `bullets` counts its bullets there by kind, so that a
-    reader can compare with the number of clauses; `merged` of them only introduce or repeat
-    others and are part of those clauses.
+    """What answers some groups of bullets. `merged` of these only introduce or repeat others and
+    are part of the clauses of those.
     """
 
     page: str
     id: str
     title: str
-    bullets: Mapping[str, int]
+    groups: tuple[Group, ...]
     merged: int
+
+    @property
+    def bullets(self) -> Mapping[str, int]:
+        """How many bullets the specification has there, by kind."""
+        counts: dict[str, int] = {}
+        for group in self.groups:
+            counts[group.kind] = counts.get(group.kind, 0) + group.count
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +98,8 @@ class Page:
     name: str
     sections: tuple[Section, ...]
     clauses: tuple[Clause, ...]
+    left_out: Mapping[str, str]
+    """Groups of bullets that no section answers, and why, as `Heading` or `Heading > Label`."""
     open: bool = False
 
 
@@ -116,20 +149,52 @@ def clauses() -> list[Clause]:
 
 def _page(document: Mapping[str, Any]) -> Page:
     name = document["page"]
-    sections = tuple(
-        Section(name, one["id"], one["title"], one.get("bullets", {}), one.get("merged", 0))
-        for one in document["section"]
-    )
+    asked, kinds = structures().get(name, {}), document.get("kinds", {})
+    sections = tuple(_section(name, one, asked, kinds) for one in document["section"])
     listed = tuple(_clause(name, one) for one in document["clause"])
     known = {section.id for section in sections}
     strangers = [clause.id for clause in listed if clause.section not in known]
     if strangers or len({clause.id for clause in listed}) < len(listed):
         raise ValueError(f"{name}: ids given twice, or of no section: {strangers}")
-    return Page(name, sections, listed, document.get("open", False))
+    return Page(
+        name, sections, listed, document.get("left_out", {}), open=document.get("open", False)
+    )
+
+
+def _section(
+    page: str, entry: Mapping[str, Any], asked: Mapping[str, Groups], kinds: Mapping[str, str]
+) -> Section:
+    """Its groups are those under its title, unless it says which (`asks`). Their labels say of
+    which kind they are (`kinds`), or else the section does.
+    """
+    kind = entry.get("kind", KINDS["rule"])
+    groups = tuple(
+        Group(heading, label, kinds.get(label, kind), *asked[heading][label])
+        for place in entry.get("asks", [entry["title"]])
+        for heading, label in _places(place, asked)
+    )
+    return Section(page, entry["id"], entry["title"], groups, entry.get("merged", 0))
+
+
+def _places(place: str, asked: Mapping[str, Groups]) -> list[tuple[str, str]]:
+    heading, _, label = place.partition(" > ")
+    labels = asked.get(heading, {})
+    return [(heading, one) for one in labels if one == label or not label]
+
+
+def places(page: Page) -> Iterator[str]:
+    """Every group of bullets that the specification has, answered or not."""
+    for heading, groups in structures().get(page.name, {}).items():
+        yield from (f"{heading} > {label}" if label else heading for label in groups)
 
 
 def _clause(page: str, entry: Mapping[str, str]) -> Clause:
     named, section, kind, number = entry["id"].split(".")
     if named != page or kind not in KINDS or not number.isdigit():
         raise ValueError(f"{entry['id']}: expected {page}.SECTION.KIND.NUMBER")
-    return Clause(entry["id"], page, section, KINDS[kind], entry["text"], entry.get("note", ""))
+    said = {name: entry[name] for name in ("note", "flag", "kept", "decided") if name in entry}
+    if len(said.keys() & {"flag", "kept", "decided"}) not in (0, 3):
+        raise ValueError(f"{entry['id']}: flag, kept and decided stand together")
+    if said.get("flag", FLAGS[0]) not in FLAGS:
+        raise ValueError(f"{entry['id']}: flag is one of {', '.join(FLAGS)}")
+    return Clause(entry["id"], page, section, KINDS[kind], entry["text"], **said)

@@ -9,7 +9,7 @@ from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
 from queue_operator.domain.states import Event, JobState
-from queue_operator.testing.store import TTL_S
+from queue_operator.testing.store import TTL_S, Store
 
 _numbers = count(1)
 
@@ -33,6 +33,12 @@ async def claim(
     [assignment] = await backend.claim([demand], lease_ttl_s=ttl_s)
     assert assignment.job_id == job.id
     return assignment
+
+
+async def passed(backend: Backend, store: Store, seconds: float) -> None:
+    """What comes due meanwhile may be claimed: a store may leave that to whoever looks in vain."""
+    await store.age(seconds)
+    assert await backend.dequeue_jobs("nobody", ["nobody's"], 1) == []
 
 
 async def running(backend: Backend, **fields: object) -> tuple[Job, str]:

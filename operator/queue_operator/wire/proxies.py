@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from queue_operator.domain.hosts import authority
+from queue_operator.wire.clear import host_of_target
 
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 _EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
@@ -15,13 +16,13 @@ _EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
 
 
 def way_to(address: str) -> str:
-    """What stands between here and `address` (host:port), and how to take it away; empty for
-    nothing.
+    """What stands between here and `address`, a target of gRPC, and how to take it away; empty
+    for nothing.
     """
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_of_target(address).strip("[]")
     variable = _first(_PROXIES)
     shown = _without_password(os.environ.get(variable, ""))
-    if not shown or _is_excepted(host):
+    if not shown or address.startswith("unix") or _is_excepted(host):
         return ""
     return (
         f"it was asked for by way of the proxy of {variable} ({shown}): correct it, unset it, or "

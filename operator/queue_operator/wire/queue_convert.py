@@ -14,7 +14,7 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, JobStats, Progress, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import OCTETS, ErrorCategory, ErrorInfo
-from queue_operator.domain.retry import Backoff, BackoffStrategy
+from queue_operator.domain.retry import Backoff, BackoffStrategy, backoff_of
 from queue_operator.domain.states import JobState
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1 import worker_pb2
@@ -48,6 +48,7 @@ _PLAIN: Final = (
     "reason",
     "cancel_reason",
     "spawned_by",
+    "spawn_depth",
     "token",
 )
 """Fields that are the same on both sides."""
@@ -177,7 +178,7 @@ def _backoff_to_wire(backoff: Backoff) -> pb.Backoff:
 
 
 def _backoff_from_wire(message: pb.Backoff) -> Backoff:
-    """What the message leaves out has the default of Backoff."""
+    """What the message leaves out is as usual for its strategy."""
     delays = {
         f"{name}_s": seconds_from_wire(f"backoff.{name}", length)
         for name in ("initial_delay", "max_delay")
@@ -186,9 +187,9 @@ def _backoff_from_wire(message: pb.Backoff) -> Backoff:
     strategy = _choice(
         "backoff.strategy", message.strategy, BackoffStrategy, BackoffStrategy.EXPONENTIAL
     )
-    return Backoff(
-        strategy=strategy,
-        multiplier=message.multiplier or Backoff().multiplier,
+    return backoff_of(
+        strategy,
+        multiplier=message.multiplier or None,
         delays_s=tuple(
             seconds_from_wire(f"backoff.delays[{place}]", delay)
             for place, delay in enumerate(message.delays)

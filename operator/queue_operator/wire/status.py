@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from queue_operator.domain.errors import (
     AccessRefused,
     DuplicateJob,
+    Fault,
     Forbidden,
     InvalidArgument,
     InvalidTransition,
@@ -23,7 +24,9 @@ from queue_operator.domain.errors import (
     StaleLease,
     Unauthenticated,
     Unavailable,
+    with_findings,
 )
+from queue_operator.domain.units import with_unit, without_unit
 from queue_operator.wire.queue_convert import duration_to_wire, seconds_from_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
@@ -36,6 +39,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 _TEXT_BYTES: Final = 1024
 _IDS_BYTES: Final = 2048
+_FINDINGS_BYTES: Final = 1024
 """HTTP/2 peers take some 8 KiB of trailing metadata, unless told otherwise."""
 
 _CODES: Final[dict[type[QueueError], grpc.StatusCode]] = {
@@ -86,8 +90,10 @@ def _retry_after_s(of: pb.Error) -> float | None:
 _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = {
     PayloadTooLarge: lambda of: PayloadTooLarge(of.field, of.size, of.limit),
     DuplicateJob: lambda of: DuplicateJob(tuple(of.job_ids), tuple(of.indexes)),
-    KeyConflict: lambda of: KeyConflict(of.key, of.job_id, of.field),
-    InvalidArgument: lambda of: InvalidArgument(of.field, of.reason),
+    KeyConflict: lambda of: KeyConflict(
+        of.key, of.job_id, of.field, tuple(of.indexes), tuple(of.job_ids)
+    ),
+    InvalidArgument: lambda of: InvalidArgument(with_unit(of.field), of.reason),
     JobNotFound: lambda of: JobNotFound(of.job_id, of.namespace),
     InvalidTransition: lambda of: InvalidTransition(of.job_id, of.state, of.event),
     StaleLease: lambda of: StaleLease(of.job_id),
@@ -124,11 +130,28 @@ def error_to_wire(error: QueueError) -> pb.Error:
             message.maximum, message.size = error.maximum, error.jobs
             if error.retry_after_s is not None:
                 message.retry_after.CopyFrom(duration_to_wire(error.retry_after_s))
+    _findings_to_wire(error, message)
     return message
 
 
+def _findings_to_wire(error: QueueError, message: pb.Error) -> None:
+    """As many as fit beside the rest."""
+    message.found, used = len(error.findings), 0
+    for fault in error.findings:
+        told = pb.Finding(
+            field=_cut(without_unit(fault.field)),
+            code=fault.code,
+            message=_cut(fault.message),
+            job_id=fault.job_id.encode(errors="replace").decode(),
+        )
+        used += told.ByteSize()
+        if used > _FINDINGS_BYTES:
+            break
+        message.findings.append(told)
+
+
 def _argument_to_wire(error: InvalidArgument, message: pb.Error) -> None:
-    message.field, message.reason = _cut(error.field), _cut(error.reason)
+    message.field, message.reason = _cut(without_unit(error.field)), _cut(error.reason)
     match error:
         case PayloadTooLarge():
             message.size, message.limit = error.size, error.limit
@@ -138,6 +161,9 @@ def _argument_to_wire(error: InvalidArgument, message: pb.Error) -> None:
             message.ClearField("reason")
         case KeyConflict():
             message.key, message.job_id = error.key, error.job_id
+            if error.indexes:
+                message.indexes.extend(error.indexes)
+                message.job_ids.extend(_few(error.job_ids))
             message.ClearField("reason")
 
 
@@ -149,7 +175,13 @@ def _few(job_ids: Iterable[str]) -> list[str]:
 
 def error_from_wire(message: pb.Error) -> QueueError:
     """The exception of the same class; one of a newer server is a plain QueueError."""
-    return _BUILDERS[_KINDS.get(message.kind, QueueError)](message)
+    error = _BUILDERS[_KINDS.get(message.kind, QueueError)](message)
+    if not message.found:
+        return error
+    findings = [
+        Fault(with_unit(one.field), one.code, one.message, one.job_id) for one in message.findings
+    ]
+    return with_findings(error, findings, message.found)
 
 
 # At the client

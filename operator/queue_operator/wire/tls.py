@@ -5,6 +5,8 @@ from pathlib import Path
 
 import grpc
 
+from queue_operator.wire.certificate_files import stamp_of
+
 File = Path | str | None
 
 
@@ -38,12 +40,6 @@ class ClientTls:
         """Changes when one of the files does. Raises OSError when one is missing."""
         files = (self.ca_file, self.certificate_file, self.key_file)
         return tuple(stamp_of(Path(file)) for file in files if file is not None)
-
-
-def stamp_of(file: Path) -> int:
-    """Changes when the file is written anew, or another one is put in its place."""
-    stat = file.stat()
-    return hash((stat.st_mtime_ns, stat.st_ino, stat.st_size))
 
 
 def _read(file: File) -> bytes | None:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from grpc import aio
 
 from queue_operator.domain.retry import Backoff, delay_s
+from queue_operator.wire.clear import host_of_target, warn_of_token
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
@@ -89,6 +90,9 @@ class Client:
         self._refused_since: float | None = None
         self._repetition = Repetition()
         self._ever_connected = False
+        if connect is None and settings.token_file is not None and settings.ca_file is None:
+            host = host_of_target(settings.server)
+            warn_of_token(logger, settings.server, host, "set QUEUE_OPERATOR_CA_FILE")
         self._stops = 0
         self.connected = False
 

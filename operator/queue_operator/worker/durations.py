@@ -1,32 +1,20 @@
-"""Durations as people write them: seconds, a timedelta, or ISO 8601 text."""
+"""Lengths of time as handlers and their tests give them."""
 
 from datetime import timedelta
-from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from queue_operator.domain.durations import NotADuration, seconds_of
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.validation import check_duration
 
 Duration = float | timedelta | str
-"""Seconds, a `timedelta`, or text such as "PT5M" (five minutes) or "P1DT12H"."""
-
-_ISO: Final = TypeAdapter(timedelta)
+"""Seconds, a `timedelta`, or text that every door takes, such as "5m", "1h30m" or "PT5M"."""
 
 
-def seconds_of(value: Duration) -> float:
-    """Raises ValueError for anything that is no duration."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, str):
-        return _parsed(value).total_seconds()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise ValueError("no duration")
-
-
-def _parsed(text: str) -> timedelta:
-    # Pydantic also takes "00:05" and bare numbers, whose unit a reader would have to guess.
-    if not text.lstrip("+-").startswith("P"):
-        raise ValueError("no ISO 8601 duration")
+def length_of(field: str, value: Duration) -> float:
+    """Its seconds. Raises InvalidArgument for no duration, one below 0, or above a century."""
     try:
-        return _ISO.validate_python(text)
-    except ValidationError:
-        raise ValueError("no ISO 8601 duration") from None
+        seconds = seconds_of(value)
+    except NotADuration as error:
+        raise InvalidArgument(field, str(error)) from None
+    check_duration(field, seconds)
+    return seconds

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
-from queue_operator.domain.validation import MAX_DURATION_S
 from queue_operator.worker.content import text_of
-from queue_operator.worker.durations import Duration, seconds_of
+from queue_operator.worker.durations import Duration, length_of
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 INVALID_RESULT = "INVALID_RESULT"
@@ -22,8 +21,8 @@ RESULT_NOT_STORABLE = "RESULT_NOT_STORABLE"
 
 
 class Retry(Exception):
-    """The attempt failed; try again `after` that long (seconds, a `timedelta`, or ISO 8601
-    text such as "PT5M"), or after the job's own backoff when None, the default. The attempt
+    """The attempt failed; try again `after` that long (seconds, a `timedelta`, or text
+    such as "5m" or "PT5M"), or after the job's own backoff when None, the default. The attempt
     counts towards `max_attempts`. Raises InvalidArgument for no duration, or one below 0 or
     above 100 years.
     """
@@ -32,22 +31,8 @@ class Retry(Exception):
         self, message: str = "", *, after: Duration | None = None, code: str = "RETRY"
     ) -> None:
         super().__init__(message or "the handler asked for a retry")
-        self.after_s = None if after is None else _wait_s(after)
+        self.after_s = None if after is None else length_of("after", after)
         self.code = code if isinstance(code, str) else text_of(code)
-
-
-def _wait_s(after: Duration) -> float:
-    try:
-        seconds = seconds_of(after)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_DURATION_S:
-        raise InvalidArgument(
-            "after",
-            "must be a number of seconds, a timedelta or ISO 8601 text such as 'PT5M' (five "
-            f"minutes), from 0 to 100 years, not {after!r}",
-        )
-    return seconds
 
 
 class PermanentError(Exception):

@@ -9,20 +9,20 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.limits import MAX_CAPACITY
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     MAX_ATTEMPTS_BOUND,
-    MAX_DURATION_S,
+    check_positive,
     check_text,
 )
 from queue_operator.worker import injection
 from queue_operator.worker.callables import gives_coroutine, hides_coroutine
 from queue_operator.worker.context import JobContext
-from queue_operator.worker.durations import Duration, seconds_of
+from queue_operator.worker.durations import Duration, length_of
 from queue_operator.worker.errors import InvalidHandler
 from queue_operator.worker.injection import Needs
 from queue_operator.worker.middleware import Middleware
-from queue_operator.worker.settings import MAX_CAPACITY
 from queue_operator.worker.values import (
     PayloadReader,
     ResultWriter,
@@ -186,16 +186,11 @@ def _timeout_s(timeout: Duration | None) -> float | None:
     if timeout is None:
         return None
     try:
-        seconds = seconds_of(timeout)
-        if 0 < seconds <= MAX_DURATION_S:
-            return seconds
-    except ValueError:
-        pass  # as wrong as one that is too long
-    raise InvalidHandler(
-        "timeout",
-        'must be seconds, a timedelta or ISO 8601 text such as "PT5M", above 0 and at most '
-        f"100 years, not {timeout!r}",
-    )
+        seconds = length_of("timeout", timeout)
+        check_positive("timeout", seconds)
+    except InvalidArgument as error:
+        raise InvalidHandler(error.field, error.reason) from None
+    return seconds
 
 
 def _check_count(field: str, value: int | None, bound: int) -> None:

@@ -106,6 +106,7 @@ class Session:
         """The first message of a connection; on a reconnect it names what is held."""
         return wire.Hello(
             session_id=self._identity.session_id,
+            process=self._identity.session_id,
             worker_name=self._identity.name,
             host=self._identity.host,
             namespace=self._identity.namespace,

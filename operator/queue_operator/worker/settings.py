@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE
+from queue_operator.domain.limits import MAX_CAPACITY
 from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import DEFAULT_LIMITS, check_tags, check_text
 from queue_operator.worker.errors import InvalidSettings, UnusableToken
@@ -21,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "QUEUE_OPERATOR_"
 _SIMILAR: Final = 0.75
-MAX_CAPACITY: Final = 10_000
-"""Jobs of one worker at a time, and of one type: the server takes no more."""
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What a header of HTTP can hold."""
 

@@ -14,7 +14,7 @@ from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import check_bytes, check_text, check_time
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker.content import OCTETS, kind_of
-from queue_operator.worker.durations import Duration, seconds_of
+from queue_operator.worker.durations import Duration, length_of
 from queue_operator.worker.values import write_document, write_payload
 
 _US_PER_S: Final = 1_000_000
@@ -165,10 +165,4 @@ def _count(field: str, value: object) -> int:
 
 
 def _microseconds(field: str, duration: Duration) -> int:
-    try:
-        seconds = seconds_of(duration)
-        return round(seconds * _US_PER_S)
-    except (ValueError, OverflowError):
-        raise InvalidArgument(
-            field, f"must be seconds, a timedelta or ISO 8601 text, not {duration!r}"
-        ) from None
+    return round(length_of(field, duration) * _US_PER_S)

@@ -89,7 +89,7 @@ class Worker:
         was submitted, without an annotation it is the JSON value. A return annotation is held
         to in the same way.
 
-        `timeout` (seconds, a `timedelta`, or ISO 8601 text such as "PT5M") and `max_attempts`
+        `timeout` (seconds, a `timedelta`, or text such as "5m" or "PT5M") and `max_attempts`
         (1 or more) apply to jobs that set none of their own; by default the queue's apply.
         `concurrency` bounds how many jobs of the type this process runs at once; by default the
         worker's capacity does. `runs_in` is "loop" for coroutine functions; plain functions run

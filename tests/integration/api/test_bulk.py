@@ -1,16 +1,12 @@
 """Changes to many jobs, by their ids or by a filter."""
 
 import asyncio
-import json
-import logging
 from typing import Any
 
 import httpx
 import pytest
 from tests.integration.api.door import READER, TOKEN, Door, check_error
 
-from queue_operator.auth.audit import AUDIT_LOGGER
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.states import Event
@@ -64,6 +60,55 @@ async def test_cancel_by_ids_counts_every_fate(door: Door) -> None:
     assert await states(door, jobs["waiting"], jobs["failed"]) == ["CANCELLED", "FAILED"]
     shown = await door.status(jobs["running"])
     assert (shown["cancel_requested"], shown["reason"]) == (True, "stop")
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [(None, [0, 1]), ("CREATED_ASC", [0, 1]), ("CREATED_DESC", [4, 3])]
+)
+async def test_a_filter_takes_the_first_of_an_order(
+    door: Door, order: str | None, first: list[int]
+) -> None:
+    ids = [await door.submitted(type="a") for _ in range(5)]
+    chosen = {"types": ["a"], "limit": 2} | ({"order": order} if order else {})
+    for dry_run in (True, False):
+        result = await door.told("POST", "/v1/jobs/cancel", {"filter": chosen, "dry_run": dry_run})
+        assert (result["requested"], result["cancelled"], result["has_more"]) == (2, 2, True)
+    told = await states(door, *ids)
+    assert [n for n, state in enumerate(told) if state == "CANCELLED"] == sorted(first)
+    deleted = await door.told("POST", "/v1/jobs/delete", {"filter": {**chosen, "limit": 1}})
+    assert (deleted["deleted"], deleted["has_more"]) == (1, True)
+    gone = await door.call("GET", f"/v1/jobs/{ids[first[0]]}")
+    assert gone.status_code == 404
+    await door.told("POST", "/v1/jobs/cancel", {"filter": {"all": True}})
+    for _ in range(2):
+        await door.failed(BROKEN, type="b")
+    body = {"filter": {"types": ["b"], "pagination": {"limit": 1}}}
+    retried = await door.told("POST", "/v1/jobs/retry", body)
+    assert (retried["queued"], retried["has_more"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen", "field"),
+    [
+        ("cancel", {"limit": 5}, "filter"),
+        ("cancel", {"order": "CREATED_ASC"}, "filter"),
+        ("cancel", {"all": True, "limit": 0}, "filter.limit"),
+        ("cancel", {"all": True, "limit": 10_001}, "filter.limit"),
+        ("cancel", {"all": True, "limit": "5"}, "filter.limit"),
+        ("cancel", {"all": True, "cursor": "x"}, "filter.cursor"),
+        ("delete", {"all": True, "include_total": False}, "filter.include_total"),
+        ("retry", {"pagination": {"limit": 5}}, "filter"),
+        ("retry", {"all": True, "pagination": {"cursor": "x"}}, "filter.pagination.cursor"),
+    ],
+)
+async def test_what_a_change_cannot_take_of_a_search_is_refused_by_name(
+    door: Door, path: str, chosen: dict[str, Any], field: str
+) -> None:
+    job_id = await door.submitted()
+    answer = await door.call("POST", f"/v1/jobs/{path}", {"filter": chosen})
+    error = check_error(answer, 400, "INVALID_REQUEST")
+    assert [one["field"] for one in error["details"]] == [field]
+    assert await states(door, job_id) == ["SCHEDULED"]
 
 
 @proves("external-api.BatchCancellation.rule.5")
@@ -180,7 +225,7 @@ async def test_delete_touches_jobs_that_have_ended_alone(door: Door) -> None:
         ({"job_ids": ["ok", "a\x00"]}, "job_ids[1]"),
         ({"job_ids": ["a"] * (MOST_JOBS + 1)}, "job_ids"),
         ({"filter": {"states": ["STOPPED"]}}, "filter.states[0]"),
-        ({"filter": {"limit": 5}}, "filter.limit"),
+        ({"filter": {"sort": "NAME"}}, "filter.sort"),
         ({"filter": {"types": ["a\x00"]}}, "filter.types"),
         ({"job_ids": ["a"], "dry_run": "yes"}, "dry_run"),
     ],
@@ -255,67 +300,6 @@ async def test_a_filter_needs_the_right_to_list(door: Door) -> None:
     assert by_id.json()["cancelled"] == 1
 
 
-async def test_a_change_that_fails_midway_leaves_a_line(
-    door: Door, few_at_a_time: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    jobs = [Job(id=f"j{n}", type="t", namespace=door.namespace) for n in range(50)]
-    await door.backend.enqueue_jobs(jobs)
-    cancel = door.queue.cancel_jobs
-    steps = 0
-
-    async def breaking(*args: Any, **options: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 2:
-            raise Unavailable("the store went away")
-        return await cancel(*args, **options)
-
-    door.queue.cancel_jobs = breaking  # type: ignore[method-assign]
-    try:
-        with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-            answer = await door.call("POST", "/v1/jobs/cancel", {"filter": {"all": True}})
-    finally:
-        del door.queue.cancel_jobs
-    check_error(answer, 503, "INTERNAL_ERROR")
-    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
-    assert json.loads(record.getMessage())["count"] == 20
-
-
-async def test_a_retry_leaves_a_line_though_the_job_is_gone(
-    door: Door, caplog: pytest.LogCaptureFixture
-) -> None:
-    job_id = await door.failed(BROKEN)
-    retry = door.queue.retry_jobs
-
-    async def taken(*args: Any, **options: Any) -> Any:
-        answers = await retry(*args, **options)
-        await door.queue.cancel_jobs((), (job_id,), namespace=door.namespace)
-        await door.queue.delete_jobs((), (job_id,), namespace=door.namespace)
-        return answers
-
-    door.queue.retry_jobs = taken  # type: ignore[method-assign]
-    try:
-        with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-            answer = await door.call("POST", f"/v1/jobs/{job_id}/retry")
-    finally:
-        del door.queue.retry_jobs
-    check_error(answer, 404, "NOT_FOUND")
-    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
-    told = json.loads(record.getMessage())
-    assert (told["operation"], told["job"], told["count"]) == ("retryJob", job_id, 1)
-
-
-async def test_a_batch_leaves_a_line_with_its_jobs(
-    door: Door, caplog: pytest.LogCaptureFixture
-) -> None:
-    body = {"jobs": [{"type": "t", "payload": 1, "job_id": name} for name in ("a", "b")]}
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        await door.told("POST", "/v1/jobs/batch", body)
-    [record] = [one for one in caplog.records if one.name == AUDIT_LOGGER]
-    told = json.loads(record.getMessage())
-    assert (told["jobs"], told["count"]) == (["a", "b"], 2)
-
-
 @pytest.mark.parametrize(
     ("path", "criteria", "field"),
     [
@@ -331,36 +315,8 @@ async def test_a_batch_leaves_a_line_with_its_jobs(
     ],
 )
 async def test_a_fault_of_a_filter_is_named_as_it_was_written(
-    door: Door,
-    path: str,
-    criteria: dict[str, Any],
-    field: str,
-    caplog: pytest.LogCaptureFixture,
+    door: Door, path: str, criteria: dict[str, Any], field: str
 ) -> None:
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        answer = await door.call("POST", f"/v1/jobs/{path}", {"filter": criteria})
+    answer = await door.call("POST", f"/v1/jobs/{path}", {"filter": criteria})
     error = check_error(answer, 400, "INVALID_REQUEST")
     assert [one["field"] for one in error["details"]] == [field]
-    assert not [one for one in caplog.records if one.name == AUDIT_LOGGER]
-
-
-@proves("external-api.Bulk.expect.4")
-async def test_each_change_leaves_a_line(door: Door, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        job_id = await door.submitted(type="a")
-        await door.told("POST", f"/v1/jobs/{job_id}/cancel", {"reason": "why"})
-        await door.told("POST", "/v1/jobs/delete", {"filter": {"types": ["a"]}})
-        await door.told("PUT", "/v1/pauses", {"type": "a"})
-        await door.status(await door.submitted())
-    told = [json.loads(record.getMessage()) for record in caplog.records]
-    assert [one["operation"] for one in told] == [
-        "submitJob",
-        "cancelJob",
-        "deleteJobs",
-        "pause",
-        "submitJob",
-    ]
-    assert {(one["who"], one["namespace"]) for one in told} == {("tests", door.namespace)}
-    assert (told[1]["job"], told[1]["reason"], told[1]["verb"]) == (job_id, "why", "update")
-    assert (told[2]["filter"], told[2]["count"], told[2]["dry_run"]) == ({"types": ["a"]}, 1, False)
-    assert all(one["request_id"] for one in told)

@@ -158,11 +158,51 @@ async def test_a_caller_that_leaves_does_no_harm(door: Door) -> None:
     assert (await door.call("GET", "/v1/stats")).json()["total"] == 0
 
 
-@proves("external-api.APIError.rule.4")
 async def test_the_callers_request_id_is_kept(door: Door) -> None:
     answer = await door.http.get("/v1/jobs/nope", headers={"x-request-id": "trace-1"})
     assert check_error(answer, 404, "NOT_FOUND")["request_id"] == "trace-1"
     assert (await door.call("GET", "/v1/stats")).headers["x-request-id"]
+
+
+@proves("external-api.APIError.rule.4")
+@pytest.mark.parametrize("given", ["of-the-caller-7", None])
+async def test_a_refusal_can_be_found_by_the_id_of_its_request(
+    door: Door, caplog: pytest.LogCaptureFixture, given: str | None
+) -> None:
+    job_id = await door.submitted(job_id=f"taken-{given}")
+    refused: list[tuple[int, str, str, object]] = [
+        (404, "GET", "/v1/jobs/nope", None),
+        (400, "POST", "/v1/jobs", {"payload": 1}),
+        (409, "POST", "/v1/jobs", {"type": "t", "payload": 1, "job_id": job_id}),
+        (405, "PUT", "/v1/jobs", {}),
+        (401, "GET", "/v1/stats", None),
+    ]
+    for status, method, path, body in refused:
+        headers = {"x-request-id": given} if given else {}
+        if status == 401:
+            headers["authorization"] = "Bearer nobody's"
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "queue_operator"):
+            answer = await door.http.request(
+                method, path, json=body, headers=headers, params={"namespace": door.namespace}
+            )
+        assert answer.status_code == status, answer.text
+        told = answer.json()["request_id"]
+        assert told == (given or told) == answer.headers["x-request-id"] != ""
+        [line] = [one for one in caplog.messages if f"request {told}:" in one]
+        assert f"{method} {path}: {status} {answer.json()['code']}" in line
+
+
+@proves("external-api.APIError.rule.4")
+async def test_a_fault_of_the_server_is_logged_under_the_id_of_its_request(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    with door.outage(), caplog.at_level(logging.WARNING):
+        answer = await door.call("GET", "/v1/stats")
+    error = check_error(answer, 503, "INTERNAL_ERROR")
+    [line] = [one for one in caplog.messages if error["request_id"] in one]
+    # What the answer does not say.
+    assert "PostgreSQL" in line
 
 
 @pytest.mark.parametrize("given", ["", "x" * 129, 'a"b', "a b"])
@@ -189,19 +229,27 @@ async def test_a_store_that_is_down_gets_503_and_recovers(door: Door) -> None:
     assert (await door.status(job_id))["state"] == "SCHEDULED"
 
 
-async def test_probes_follow_the_store(door: Door) -> None:
+async def test_an_outage_of_the_store_takes_no_endpoint_away(door: Door) -> None:
     async with httpx.AsyncClient(base_url=door.probes) as probe:
-        ready = await probe.get("/readyz")
-        assert (ready.status_code, ready.json()) == (
-            200,
-            {"status": "ok", "checks": {"store": "ok"}},
-        )
+
+        async def asked(path: str) -> tuple[int, object]:
+            answer = await probe.get(path)
+            assert "PostgreSQL" not in answer.text
+            return answer.status_code, answer.json()
+
+        ready = (200, {"status": "ok", "checks": {"doors": "ok"}})
+        assert await asked("/readyz") == ready
+        assert await asked("/readyz/store") == (200, {"status": "ok", "checks": {"store": "ok"}})
         with door.outage():
-            broken = await probe.get("/readyz")
-            assert (broken.status_code, broken.json()["status"]) == (503, "not ready")
-            assert "PostgreSQL" not in broken.text
+            assert await asked("/readyz") == ready
+            status, told = await asked("/readyz/store")
+            assert (status, told["status"]) == (503, "not ready")  # type: ignore[index]
             assert (await probe.get("/healthz")).status_code == 200
-        assert (await probe.get("/readyz")).status_code == 200
+        assert (await asked("/readyz/store"))[0] == 200
+        assert await asked("/readyz/nobody") == (
+            404,
+            {"status": "not found", "checks": ["doors", "store"]},
+        )
 
 
 class _Faulty(QueueService):

@@ -49,6 +49,7 @@ async def test_the_newest_failure_is_told_and_every_attempt(door: Door) -> None:
     assert found == {
         "job_id": job_id,
         "type": "t",
+        "state": "FAILED",
         "final_state": "FAILED",
         "total_attempts": 2,
     }
@@ -77,7 +78,8 @@ async def test_a_job_that_succeeded_at_last_shows_what_went_before(door: Door) -
     await ended(door, job_id, Event.FAIL, ErrorInfo("once"))
     await ended(door, job_id, Event.COMPLETE)
     found = await door.told("GET", f"/v1/jobs/{job_id}/failure", include_all_attempts="true")
-    assert (found["final_state"], found["failure"]["message"]) == ("COMPLETED", "once")
+    told = (found["state"], found["final_state"], found["failure"]["message"])
+    assert told == ("COMPLETED", None, "once")
     assert [one["result"] for one in found["attempts"]] == ["FAILURE", "SUCCESS"]
     assert "failure" not in found["attempts"][1]
 
@@ -88,12 +90,30 @@ async def test_an_attempt_that_was_cancelled_and_one_that_runs(door: Door) -> No
     await ended(door, job_id, Event.FAIL, ErrorInfo("once"))
     token = await assigned(door, job_id)
     running = await door.told("GET", f"/v1/jobs/{job_id}/failure", include_all_attempts="true")
-    assert (running["final_state"], running["attempts"][1]["result"]) == ("RUNNING", None)
+    assert (running["state"], running["final_state"]) == ("RUNNING", "RETRYING")
+    assert running["attempts"][1]["result"] is None
     await door.told("POST", f"/v1/jobs/{job_id}/cancel")
     await door.backend.acknowledge_cancellation(job_id, True, namespace=door.namespace, token=token)
     told = await door.told("GET", f"/v1/jobs/{job_id}/failure", include_all_attempts="true")
     assert told["attempts"][1]["result"] == "CANCELLED"
     assert told["attempts"][1]["failure"]["message"]
+
+
+async def test_attempts_that_a_retry_counts_anew_were_made_all_the_same(door: Door) -> None:
+    job_id = await door.submitted(backoff=NOW)
+    await ended(door, job_id, Event.FAIL, ErrorInfo("once"))
+    # Nobody began these: a worker that shut down, and a stream that was closed.
+    await ended(door, job_id, Event.HAND_BACK)
+    await ended(door, job_id, Event.RELEASE)
+    await ended(door, job_id, Event.EXHAUST, BROKEN)
+    await door.told("POST", f"/v1/jobs/{job_id}/retry", {"reset_attempts": True})
+    found = await door.told("GET", f"/v1/jobs/{job_id}/failure")
+    page = await door.told("POST", "/v1/failures/search", {"states": ["RETRYING"]})
+    for details in (found, *page["failures"]):
+        assert (details["total_attempts"], details["final_state"]) == (2, "RETRYING")
+    await ended(door, job_id, Event.EXHAUST, BROKEN)
+    again = await door.told("GET", f"/v1/jobs/{job_id}/failure")
+    assert (again["total_attempts"], again["final_state"]) == (3, "FAILED")
 
 
 @proves("external-api.FailureQuery.rule.1")

@@ -70,6 +70,36 @@ async def test_a_conflict_in_a_batch_is_told_in_its_place(door: Door) -> None:
     assert result["results"][1]["error"]["details"][0]["field"] == "idempotency_key"
 
 
+async def test_every_conflict_of_a_batch_is_told_with_the_job_that_has_the_key(door: Door) -> None:
+    first = [await door.submitted(idempotency_key=f"k{n}") for n in range(93)]
+    await door.submitted(job_id="taken")
+    jobs = [keyed(f"k{n}", type="other") for n in range(93)]
+    error = check_error(await door.call("POST", "/v1/jobs/batch", {"jobs": jobs}), 409, "DUPLICATE")
+    assert "(and 92 more)" in error["message"]
+    assert [(one["field"], one["job_id"]) for one in error["details"]] == [
+        (f"jobs[{n}].idempotency_key", job_id) for n, job_id in enumerate(first)
+    ]
+    mixed = [keyed("k7", type="other"), {"type": "t", "payload": 1, "job_id": "taken"}]
+    answer = await door.call("POST", "/v1/jobs/batch", {"jobs": mixed})
+    error = check_error(answer, 409, "DUPLICATE")
+    assert [one["field"] for one in error["details"]] == [
+        "jobs[0].idempotency_key",
+        "jobs[1].job_id",
+    ]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_a_submission_twice_in_a_batch_is_as_if_sent_apart(door: Door, atomic: bool) -> None:
+    same = keyed("k", job_id="mine")
+    body = {"jobs": [same, same, keyed("k", job_id="mine", type="u")][: 2 + (not atomic)]}
+    result = await door.told("POST", "/v1/jobs/batch", {**body, "atomic": atomic})
+    statuses = [one["status"] for one in result["results"]]
+    assert statuses == ["ACCEPTED", "DUPLICATE", "REJECTED"][: 2 + (not atomic)]
+    assert [one["job_id"] for one in result["results"][:2]] == ["mine", "mine"]
+    apart = await door.call("POST", "/v1/jobs", same)
+    assert (apart.status_code, apart.json()["status"]) == (200, "DUPLICATE")
+
+
 async def test_racing_repeats_store_one_job(door: Door) -> None:
     calls = [door.call("POST", "/v1/jobs", keyed("race")) for _ in range(20)]
     answers = await asyncio.gather(*calls)

@@ -1,13 +1,18 @@
 """Jobs by what they have in common, page by page."""
 
+import base64
+import json
+import math
 from typing import Any
 
 import pytest
 from tests.integration.api.door import Door, check_error
 from tests.integration.api.phases import every_phase
 
-from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.testing.clauses import proves
+
+BROKEN = ErrorInfo("broken", ErrorCategory.PERMANENT)
 
 
 def ids(result: dict[str, Any]) -> list[str]:
@@ -173,3 +178,28 @@ async def test_other_namespaces_are_not_searched(door: Door) -> None:
     await door.submitted()
     found = await door.told("GET", "/v1/jobs", namespace=f"{door.namespace}-2")
     assert (found["jobs"], found["total_count"], found["has_more"]) == ([], 0, False)
+
+
+async def test_a_forged_cursor_is_a_fault_of_the_request(door: Door) -> None:
+    """Infinity is a number that JSON as Python reads it may hold, and no number of a job."""
+    for _ in range(2):
+        await door.failed(BROKEN)
+    jobs = await door.told("POST", "/v1/jobs/search", {"limit": 1})
+    failures = await door.told("POST", "/v1/failures/search", {"pagination": {"limit": 1}})
+    of_jobs, of_failures = (forged(page["next_cursor"]) for page in (jobs, failures))
+    for answer, field in (
+        (await door.call("POST", "/v1/jobs/search", {"cursor": of_jobs}), "cursor"),
+        (await door.call("GET", "/v1/jobs", cursor=of_jobs), "cursor"),
+        (
+            await door.call("POST", "/v1/failures/search", {"pagination": {"cursor": of_failures}}),
+            "pagination.cursor",
+        ),
+    ):
+        [detail] = check_error(answer, 400, "INVALID_REQUEST")["details"]
+        assert detail["field"] == field
+
+
+def forged(cursor: str) -> str:
+    padded = cursor + "=" * (-len(cursor) % 4)
+    digest, at, _ = json.loads(base64.urlsafe_b64decode(padded))
+    return base64.urlsafe_b64encode(json.dumps([digest, at, math.inf]).encode()).decode()

@@ -161,7 +161,7 @@ async def test_statistics_of_nothing(door: Door) -> None:
         ({"time_range": "-5"}, "time_range"),
         ({"time_range": "PT0S"}, "time_range"),
         ({"time_range": "P9Y"}, "time_range"),
-        ({"time_range": "1h"}, "time_range"),
+        ({"time_range": "1 h"}, "time_range"),
         ({"time_range": "1e99"}, "time_range"),
         ({"time_range": "nan"}, "time_range"),
         ({"time_range": "399.1e5"}, "time_range"),

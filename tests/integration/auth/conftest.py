@@ -8,6 +8,7 @@ import pytest
 from kubernetes import client
 from tests.integration.auth.tenant import VERBS, Tenant, administrator, grant
 
+from queue_operator.auth.protocol import CONNECT, QUEUE_WORKERS
 from queue_operator.devcluster import ClusterInfo
 
 
@@ -25,6 +26,7 @@ def tenant(kubeconfig: str) -> Iterator[Tenant]:
     core.create_namespace({"metadata": {"name": namespace}})
     rbac = client.RbacAuthorizationV1Api(api)
     grant(core, rbac, namespace, "caller", "create", "get")
+    grant(core, rbac, namespace, "worker", CONNECT, resource=QUEUE_WORKERS)
     for verb in VERBS:
         grant(core, rbac, namespace, verb, verb)
     yield Tenant(namespace, core)

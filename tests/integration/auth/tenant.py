@@ -12,8 +12,8 @@ API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True)
 class Tenant:
-    """A namespace whose service account `caller` may create and get queuejobs there. Others are
-    named after the one verb that they may.
+    """A namespace whose service account `caller` may create and get queuejobs there, and whose
+    `worker` may connect. Others are named after the one verb that they may do to queuejobs.
     """
 
     namespace: str
@@ -30,16 +30,20 @@ class Tenant:
         answer = self.core.create_namespaced_service_account_token(account, self.namespace, request)
         return str(answer.status.token)
 
-    def pod(self, name: str) -> Any:
+    def pod(self, name: str, account: str = "caller") -> Any:
         """A pod that no node runs: its token needs only the object."""
         container = client.V1Container(name="idle", image="none.invalid/none")
         spec = client.V1PodSpec(
-            service_account_name="caller",
+            service_account_name=account,
             containers=[container],
             scheduling_gates=[client.V1PodSchedulingGate(name="tests/never")],
         )
         body = client.V1Pod(metadata=client.V1ObjectMeta(name=name), spec=spec)
         return self.core.create_namespaced_pod(self.namespace, body)
+
+    def worker_token(self, name: str) -> str:
+        """Of a pod that is made for it, of the account that may connect."""
+        return self.token(account="worker", pod=self.pod(name, account="worker"))
 
     def delete_pod(self, name: str) -> None:
         self.core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
@@ -52,11 +56,13 @@ def administrator(kubeconfig: str) -> client.Configuration:
     return settings
 
 
-def grant(core: Any, rbac: Any, namespace: str, account: str, *verbs: str) -> None:
-    """Makes a service account that may do this to queuejobs, and nothing else."""
+def grant(
+    core: Any, rbac: Any, namespace: str, account: str, *verbs: str, resource: str = "queuejobs"
+) -> None:
+    """Makes a service account that may do this to the resource, and nothing else."""
     named = {"metadata": {"name": account}}
     core.create_namespaced_service_account(namespace, named)
-    rule = {"apiGroups": ["queueoperator.dev"], "resources": ["queuejobs"], "verbs": list(verbs)}
+    rule = {"apiGroups": ["queueoperator.dev"], "resources": [resource], "verbs": list(verbs)}
     rbac.create_namespaced_role(namespace, {**named, "rules": [rule]})
     binding = {
         **named,

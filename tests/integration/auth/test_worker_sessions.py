@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from tests.integration.auth.tenant import AUDIENCE, Tenant
 
-from queue_operator.auth.kubernetes import KubernetesAuthenticator, connect
+from queue_operator.auth.kubernetes import KubernetesAuthenticator, KubernetesAuthorizer, connect
 from queue_operator.backends.memory import MemoryBackend
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.domain.job import Job
@@ -38,7 +38,12 @@ async def queue() -> AsyncIterator[QueueService]:
 @pytest.fixture
 async def channel(queue: QueueService, kubeconfig: str) -> AsyncIterator[grpc.aio.Channel]:
     reviews = connect(kubeconfig)
-    server = WorkerPlaneServer(queue, KubernetesAuthenticator(reviews, AUDIENCE), Settings())
+    server = WorkerPlaneServer(
+        queue,
+        KubernetesAuthenticator(reviews, AUDIENCE),
+        Settings(),
+        KubernetesAuthorizer(reviews),
+    )
     port = await server.start(0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
@@ -70,10 +75,10 @@ async def refusal(call: Any) -> grpc.aio.AioRpcError:
 async def test_a_token_of_another_pod_takes_no_session_over(
     channel: grpc.aio.Channel, queue: QueueService, tenant: Tenant
 ) -> None:
-    owner = await opened(channel, tenant.token(pod=tenant.pod("owner")), "session")
+    owner = await opened(channel, tenant.worker_token("owner"), "session")
     welcome = (await heard(owner)).welcome
     assert (welcome.worker_name, welcome.namespace) == ("owner", tenant.namespace)
-    thief = await opened(channel, tenant.token(pod=tenant.pod("thief")), "session")
+    thief = await opened(channel, tenant.worker_token("thief"), "session")
     assert (await refusal(thief)).code() is grpc.StatusCode.PERMISSION_DENIED
     # The one that has it works on.
     await queue.enqueue_job(Job(id="j", type="t", namespace=tenant.namespace))
@@ -91,10 +96,21 @@ async def test_a_token_that_is_bound_to_no_pod_opens_no_session(
     assert "not bound to a pod" in (refused.details() or "")
 
 
+async def test_a_pod_whose_account_may_not_connect_opens_no_session(
+    channel: grpc.aio.Channel, tenant: Tenant
+) -> None:
+    token = tenant.token(pod=tenant.pod("ordinary"))
+    refused = await refusal(await opened(channel, token, "session"))
+    assert refused.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert f"may not connect queueworkers in namespace {tenant.namespace!r}" in (
+        refused.details() or ""
+    )
+
+
 async def test_an_expired_token_opens_no_session(
     channel: grpc.aio.Channel, queue: QueueService, cluster: ClusterInfo, tenant: Tenant
 ) -> None:
-    token = tenant.token(pod=tenant.pod("late"))
+    token = tenant.worker_token("late")
     good = await opened(channel, issued(cluster, token, ends_in_s=600), "good")
     assert (await heard(good)).welcome.worker_name == "late"
     refused = await refusal(await opened(channel, issued(cluster, token, ends_in_s=-60), "late"))

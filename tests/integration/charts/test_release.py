@@ -95,7 +95,7 @@ def test_a_cluster_wide_release_has_its_rights_and_no_more(release: Namespace) -
         assert allowed(release, verb, f"{GROUP}/queuejobs", "*")
     for verb in ("create", "patch", "update", "delete", "deletecollection"):
         assert not allowed(release, verb, f"{GROUP}/queuejobs", "*")
-    for verb in ("get", "list", "create", "delete"):
+    for verb in ("get", "list", "watch", "create", "delete"):
         assert allowed(release, verb, f"{GROUP}/queueworkers", "*")
     for kind in ("queuejobs", "queueworkers"):
         assert allowed(release, "patch", f"{GROUP}/{kind}/status", "*")
@@ -105,7 +105,11 @@ def test_a_cluster_wide_release_has_its_rights_and_no_more(release: Namespace) -
     definitions = "apiextensions.k8s.io/customresourcedefinitions"
     assert allowed(release, "get", definitions, "*", name=f"queuejobs.{GROUP}")
     assert not allowed(release, "get", definitions, "*", name="other.example.com")
-    assert not allowed(release, "update", "coordination.k8s.io/leases")
+    leases = "coordination.k8s.io/leases"
+    assert allowed(release, "create", leases, "*")
+    for verb in ("get", "update"):
+        assert allowed(release, verb, leases, "*", name="queueoperator.dev")
+        assert not allowed(release, verb, leases, "*", name="kube-scheduler")
     assert not allowed(release, "get", "/secrets")
     assert not allowed(release, "get", "/pods")
     assert not allowed(release, "get", "/namespaces", "default", name="default")

@@ -1,5 +1,9 @@
-"""QueueJobs as an API server keeps them: what is read of them and written to them is counted."""
+"""QueueJobs, QueueWorkers and Leases as an API server keeps them: what is read of them and written
+to them is counted.
+"""
 
+import asyncio
+import json
 import uuid
 from collections import Counter
 from typing import Any
@@ -9,9 +13,11 @@ from kubernetes.client import Configuration
 
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.kube import API
-from queue_operator.crd.names import QUEUE_JOB
+from queue_operator.crd.names import FINISHED_SELECTOR, QUEUE_JOB, QUEUE_WORKER
 
 _OBJECTS = f"{API}/namespaces/{{namespace}}/{QUEUE_JOB.plural}/{{name}}"
+_WORKERS = f"{API}/namespaces/{{namespace}}/{QUEUE_WORKER.plural}"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 class ApiServer:
@@ -23,14 +29,37 @@ class ApiServer:
         self.writes: Counter[str] = Counter()
         self.forbidden: set[str] = set()
         """Namespaces in which nothing can be read."""
+        self.absent: set[str] = set()
+        """Namespaces that are not there."""
         self.broken: set[str] = set()
         """Objects that cannot be read."""
         self.cut: set[str] = set()
         """Those whose body ends midway."""
-        self.app = web.Application()
-        self.app.router.add_get(_OBJECTS, self._get)
-        self.app.router.add_patch(f"{_OBJECTS}/status", self._write)
-        self.app.router.add_get(f"{API}/{QUEUE_JOB.plural}", self._list)
+        self.leases: dict[str, dict[str, Any]] = {}
+        """By namespace."""
+        self.lease_writes: Counter[str] = Counter()
+        self.workers: dict[tuple[str, str], dict[str, Any]] = {}
+        self.worker_lists = 0
+        self.worker_writes: Counter[str] = Counter()
+        self.pages = 0
+        self.happenings: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        """What the next watch is told, until None ends it."""
+        self.away = False
+        """Answers 503 to everything."""
+        self._version = 0
+        self.app = web.Application(middlewares=[self._if_there])
+        router = self.app.router
+        router.add_get(_OBJECTS, self._get)
+        router.add_patch(f"{_OBJECTS}/status", self._write)
+        router.add_get(f"{API}/{QUEUE_JOB.plural}", self._list)
+        router.add_get(f"{_LEASES}/{{name}}", self._get_lease)
+        router.add_post(_LEASES, self._create_lease)
+        router.add_put(f"{_LEASES}/{{name}}", self._replace_lease)
+        router.add_get(f"{API}/{QUEUE_WORKER.plural}", self._list_workers)
+        router.add_get(f"{_WORKERS}/{{name}}", self._get_worker)
+        router.add_post(_WORKERS, self._create_worker)
+        router.add_delete(f"{_WORKERS}/{{name}}", self._delete_worker)
+        router.add_patch(f"{_WORKERS}/{{name}}/status", self._write_worker)
 
     def make(
         self, name: str, namespace: str = "team", *, created: str = "", **spec: Any
@@ -86,11 +115,112 @@ class ApiServer:
         self.writes[name] += 1
         return web.json_response(body)
 
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while (event := await self.happenings.get()) is not None:
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch"):
+            return await self._watch(request)
+        self.pages += 1
+        finished = request.query.get("fieldSelector") == FINISHED_SELECTOR
         items = [
-            body for body in self.objects.values() if not body["status"].get("finished", False)
+            body
+            for body in self.objects.values()
+            if body["status"].get("finished", False) == finished
         ]
-        return web.json_response({"items": items, "metadata": {}})
+        start, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        metadata = {"resourceVersion": str(self._version)}
+        if start + limit < len(items):
+            metadata["continue"] = str(start + limit)
+        return web.json_response({"items": items[start : start + limit], "metadata": metadata})
+
+    # Leases
+
+    async def _get_lease(self, request: web.Request) -> web.Response:
+        lease = self.leases.get(request.match_info["namespace"])
+        return _not_found() if lease is None else web.json_response(lease)
+
+    async def _create_lease(self, request: web.Request) -> web.Response:
+        namespace = request.match_info["namespace"]
+        if namespace in self.leases:
+            return web.json_response({"message": "already exists"}, status=409)
+        return self._store_lease(namespace, await request.json())
+
+    async def _replace_lease(self, request: web.Request) -> web.Response:
+        namespace, body = request.match_info["namespace"], await request.json()
+        stored = self.leases[namespace]["metadata"]["resourceVersion"]
+        if body["metadata"]["resourceVersion"] != stored:
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        return self._store_lease(namespace, body)
+
+    def _store_lease(self, namespace: str, body: dict[str, Any]) -> web.Response:
+        if namespace in self.absent:
+            self.lease_writes[namespace] += 1
+            return _not_found()
+        if namespace in self.forbidden:
+            return web.json_response({"message": "leases is forbidden"}, status=403)
+        body["metadata"]["resourceVersion"] = self._next_version()
+        self.leases[namespace] = body
+        self.lease_writes[namespace] += 1
+        return web.json_response(body)
+
+    # QueueWorkers
+
+    async def _list_workers(self, request: web.Request) -> web.Response:
+        self.worker_lists += 1
+        return web.json_response({"items": list(self.workers.values()), "metadata": {}})
+
+    async def _get_worker(self, request: web.Request) -> web.Response:
+        body = self.workers.get(_key(request))
+        return _not_found() if body is None else web.json_response(body)
+
+    async def _create_worker(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        metadata = body["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        if key in self.workers:
+            return web.json_response({"message": "already exists"}, status=409)
+        metadata |= {"uid": uuid.uuid4().hex, "generation": 1}
+        metadata["resourceVersion"] = self._next_version()
+        self.workers[key] = body
+        return web.json_response(body, status=201)
+
+    async def _delete_worker(self, request: web.Request) -> web.Response:
+        body = self.workers.pop(_key(request), None)
+        return _not_found() if body is None else web.json_response(body)
+
+    async def _write_worker(self, request: web.Request) -> web.Response:
+        body = self.workers.get(_key(request))
+        test, change = await request.json()
+        if body is None or body["metadata"]["uid"] != test["value"]:
+            return _not_found()
+        body["status"] = change["value"]
+        body["metadata"]["resourceVersion"] = self._next_version()
+        self.worker_writes[_key(request)[1]] += 1
+        return web.json_response(body)
+
+    @web.middleware
+    async def _if_there(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.away:
+            return web.json_response({"message": "the server is shutting down"}, status=503)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+
+def _key(request: web.Request) -> tuple[str, str]:
+    return request.match_info["namespace"], request.match_info["name"]
+
+
+def _not_found() -> web.Response:
+    return web.json_response({"message": "not found"}, status=404)
 
 
 def credentials(url: str) -> Credentials:

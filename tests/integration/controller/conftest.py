@@ -15,15 +15,20 @@ from tests.unit.queue.conftest import ManualClock
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Usage
+from queue_operator.controller.catching_up import CatchUp
 from queue_operator.controller.deferred import Deferred
-from queue_operator.controller.intake import Intake, IntakeRules
+from queue_operator.controller.intake import Intake
 from queue_operator.controller.kube import KubeClient
+from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.pacing import MonotonicClock
 from queue_operator.controller.ports import ControllerStats
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.readmission import Readmission
 from queue_operator.controller.resync import Resync
+from queue_operator.controller.sighting import IntakeRules
 from queue_operator.controller.sightings import Sightings
+from queue_operator.controller.workermirror import WorkerMirror
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings, QuotaSettings
@@ -45,10 +50,11 @@ def team() -> str:
 
 
 class Counting(PostgresBackend):
-    """Counts what quotas ask of it."""
+    """Counts what is asked of it."""
 
     usage_looks = 0
     uid_looks = 0
+    shown_looks = 0
 
     async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
         self.usage_looks += 1
@@ -58,6 +64,12 @@ class Counting(PostgresBackend):
         self.uid_looks += 1
         return await super().taken_in(uids)
 
+    async def shown_jobs(
+        self, names: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], ShownJob]:
+        self.shown_looks += 1
+        return await super().shown_jobs(names)
+
 
 @dataclass
 class Stage:
@@ -65,12 +77,16 @@ class Stage:
 
     api: ApiServer
     backend: Counting
+    catch_up: CatchUp
     clock: ManualClock
     deferred: Deferred
     intake: Intake
+    kube: KubeClient
+    ownership: Ownership
     readmission: Readmission
     resync: Resync
     stats: ControllerStats
+    workers: WorkerMirror
     writer: StatusWriter
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -82,7 +98,7 @@ class Stage:
     async def see(self, *bodies: dict[str, Any], gone: bool = False) -> None:
         """Returns when what was shown has been dealt with."""
         for body in bodies:
-            await self.intake.see(body, gone=gone)
+            self.intake.see(body, gone=gone)
         await self.intake.caught_up()
 
     async def stored(self, *namespaces: str) -> int:
@@ -118,11 +134,15 @@ async def start(module_dsn: str, api: tuple[ApiServer, str]) -> AsyncIterator[St
     cluster_uid = uuid.uuid4().hex
     async with AsyncExitStack() as stack:
 
-        async def begin(quotas: QuotaSettings) -> Stage:
+        async def begin(
+            quotas: QuotaSettings | None = None, *, queue_uid: str = "queue-1"
+        ) -> Stage:
             backend = await Counting.open(module_dsn)
             stack.push_async_callback(backend.close)
             kube = await stack.enter_async_context(KubeClient(credentials(url)))
-            stage = _assemble(server, backend, kube, quotas, cluster_uid)
+            stage = _assemble(
+                server, backend, kube, quotas or QuotaSettings(), cluster_uid, queue_uid
+            )
             for loop in (stage.intake.run(), stage.writer.run()):
                 task = asyncio.create_task(loop)
                 stack.callback(task.cancel)
@@ -137,44 +157,64 @@ def _assemble(
     kube: KubeClient,
     settings: QuotaSettings,
     cluster_uid: str,
+    queue_uid: str,
 ) -> Stage:
     clock, stats = ManualClock(), ControllerStats()
+    # Late enough for a token bucket to be full.
+    clock.now_s = 1000.0
+    here: dict[str, Any] = {"cluster_uid": cluster_uid, "namespaces": (), "stats": stats}
+    ownership = Ownership(kube, queue_uid, (), clock, stats)
     sightings, deferred = Sightings(), Deferred()
     quotas = Quotas(backend, settings, clock)
     writer = StatusWriter(
-        backend,
-        kube,
-        sightings,
-        cluster_uid=cluster_uid,
-        namespaces=(),
-        rate_per_s=WRITES_PER_S,
-        clock=MonotonicClock(),
-        stats=stats,
+        backend, kube, sightings, rate_per_s=WRITES_PER_S, clock=MonotonicClock(), **here
     )
-    rules = IntakeRules(cluster_uid, DEFAULT_LIMITS, 100)
     intake = Intake(
         backend,
         kube,
         writer,
         sightings,
-        rules,
+        IntakeRules(cluster_uid, DEFAULT_LIMITS, 100),
         quotas,
         deferred,
+        ownership,
         ControllerSettings(),
         clock,
         stats,
     )
     resync = Resync(
+        backend, kube, intake, writer, sightings, deferred, ownership, clock=clock, **here
+    )
+    return Stage(
+        api=server,
+        backend=backend,
+        catch_up=CatchUp(intake, kube, (), clock),
+        clock=clock,
+        deferred=deferred,
+        intake=intake,
+        kube=kube,
+        ownership=ownership,
+        readmission=Readmission(deferred, quotas, intake, kube, clock),
+        resync=resync,
+        stats=stats,
+        workers=_workers(backend, kube, ownership, clock, stats),
+        writer=writer,
+    )
+
+
+def _workers(
+    backend: Counting,
+    kube: KubeClient,
+    ownership: Ownership,
+    clock: ManualClock,
+    stats: ControllerStats,
+) -> WorkerMirror:
+    return WorkerMirror(
         backend,
         kube,
-        intake,
-        writer,
-        sightings,
-        deferred,
-        cluster_uid=cluster_uid,
+        ownership,
         namespaces=(),
         clock=clock,
         stats=stats,
+        writes_per_s=WRITES_PER_S,
     )
-    readmission = Readmission(deferred, quotas, intake, kube, clock)
-    return Stage(server, backend, clock, deferred, intake, readmission, resync, stats, writer)

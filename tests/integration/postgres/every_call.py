@@ -19,6 +19,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.domain.job import Demand, Job, Progress
 from queue_operator.domain.lease import Held
+from queue_operator.domain.ordering import Priority
 from queue_operator.testing.backend import errors
 
 Call = Callable[[PostgresBackend, str], Awaitable[object]]
@@ -63,6 +64,9 @@ EVERY: Final[dict[str, Call]] = {
     "return_tokens": lambda b, x: b.return_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),
     "taken_keys": lambda b, x: b.taken_keys([("default", x)]),
     "taken_in": lambda b, x: b.taken_in([x]),
+    "shown_jobs": lambda b, x: b.shown_jobs([("default", x)]),
+    "set_priorities": lambda b, x: b.set_priorities({("default", x): Priority.HIGH}),
+    "queue_uid": lambda b, x: b.queue_uid(),
     "reset_running_jobs": lambda b, x: b.reset_running_jobs(namespace="nobody's"),
     "cleanup_expired_jobs": lambda b, x: b.cleanup_expired_jobs(TTL_S),
     "prune_events": lambda b, x: b.prune_events(TTL_S),

@@ -37,7 +37,8 @@ CREATE TABLE attempt (
     worker_name text NOT NULL,
     host text NOT NULL,
     error jsonb,
-    eligible_at timestamp with time zone
+    eligible_at timestamp with time zone,
+    unfenced boolean
 );
 ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
@@ -494,7 +495,8 @@ ALTER TABLE session_beat ADD CONSTRAINT session_beat_pkey PRIMARY KEY (replica, 
 
 CREATE TABLE spawned (
     child_no bigint NOT NULL,
-    parent_id text NOT NULL
+    parent_id text NOT NULL,
+    depth integer NOT NULL DEFAULT 1
 );
 ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
 
@@ -516,6 +518,20 @@ CREATE TABLE token_bucket (
     filled_at timestamp with time zone NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 ALTER TABLE token_bucket ADD CONSTRAINT token_bucket_pkey PRIMARY KEY (name, version);
+
+CREATE TABLE tombstone (
+    uid text NOT NULL,
+    state text NOT NULL,
+    permanent boolean NOT NULL,
+    transition integer NOT NULL,
+    attempt integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    finalized_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE tombstone ADD CONSTRAINT tombstone_state_check CHECK ((state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
+ALTER TABLE tombstone ADD CONSTRAINT tombstone_pkey PRIMARY KEY (uid);
+CREATE INDEX tombstone_by_age ON queue_operator.tombstone USING btree (deleted_at);
 
 CREATE TABLE transition (
     job_no bigint NOT NULL,

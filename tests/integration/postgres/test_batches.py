@@ -167,8 +167,8 @@ def _taken(job: Job) -> Job:
 BAD: Final[dict[str, tuple[Callable[[Job], Job], str, type[InvalidArgument]]]] = {
     "type": (lambda job: replace(job, type=""), "type", InvalidArgument),
     "number as type": (lambda job: replace(job, type=7), "type", InvalidArgument),  # type: ignore[arg-type]
-    "duration": (lambda job: replace(job, delay_s=-1.0), "delay", InvalidArgument),
-    "endless": (lambda job: replace(job, timeout_s=float("inf")), "timeout", InvalidArgument),
+    "duration": (lambda job: replace(job, delay_s=-1.0), "delay_s", InvalidArgument),
+    "endless": (lambda job: replace(job, timeout_s=float("inf")), "timeout_s", InvalidArgument),
     "text as payload": (lambda job: replace(job, payload="x"), "payload", InvalidArgument),  # type: ignore[arg-type]
     "large": (
         lambda job: replace(job, payload=bytes(DEFAULT_LIMITS.payload_bytes + 1)),

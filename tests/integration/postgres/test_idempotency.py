@@ -11,12 +11,15 @@ from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.lengths import rounds
 from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.watching import watched
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.errors import DuplicateJob, JobNotFound, KeyConflict
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import TERMINAL, Event, JobState
+from queue_operator.queue.operations import Operations
+from queue_operator.queue.service import QueueService
 
 JSON = "application/json"
 
@@ -296,6 +299,40 @@ async def test_nobody_is_told_of_a_job_that_was_rolled_back(
     await ask("COMMIT" if end == "COMMIT" else "ROLLBACK")
     assert await submitting == (first.id if end == "COMMIT" else second.id)
     assert await count(backend, namespace) == (1 if end == "COMMIT" else 2)
+    await ask("DROP TABLE held")
+
+
+@pytest.mark.parametrize("through", ["store", "queue"])
+async def test_who_asks_for_a_key_that_is_being_taken_waits_alone(
+    backend: PostgresBackend, namespace: str, ask: Ask, dsn: str, through: str
+) -> None:
+    """More of them than there are connections, and for longer than anybody else has to wait."""
+    operations = Operations(QueueService(backend))
+
+    async def submit(job: Job) -> str:
+        if through == "store":
+            return await backend.enqueue_job(job)
+        return (await operations.submit_one(job)).job_id
+
+    first = a_job(namespace)
+    await backend.enqueue_job(first)
+    await ask("CREATE TEMP TABLE held AS SELECT * FROM idempotency WHERE key = 'K'")
+    await ask("DELETE FROM idempotency WHERE key = 'K'")
+    await ask("BEGIN")
+    await ask("INSERT INTO idempotency SELECT * FROM held")
+    repeats = [asyncio.create_task(submit(a_job(namespace))) for _ in range(24)]
+    waiting = asyncio.create_task(backend.enqueue_jobs([a_job(namespace), a_job(namespace, "L")]))
+    await until_waiting(dsn, 1)
+    others = [a_job(namespace, f"{n}" if n % 2 else "") for n in range(26)]
+    async with asyncio.timeout(DEADLINE_S):
+        stored = await asyncio.gather(*map(submit, others))
+        batch = [a_job(namespace, f"b{n}") for n in range(5)]
+        await backend.enqueue_jobs(batch)
+    assert stored == [job.id for job in others]
+    assert not any(repeat.done() for repeat in (*repeats, waiting))
+    await ask("COMMIT")
+    assert set(await asyncio.gather(*repeats)) == {first.id}
+    assert (await waiting)[0] == first.id
     await ask("DROP TABLE held")
 
 

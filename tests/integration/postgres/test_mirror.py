@@ -1,5 +1,5 @@
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import psycopg
@@ -71,7 +71,7 @@ async def test_changes_of_one_job_are_one_entry(
     await backend.dequeue_jobs("worker", [], 1, namespace=namespace)
     await backend.complete_job(uid, b"done", namespace=namespace)
     [entry] = await mirror.pending_mirrors()
-    assert (entry.job.state, entry.job.result) == (JobState.COMPLETED, b"done")
+    assert (entry.job.state, entry.job.result_head) == (JobState.COMPLETED, b"done")
     await mirror.acknowledge_mirrors([entry.sequence])
     assert await mirror.pending_mirrors() == []
 
@@ -208,8 +208,8 @@ async def test_a_cancelled_taking_in_is_found_by_a_repeat(
             for uid in uids
         ]
 
-    async def call(jobs: list[Job]) -> list[str]:
-        return await backend.take_in(jobs)
+    async def call(jobs: list[Job]) -> Collection[str]:
+        return (await backend.take_in(jobs)).new
 
     async for one in walk(bring, call):
         uids = {job.id for job in one.subject}

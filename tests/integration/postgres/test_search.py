@@ -1,8 +1,6 @@
 """Searches find what they should, in order, however they get at it."""
 
-import json
 import random
-from base64 import b64decode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 from tests.integration.postgres.conftest import Ask
 
-from queue_operator.backends.paging import encode_cursor
 from queue_operator.backends.postgres import PostgresBackend, looking
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.finder import Finder
@@ -258,18 +255,3 @@ async def test_a_search_that_takes_too_long_says_what_to_add(pool: Pool, many: s
     assert raised.value.field == "states"
     page = await Finder(pool).search(JobSearch(namespace=many, phases=_SCHEDULED, limit=2))
     assert len(page.jobs) == 2
-
-
-@pytest.mark.parametrize(
-    ("at", "number"),
-    [(PAST, 2**63), (PAST, -(2**64)), (datetime.fromisoformat("0001-01-01T00:00:00+14:00"), 1)],
-)
-async def test_a_forged_cursor_names_no_job(
-    backend: PostgresBackend, namespace: str, at: datetime, number: int
-) -> None:
-    search = JobSearch(namespace=namespace)
-    told = json.loads(b64decode(encode_cursor(search, (PAST, 1)) + "=="))
-    forged = json.dumps([told[0], at.isoformat(), number]).encode()
-    with pytest.raises(InvalidArgument) as raised:
-        await backend.search_jobs(replace(search, cursor=urlsafe_b64encode(forged).decode()))
-    assert raised.value.field == "cursor"

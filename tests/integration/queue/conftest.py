@@ -4,11 +4,12 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
-import psycopg
 import pytest
 from tests.conftest import migrated_database
+from tests.integration.queue.leases import lease_end
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
@@ -75,21 +76,6 @@ def new_spec(namespace: str) -> Callable[..., StreamSpec]:
 
 
 @pytest.fixture
-async def read_lease_end(dsn: str) -> AsyncIterator[Callable[[str], Awaitable[datetime]]]:
+def read_lease_end(dsn: str) -> Callable[[str], Awaitable[datetime]]:
     """When the lease of a job ends, from the table itself."""
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-
-        async def read(job_id: str) -> datetime:
-            cursor = await connection.execute(
-                "SELECT look_at FROM queue_operator.lease JOIN queue_operator.job USING (job_no)"
-                " JOIN queue_operator.lease_check ON kind IN ('CLAIM', 'RENEWAL')"
-                " AND (job_no << 16) | (lease_version & 65535) = ANY (leases)"
-                " WHERE job.id = %s ORDER BY number DESC LIMIT 1",
-                (job_id,),
-            )
-            row = await cursor.fetchone()
-            assert row is not None, "the job holds no lease"
-            assert isinstance(row[0], datetime)
-            return row[0]
-
-        yield read
+    return partial(lease_end, dsn)

@@ -96,14 +96,30 @@ class PacedClock:
             pass
 
 
+class TurningClock(PacedClock):
+    """Where nothing waits for the world outside, a few turns of the loop are time enough."""
+
+    async def _until_asleep(self, count: int) -> None:
+        await turns(30)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.wait([asyncio.ensure_future(next_turn())])
+
+
 async def next_turn() -> None:
     """Nothing: the loop comes round."""
 
 
 @asynccontextmanager
-async def paced_queue(dsn: str, clock: PacedClock) -> AsyncIterator[QueueService]:
-    """A queue all of whose loops follow the clock."""
-    backend = await PostgresBackend.open(dsn, sleep=clock.sleep)
+async def paced_queue(
+    dsn: str, clock: PacedClock, *, deaf: bool = False
+) -> AsyncIterator[QueueService]:
+    """A queue all of whose loops follow the clock. One that is deaf hears no notifications, as
+    behind a pooler.
+    """
+    backend = await PostgresBackend.open(dsn, sleep=clock.sleep, pooler=deaf)
     queue = QueueService(backend, QueueSettings(), clock=clock)
     await queue.start()
     try:

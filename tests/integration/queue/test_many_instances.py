@@ -67,7 +67,6 @@ async def test_a_stream_here_is_woken_by_a_submission_there(
         assert [job.job_id for job in push.assignments] == [second.id]
 
 
-@proves("queue-api.Replicas.rule.1")
 async def test_every_job_runs_exactly_once_through_many_streams(
     open_queue: OpenQueue, namespace: str, new_jobs: NewJobs
 ) -> None:

@@ -1,19 +1,23 @@
 """Connections that break: nothing is lost, and everything goes on by itself."""
 
 import asyncio
+import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
+from tests.waiting import take_jobs
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
-from queue_operator.queue.protocol import Stream, StreamSpec
+from queue_operator.queue.protocol import JobBatches, Stream, StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import QueueSettings
 from queue_operator.testing.clauses import proves
@@ -98,39 +102,98 @@ async def test_signals_and_claims_come_back_after_the_connections_were_killed(
     assert push.cancels[0].job_id == job.id
 
 
-@proves("queue-api.Close.expect.3", "queue-api.StreamJobsTermination.then.4")
-async def test_a_queue_can_be_stopped_while_the_store_is_away(
-    dsn: str, postgres_admin_dsn: str, namespace: str, new_jobs: NewJobs
-) -> None:
-    queue = QueueService(await PostgresBackend.open(dsn), QueueSettings(lease_ttl_s=0.5))
-    await queue.start()
-    spec = StreamSpec(assignee_id=uuid.uuid4().hex, capacity=1, namespace=namespace)
-    await queue.open_stream(spec)
-    job = new_jobs()[0]
-    await queue.enqueue_job(job)
-    while not queue.usage()[0].busy:
-        await queue.ping()
+@asynccontextmanager
+async def away(dsn: str, admin_dsn: str) -> AsyncIterator[None]:
+    """Meanwhile the database lets nobody in."""
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     database = str(conninfo_to_dict(dsn)["dbname"])
     name = sql.Identifier(database)
-    async with await psycopg.AsyncConnection.connect(postgres_admin_dsn, autocommit=True) as admin:
+    async with await psycopg.AsyncConnection.connect(admin_dsn, autocommit=True) as admin:
         await admin.execute(allow.format(name, sql.SQL("false")))
         try:
             await admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+                " WHERE datname = %s",
                 (database,),
             )
-            async with asyncio.timeout(DEADLINE_S):
-                await queue.close()
+            yield
         finally:
             await admin.execute(allow.format(name, sql.SQL("true")))
+
+
+TTL_S = 2.0
+CALL_S = 1.0
+"""What a call may take that asks for a connection in vain."""
+SLACK_S = 1.5
+"""What a slow machine may add. Whoever waited for the store would wait for minutes."""
+
+
+async def closable(dsn: str) -> QueueService:
+    backend = await PostgresBackend.open(dsn, connect_timeout_s=CALL_S)
+    queue = QueueService(backend, QueueSettings(lease_ttl_s=TTL_S))
+    await queue.start()
+    return queue
+
+
+async def undelivered(queue: QueueService, jobs: list[Job], namespace: str) -> JobBatches:
+    """A stream that was given the jobs, none of which its consumer took."""
+    stream = queue.stream_jobs("deaf", [], len(jobs), namespace=namespace)
+    await stream.__aenter__()
+    await queue.enqueue_jobs(jobs)
     async with asyncio.timeout(DEADLINE_S):
-        other = QueueService(await PostgresBackend.open(dsn), QueueSettings(lease_ttl_s=0.5))
-        await other.start()
-        stream = await other.open_stream(
-            StreamSpec(assignee_id=uuid.uuid4().hex, capacity=1, namespace=namespace)
-        )
-        push = await stream.next()
-        await other.close()
-    assert push is not None
-    assert [got.job_id for got in push.assignments] == [job.id]
+        while queue.usage()[0].busy < len(jobs):
+            await queue.ping()
+    return stream
+
+
+async def they_come_back(dsn: str, jobs: list[Job], namespace: str) -> None:
+    """With the sweep that finds their leases over: each has lost its first attempt."""
+    other = await closable(dsn)
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        other.stream_jobs("other", [], 9, namespace=namespace) as stream,
+    ):
+        again = await take_jobs(stream, len(jobs))
+    await other.close()
+    assert sorted((job.id, job.attempt) for job in again) == sorted((job.id, 2) for job in jobs)
+
+
+@proves("queue-api.Close.expect.3", "queue-api.StreamJobsTermination.then.4")
+async def test_a_queue_is_closed_within_a_lease_while_the_store_is_away(
+    dsn: str,
+    postgres_admin_dsn: str,
+    namespace: str,
+    new_jobs: NewJobs,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = await closable(dsn)
+    jobs = new_jobs(3)
+    stream = await undelivered(queue, jobs, namespace)
+    async with away(dsn, postgres_admin_dsn):
+        begun_s = time.monotonic()
+        await queue.close()
+        took_s = time.monotonic() - begun_s
+    assert took_s < TTL_S + CALL_S + SLACK_S
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    [told] = [line for line in caplog.messages if "go back when their leases end" in line]
+    assert told.startswith("3 undelivered jobs of deaf ")
+    assert all(job.id in told for job in jobs)
+    await they_come_back(dsn, jobs, namespace)
+
+
+@proves("queue-api.StreamJobsTermination.then.4")
+async def test_the_end_of_a_stream_waits_for_a_lease_at_most_while_the_store_is_away(
+    dsn: str, postgres_admin_dsn: str, namespace: str, new_jobs: NewJobs
+) -> None:
+    queue = await closable(dsn)
+    jobs = new_jobs(2)
+    stream = await undelivered(queue, jobs, namespace)
+    async with away(dsn, postgres_admin_dsn):
+        begun_s = time.monotonic()
+        await stream.aclose()
+        took_s = time.monotonic() - begun_s
+        # Its process ends before the store is back, so that nothing but the leases is left.
+        await queue.close()
+    assert took_s < TTL_S + SLACK_S
+    await they_come_back(dsn, jobs, namespace)

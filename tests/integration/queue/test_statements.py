@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from tests.conftest import migrated_database
 from tests.integration.queue.counting import PacedClock, counted, paced_queue
+from tests.waiting import take
 
 from queue_operator.backends.postgres import arrivals
 from queue_operator.domain.job import Job
+from queue_operator.domain.lease import Held
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 from queue_operator.queue.protocol import StreamSpec
@@ -88,6 +90,28 @@ async def test_statements_for_a_thousand_jobs(
     await asyncio.gather(*workers)
     assert set(done.values()) == {1}
     assert sum(spent.values()) <= PER_1000_JOBS, str(spent)
+
+
+@proves("queue-api.Leases.rule.1")
+async def test_all_jobs_of_a_worker_are_renewed_by_one_statement(
+    dsn: str, new_jobs: NewJobs, new_spec: NewSpec
+) -> None:
+    async with paced_queue(dsn, PacedClock()) as queue:
+        worker, other = [await queue.open_stream(new_spec(50)) for _ in range(2)]
+        await queue.enqueue_jobs(new_jobs(100))
+        held = [
+            [Held(job.job_id, job.token, job.namespace) for job in await take(stream, 50)]
+            for stream in (worker, other)
+        ]
+        async with counted(dsn) as statements, asyncio.timeout(DEADLINE_S):
+            await worker.heartbeat(held[0])
+            first = await statements()
+            # Of workers that beat at the same time, too.
+            await asyncio.gather(worker.heartbeat(held[0]), other.heartbeat(held[1]))
+            both = await statements()
+    renewing = {query: count for query, count in first.items() if count}
+    assert sum(renewing.values()) == 1, str(first)
+    assert sum(both.values()) == 2, str(both)
 
 
 async def idle_minute(

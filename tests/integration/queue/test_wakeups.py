@@ -19,6 +19,7 @@ from queue_operator.queue.protocol import StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
 from queue_operator.settings import QueueSettings
+from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 NewSpec = Callable[..., StreamSpec]
@@ -140,6 +141,7 @@ async def children(scene: Scene, queue: QueueService, jobs: list[Job]) -> None:
     await backend.settle([Outcome(held.job_id, Event.COMPLETE, held.namespace, held.token)])
 
 
+@proves("queue-api.Invariants.rule.7")
 @pytest.mark.parametrize("where", ["here", "there"])
 @pytest.mark.parametrize("event", [submission, release, loss, children])
 async def test_each_stream_is_woken_once_by_what_concerns_it(

@@ -290,7 +290,7 @@ async def test_undelivered_jobs_go_back_and_delivered_ones_stay(
 async def test_a_reconnecting_worker_keeps_what_it_presents(
     queue: QueueService, new_spec: Callable[..., StreamSpec], new_jobs: NewJobs
 ) -> None:
-    spec = new_spec(3)
+    spec = new_spec(3, process="p")
     await queue.enqueue_jobs(new_jobs(4))
     first = await queue.open_stream(spec)
     kept, dropped, ended = await take(first, 3)

@@ -67,11 +67,12 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
         async def start(
             authenticator: Authenticator | None = None,
             authorizer: Authorizer | None = None,
+            batch_jobs: int = 10_000,
             **grpc_settings: Any,
         ) -> Plane:
             settings = Settings(
                 grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
-                limits=LimitSettings(result_bytes=1024),
+                limits=LimitSettings(result_bytes=1024, batch_jobs=batch_jobs),
             )
             quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
             queue = QueueService(
@@ -145,6 +146,7 @@ class RawWorker:
 
     async def hello(self, capacity: int = 10, **fields: object) -> pb.Welcome:
         values = {"session_id": self.session_id, "worker_name": "w", "namespace": self.namespace}
+        values["process"] = f"the process of {self.session_id}"
         await self.say(hello=pb.Hello(capacity=capacity, **(values | fields)))  # type: ignore[arg-type]
         return (await self.hear_of("welcome")).welcome
 

@@ -14,17 +14,22 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from tests.chaos.proxy import Proxy
 from tests.programs import started
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.queue.service import QueueService
+from queue_operator.rpc.queue_calls import METHODS
 from queue_operator.testing.clauses import proves
+from queue_operator.wire.v1 import queue_pb2 as queue_pb
 from queue_operator.wire.v1 import worker_pb2 as pb
+from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
 
 NewJobs = Callable[..., list[Job]]
 Connect = Callable[..., Any]
@@ -215,29 +220,97 @@ async def test_a_session_that_can_push_no_more_ends_and_does_not_go_on_listening
     assert sessions(queue) == set()
 
 
-@proves("queue-api.WorkerPlane.rule.5")
-@pytest.mark.parametrize("how", ["deadline", "cancelled"])
-async def test_a_call_that_nobody_waits_for_any_more_ends_in_the_queue_too(
-    lively: Any, namespace: str, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+# What is asked of the queue by each unary call, by its name there.
+CALLS: dict[str, tuple[str, Message]] = {
+    "EnqueueJob": ("enqueue_job", queue_pb.EnqueueJobRequest(job=queue_pb.Job(id="j", type="t"))),
+    "EnqueueJobs": (
+        "enqueue_jobs",
+        queue_pb.EnqueueJobsRequest(jobs=[queue_pb.Job(id="j", type="t")]),
+    ),
+    "EnqueueEach": (
+        "enqueue_job",
+        queue_pb.EnqueueEachRequest(jobs=[queue_pb.Job(id="j", type="t")]),
+    ),
+    "CompleteJob": ("complete_job", queue_pb.CompleteJobRequest(job_id="j")),
+    "FailJob": ("fail_job", queue_pb.FailJobRequest(job_id="j", error_message="m")),
+    "StopJob": ("stop_job", queue_pb.StopJobRequest(job_id="j")),
+    "StopJobWithRetry": ("stop_job_with_retry", queue_pb.StopJobWithRetryRequest(job_id="j")),
+    "MarkJobUnknownStopped": (
+        "mark_job_unknown_stopped",
+        queue_pb.MarkJobUnknownStoppedRequest(job_id="j"),
+    ),
+    "AcknowledgeCancellation": (
+        "acknowledge_cancellation",
+        queue_pb.AcknowledgeCancellationRequest(job_id="j"),
+    ),
+    "ReturnJobs": ("give_back", queue_pb.ReturnJobsRequest()),
+    "CancelJobs": ("cancel_jobs", queue_pb.CancelJobsRequest(job_ids=["j"])),
+    "GetJob": ("get_job", queue_pb.GetJobRequest(job_id="j")),
+    "GetJobStats": ("get_job_stats", queue_pb.GetJobStatsRequest()),
+    "DeleteJobs": ("delete_jobs", queue_pb.DeleteJobsRequest(job_ids=["j"])),
+    "CleanupExpiredJobs": (
+        "cleanup_expired_jobs",
+        queue_pb.CleanupExpiredJobsRequest(ttl=Duration(seconds=1)),
+    ),
+    "ResetRunningJobs": ("reset_running_jobs", queue_pb.ResetRunningJobsRequest()),
+    "MarkWorkerUnresponsive": (
+        "mark_worker_unresponsive",
+        queue_pb.MarkWorkerUnresponsiveRequest(assignee_id="w"),
+    ),
+}
 
-    async def endless(*arguments: object, **named: object) -> None:
-        begun.set()
+
+def test_every_unary_call_is_in_the_list() -> None:
+    assert set(CALLS) == set(METHODS)
+
+
+class Endless:
+    """A call of the queue that never ends by itself."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *arguments: object, **named: object) -> None:
+        self.begun.set()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            ended.set()
+            self.ended.set()
 
+
+@proves("queue-api.WorkerPlane.rule.5")
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_whose_deadline_has_passed_ends_in_the_queue_too(
+    lively: Any, metadata: Any, namespace: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    asked, request = CALLS[name]
+    endless = Endless()
+    monkeypatch.setattr(lively.queue, asked, endless)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{lively.port}") as channel:
+        call = getattr(QueueStub(channel), name)(request, timeout=0.5, metadata=metadata(namespace))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert endless.begun.is_set()
+        async with asyncio.timeout(DEADLINE_S):
+            await endless.ended.wait()
+
+
+@proves("queue-api.WorkerPlane.rule.5")
+@pytest.mark.parametrize("how", ["deadline", "cancelled"])
+async def test_the_deadline_is_that_of_whoever_calls_our_client(
+    lively: Any, namespace: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    endless = Endless()
     monkeypatch.setattr(lively.queue, "get_job", endless)
     client = GrpcQueue(f"127.0.0.1:{lively.port}", lively.token)
     call = client.within(0.2 if how == "deadline" else 20.0).get_job("j", namespace=namespace)
     asked = asyncio.ensure_future(call)
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(endless.begun.wait(), DEADLINE_S)
     if how == "deadline":
         with pytest.raises(Unavailable, match=r"no answer within 0\.2 s"):
             await asked
     else:
         asked.cancel()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(endless.ended.wait(), DEADLINE_S)
     await client.close()

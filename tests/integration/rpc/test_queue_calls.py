@@ -1,8 +1,6 @@
 """Every call of the gRPC Queue, through its client, on a real store."""
 
 import asyncio
-import json
-import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.integration.rpc.conftest import SMALL, TOKEN, Plane
 
-from queue_operator.auth.audit import AUDIT_LOGGER
 from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain import errors
 from queue_operator.domain.dependencies import DependencyMode
@@ -185,21 +182,3 @@ async def test_of_submissions_at_once_each_has_its_own_answer(
         names[n] for n in range(40) if n not in wrong
     ]
     assert (await queue.get_job_stats((), namespace=namespace)).total_jobs == 37
-
-
-async def test_each_change_leaves_a_line_for_the_audit(
-    client: GrpcQueue, namespace: str, new_jobs: NewJobs, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, two = new_jobs(2)
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        await client.enqueue_jobs([one, two])
-        await client.cancel_jobs([], [one.id, two.id], namespace=namespace)
-        await client.get_job(one.id, namespace=namespace)
-        await client.delete_jobs([], [one.id], namespace=namespace)
-    lines = [json.loads(r.getMessage()) for r in caplog.records if r.name == AUDIT_LOGGER]
-    told = [(line["operation"], line["verb"]) for line in lines]
-    assert told == [("EnqueueJobs", "create"), ("CancelJobs", "update"), ("DeleteJobs", "delete")]
-    assert lines[0]["count"] == 2
-    assert lines[1]["jobs"] == [one.id, two.id]
-    assert {line["namespace"] for line in lines} == {namespace}
-    assert all(line["who"] for line in lines)

@@ -14,12 +14,13 @@ from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.domain import errors
 from queue_operator.domain.job import Job
 from queue_operator.queue.protocol import Queue
-from queue_operator.rpc.queue_calls import METHODS, SUBMISSIONS_AT_ONCE
+from queue_operator.rpc.queue_calls import METHODS
 from queue_operator.rpc.queue_service import REPEAT_AFTER_S
 from queue_operator.testing.clauses import proves
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.status import ERROR_CODE_KEY, error_from_status
 from queue_operator.wire.v1 import queue_pb2 as pb
+from queue_operator.wire.v1 import worker_pb2
 
 NewJobs = Callable[..., list[Job]]
 DEADLINE_S = 20.0
@@ -57,7 +58,7 @@ def granting() -> Granting:
 async def guarded(
     start_plane: Callable[..., Awaitable[Any]], granting: Granting
 ) -> AsyncIterator[GrpcQueue]:
-    plane = await start_plane(Vouching(), granting, message_bytes=64 * 1024)
+    plane = await start_plane(Vouching(), granting, batch_jobs=1000, message_bytes=64 * 1024)
     async with GrpcQueue(f"127.0.0.1:{plane.port}", "somebody", timeout_s=DEADLINE_S) as client:
         yield client
 
@@ -194,12 +195,37 @@ async def test_a_shared_call_is_asked_about_in_each_of_its_namespaces(
 
 async def test_a_shared_call_holds_so_many_jobs(guarded: GrpcQueue, granting: Granting) -> None:
     granting.granted = {("create", JOB_RIGHT, OWN)}
-    jobs = [pb.Job(id=str(n), type="t") for n in range(SUBMISSIONS_AT_ONCE + 1)]
+    jobs = [pb.Job(id=str(n), type="t") for n in range(1001)]
     async with guarded._calls.line.call() as stub:
-        with pytest.raises(grpc.aio.AioRpcError, match="send them apart"):
+        with pytest.raises(grpc.aio.AioRpcError, match="has 1001 entries; the limit is 1000"):
             await stub.EnqueueEach(
                 pb.EnqueueEachRequest(jobs=jobs), metadata=(("authorization", "Bearer somebody"),)
             )
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "field"),
+    [
+        ("EnqueueJobs", pb.EnqueueJobsRequest(jobs=[pb.Job()] * 10_001), "jobs"),
+        (
+            "EnqueueJobs",
+            pb.EnqueueJobsRequest(
+                jobs=[*[pb.Job(depends_on=["p"] * 1000)] * 10, pb.Job(depends_on=["p"])]
+            ),
+            "depends_on of all jobs",
+        ),
+        ("CancelJobs", pb.CancelJobsRequest(job_ids=["j"] * 10_001), "job_ids"),
+        ("DeleteJobs", pb.DeleteJobsRequest(job_ids=["j"] * 10_001), "job_ids"),
+        ("ReturnJobs", pb.ReturnJobsRequest(jobs=[worker_pb2.HeldJob()] * 10_001), "jobs"),
+    ],
+)
+async def test_a_call_has_only_so_many_entries(
+    client: GrpcQueue, metadata: Any, namespace: str, method: str, request_: Any, field: str
+) -> None:
+    async with client._calls.line.call() as stub:
+        error = await failure(getattr(stub, method)(request_, metadata=metadata(namespace)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == f"{field}: has 10001 entries; the limit is 10000: send less"
 
 
 async def test_a_call_without_a_namespace_is_for_the_callers_own(
@@ -266,6 +292,13 @@ async def test_errors_of_the_queue_arrive_as_they_are(
     assert isinstance(found, errors.KeyConflict)
     assert (found.key, found.job_id) == ("k", keyed.id)
     assert found.field == "jobs[0].idempotency_key"
+    others = new_jobs(300, idempotency_key="k", payload=b"other")
+    found = await attempt(client.enqueue_jobs(others))
+    assert isinstance(found, errors.KeyConflict)
+    assert (found.indexes, found.job_ids) == (tuple(range(300)), ())
+    assert "(and 299 more)" in str(found)
+    assert [one.job_id for one in found.findings] == [keyed.id] * len(found.findings)
+    assert len(found.findings) > 1
 
 
 @pytest.mark.parametrize(
@@ -276,7 +309,7 @@ async def test_errors_of_the_queue_arrive_as_they_are(
         ({"tags": frozenset({""})}, "tags"),
         ({"tags": {"a"}}, "tags"),
         ({"payload": "text"}, "payload"),
-        ({"timeout_s": float("nan")}, "timeout"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
         ({"max_attempts": 101}, "max_attempts"),
         ({"correlation_id": "\ud800"}, "correlation_id"),
         ({"type": "nul\x00"}, "type"),
@@ -319,7 +352,7 @@ async def test_foreign_messages_are_refused_by_name(
             (stub.EnqueueJob, pb.EnqueueJobRequest(job=pb.Job(id="j", type="t", priority="URGENT")),
              "priority"),
             (stub.CleanupExpiredJobs, pb.CleanupExpiredJobsRequest(ttl=Duration(seconds=-1)),
-             "ttl"),
+             "ttl_s"),
             (stub.EndStream, pb.EndStreamRequest(stream_id="unknown"), "stream_id"),
         ]  # fmt: skip
         for call, request, field in sent:
@@ -379,25 +412,26 @@ async def test_faults_of_the_server_are_told_without_their_text(
 # Too many
 
 
-class Waiting(Vouching):
-    """Vouches when it may."""
+class Waiting:
+    """Decides when it may."""
 
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
+    def __init__(self, inner: Granting) -> None:
+        self.inner = inner
+        self.asked_one = asyncio.Event()
         self.may = asyncio.Event()
 
-    async def authenticate(self, token: str | None) -> Identity:
-        self.asked.set()
+    async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:
+        self.asked_one.set()
         await self.may.wait()
-        return await super().authenticate(token)
+        await self.inner.authorize(identity, verb, resource, namespace)
 
 
 async def test_calls_above_the_limit_are_refused_and_repeated_and_streams_do_not_count(
     start_plane: Callable[..., Awaitable[Any]], granting: Granting, namespace: str
 ) -> None:
     granting.granted = {("update", "queuejobs/status", namespace), ("list", JOB_RIGHT, namespace)}
-    waiting = Waiting()
-    plane = await start_plane(waiting, granting, calls_in_flight=1)
+    waiting = Waiting(granting)
+    plane = await start_plane(Vouching(), waiting, calls_in_flight=1)
     address, pauses = f"127.0.0.1:{plane.port}", list[float]()
 
     async def pause(seconds: float) -> None:
@@ -409,10 +443,10 @@ async def test_calls_above_the_limit_are_refused_and_repeated_and_streams_do_not
     once = GrpcQueue(address, "somebody", repeats=Repeats(attempts=1), timeout_s=DEADLINE_S)
     again = GrpcQueue(address, "somebody", sleep=pause, timeout_s=DEADLINE_S)
     async with once, again, once.stream_jobs("me", [], 1, namespace=namespace):
-        waiting.asked.clear()
+        waiting.asked_one.clear()
         waiting.may.clear()
         first = asyncio.ensure_future(once.get_job_stats([], namespace=namespace))
-        await waiting.asked.wait()
+        await waiting.asked_one.wait()
         with pytest.raises(errors.QuotaExceeded, match="1 of 1 used") as caught:
             await once.get_job_stats([], namespace=namespace)
         assert caught.value.retryable

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.chaos.proxy import Proxy
+from tests.integration.queue.leases import lease_end
 from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import GrpcQueue, GrpcStream
@@ -58,6 +59,29 @@ async def test_jobs_come_with_their_tokens_and_capacity_holds(
         assert third.id == jobs[2].id
         with pytest.raises(StaleLease):
             await client.fail_job(third.id, "no", namespace=namespace, token=token)
+
+
+@proves("queue-api.WorkerPlane.rule.2")
+async def test_the_queue_renews_what_a_consumer_holds(
+    client: GrpcQueue, queue: QueueService, namespace: str, new_jobs: NewJobs, dsn: str
+) -> None:
+    [mine, other] = [*new_jobs(1, tags=frozenset({"eu"})), *new_jobs(1, tags=frozenset({"us"}))]
+    await client.enqueue_jobs([other, mine])
+    async with client.stream_jobs("me", ["eu"], 2, namespace=namespace) as stream:
+        [job] = await batch(stream)
+        assert job.id == mine.id
+        # Who is at the other end never says that it has the job.
+        ends = [await lease_end(dsn, job.id)]
+        for _ in range(3):
+            await queue.keeper.renew()
+            ends.append(await lease_end(dsn, job.id))
+        assert ends == sorted(set(ends))
+        assert (await queue.get_job(job.id, namespace=namespace)).attempt == 1
+    # The end of the stream ends that, and what was not its own was never touched.
+    await queue.keeper.renew()
+    assert await lease_end(dsn, job.id) == ends[-1]
+    assert await state(queue, mine) is JobState.RUNNING
+    assert await state(queue, other) is JobState.INITIAL_PENDING
 
 
 async def test_jobs_nobody_took_go_back_when_the_stream_is_closed(

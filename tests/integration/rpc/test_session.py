@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from tests.waiting import until
@@ -68,7 +69,7 @@ async def test_hello_assignment_outcome_ack(
     assert (after.state, after.result, after.worker_name) == (JobState.COMPLETED, b"42", "w")
 
 
-@proves("queue-api.WorkerPlane.rule.7", "queue-api.WorkerPlane.rule.8")
+@proves("queue-api.WorkerPlane.rule.8")
 async def test_each_outcome_of_a_batch_gets_its_own_answer(
     queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
 ) -> None:
@@ -101,6 +102,56 @@ async def test_each_outcome_of_a_batch_gets_its_own_answer(
     assert (await stored(queue, stale, namespace)).state is JobState.RUNNING
 
 
+@proves("queue-api.WorkerPlane.rule.7")
+async def test_an_outcome_is_acknowledged_once_it_is_committed(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, dsn: str
+) -> None:
+    worker = connect()
+    await worker.hello()
+    await queue.enqueue_jobs(new_jobs(2))
+    first, second = await worker.assignments(2)
+    async with (
+        await psycopg.AsyncConnection.connect(dsn) as holder,
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as watcher,
+    ):
+
+        async def waiting() -> list[int]:
+            """The connections that wait for a lock of the holder."""
+            found = await watcher.execute(BLOCKED, (holder.info.backend_pid,))
+            return [row[0] for row in await found.fetchall()]
+
+        async def held_up() -> bool:
+            return bool(await waiting())
+
+        # Nobody can write to the first job; the statement that is to complete it waits.
+        await holder.execute(LOCK_JOB, (first.job_id,))
+        await worker.say(outcomes=pb.OutcomeBatch(outcomes=[complete(first)]))
+        await until(held_up)
+        # It is cut off before its commit, and tried again.
+        for pid in await waiting():
+            await watcher.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        await until(held_up)
+        hearing = asyncio.ensure_future(worker.hear_of("outcome_acks"))
+        await worker.say(heartbeat=pb.Heartbeat(held=held(first, second)))
+        await asyncio.wait([hearing], timeout=0.5)
+        assert not hearing.done(), "it was acknowledged before it was stored"
+        assert (await stored(queue, first, namespace)).state is JobState.RUNNING
+        await holder.rollback()
+        [ack] = (await hearing).outcome_acks.acks
+        # What another connection sees is committed.
+        assert (await stored(queue, first, namespace)).state is JobState.COMPLETED
+    assert (ack.job_id, ack.token, ack.state) == (first.job_id, first.token, JobState.COMPLETED)
+    acks = await worker.settle(complete(second), complete(first))
+    assert sorted(ack.job_id for ack in acks) == sorted([first.job_id, second.job_id])
+
+
+BLOCKED = "SELECT pid FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+LOCK_JOB = (
+    "SELECT 1 FROM queue_operator.lease JOIN queue_operator.job USING (job_no)"
+    " WHERE job.id = %s FOR UPDATE OF lease"
+)
+
+
 async def test_a_chained_job_comes_with_what_its_parent_gave(
     queue: QueueService, connect: Connect, new_jobs: NewJobs
 ) -> None:
@@ -130,6 +181,42 @@ async def test_assignments_come_in_messages_that_fit(
         assert len(message.assignments.assignments) <= JOBS_PER_MESSAGE
         assert message.ByteSize() <= 64 * 1024
         received += len(message.assignments.assignments)
+
+
+@proves("queue-api.WorkerPlane.rule.10")
+async def test_a_worker_is_pushed_what_it_has_room_for_and_no_more(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs
+) -> None:
+    types = [pb.HandlerType(type="mail", concurrency=2), pb.HandlerType(type="video")]
+    worker, probe = connect(), connect()
+    await worker.hello(3, types=types)
+    await probe.hello(100, types=[pb.HandlerType(type="probe")])
+    await queue.enqueue_jobs([*new_jobs(4, "mail"), *new_jobs(4, "video")])
+    running: list[pb.Assignment] = []
+
+    async def all_that_comes() -> list[pb.Assignment]:
+        """What was pushed until everything that the queue knew of was acted on."""
+        await queue.enqueue_jobs(new_jobs(1, "probe"))
+        [job] = await probe.assignments(1)
+        await probe.settle(complete(job))
+        await worker.say(heartbeat=pb.Heartbeat(held=held(*running)))
+        came: list[pb.Assignment] = []
+        while (message := await worker.hear()).WhichOneof("message") != "lease_answers":
+            came += message.assignments.assignments
+        return came
+
+    running += await worker.assignments(3)
+    done = 0
+    while running:
+        assert await all_that_comes() == []
+        kinds = [job.type for job in running]
+        assert (len(running), kinds.count("mail") <= 2) == (min(3, 8 - done), True)
+        leaving = running[: 1 + done % 2]
+        running = running[len(leaving) :]
+        await worker.settle(*(complete(job) for job in leaving))
+        done += len(leaving)
+        running += await worker.assignments(min(3, 8 - done) - len(running))
+    assert done == 8
 
 
 @proves("queue-api.WorkerPlane.rule.6")
@@ -167,12 +254,14 @@ async def test_a_cancel_is_pushed_and_acknowledged(
 
 
 @proves("queue-api.WorkerPlane.rule.6")
-async def test_progress_is_stored(
-    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+@pytest.mark.parametrize("unusual", ["", "\n", "\x7f", "\u00a0", "\u200d", "\u2028", "\ue000"])
+async def test_progress_is_stored_whatever_the_job_is_called(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str, unusual: str
 ) -> None:
     worker = connect()
     await worker.hello()
-    await queue.enqueue_jobs(new_jobs(1))
+    [wanted] = new_jobs(1)
+    await queue.enqueue_job(replace(wanted, id=f"{unusual}{wanted.id}"))
     job = (await worker.assignments(1))[0]
     report = pb.Progress(job_id=job.job_id, token=job.token, percent=40, message="almost half")
     await worker.say(progress=pb.ProgressBatch(progress=[report]))
@@ -227,6 +316,27 @@ async def test_a_cut_connection_keeps_jobs_the_worker_may_have(
     acks = await back.settle(complete(kept), complete(finished), complete(forgotten))
     assert [ack.state for ack in acks[:2]] == [JobState.COMPLETED] * 2
     assert acks[2].error_code == StaleLease.code
+
+
+async def test_a_program_that_ends_with_its_job_does_not_get_it_for_ever(
+    queue: QueueService, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    """It comes back under the same id, and says nothing of what it had."""
+    [job] = new_jobs(max_attempts=2)
+    await queue.enqueue_job(job)
+    session_id = connect().session_id
+    attempts = []
+    for _ in range(2):
+        program = connect(session_id=session_id)
+        await program.hello(1, process="")
+        attempts += [given.attempt for given in await program.assignments(1)]
+        await program.channel.close()
+    assert attempts == [1, 2]
+    back = connect(session_id=session_id)
+    await back.hello(1, process="")
+    lost = await queue.get_job(job.id, namespace=namespace)
+    assert (lost.attempt, lost.max_attempts) == (2, 2)
+    assert lost.state in (JobState.UNKNOWN_RETRY, JobState.DEAD_LETTER)
 
 
 async def test_the_older_of_two_connections_is_ended(connect: Connect) -> None:

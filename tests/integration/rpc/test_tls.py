@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.authority import Authority
 from tests.chaos.proxy import Proxy
-from tests.integration.rpc.authority import Authority
 from tests.programs import started
 from tests.waiting import until
 
@@ -108,7 +108,10 @@ async def test_replaced_certificates_are_used_by_server_and_client_without_a_res
     ):
         stream = client.stream_jobs("me", [], 5, namespace=namespace)
         async with stream:
-            await client.get_job_stats([], namespace=namespace)
+            # It is open when it gives a job.
+            [early] = new_jobs()
+            await client.enqueue_job(early)
+            assert [got.id for got in await asyncio.wait_for(anext(stream), 10)] == [early.id]
             fresh = Authority(tmp_path)  # in the place of the first one's file
             fresh.issue("server", "localhost")
             fresh.issue("client")

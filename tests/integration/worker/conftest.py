@@ -140,6 +140,9 @@ def ended() -> Wait:
     """The exit status of a process, once it has one."""
 
     async def wait(process: Process) -> int:
-        return await asyncio.to_thread(process.wait, DEADLINE_S)
+        try:
+            return await asyncio.to_thread(process.wait, DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the process still runs after {DEADLINE_S:g} s")
 
     return wait

@@ -1,12 +1,19 @@
 """Durations as callers write them."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from queue_operator.api.errors import details_from
-from queue_operator.api.scalars import Duration, PositiveDuration, QueryDuration, Timestamp
+from queue_operator.api.scalars import (
+    Duration,
+    Elapsed,
+    PositiveDuration,
+    QueryDuration,
+    Timestamp,
+)
 
 
 class Given(BaseModel):
@@ -26,10 +33,27 @@ def test_what_is_negative_is_called_that(field: str, value: Any) -> None:
     assert detail.message == "must not be negative"
 
 
-@pytest.mark.parametrize("value", ["-", "--5", "-x", "5s"])
-def test_what_is_no_duration_is_not(value: str) -> None:
-    with pytest.raises(ValidationError, match="must be an ISO 8601 duration"):
+@pytest.mark.parametrize("value", ["-", "--5", "-x", "5y", "00:05", "P1M", True, []])
+def test_what_is_no_duration_is_not(value: Any) -> None:
+    with pytest.raises(ValidationError, match=r"duration|no fixed length"):
         Given.model_validate({"delay": value})
+
+
+def test_the_longest_is_a_century_and_a_little_over_it_is_over_it() -> None:
+    longest = Given.model_validate({"delay": 3_153_600_000, "timeout": "P36500D"})
+    assert longest.delay == longest.timeout == timedelta(days=36_500)
+    for value in (3_153_600_000.000001, "P36501D", 1e300):
+        with pytest.raises(ValidationError) as refused:
+            Given.model_validate({"delay": value})
+        [detail] = details_from(refused.value)
+        assert detail.code == "LESS_THAN_EQUAL"
+
+
+def test_an_answer_has_no_unit_of_unknown_length() -> None:
+    class Told(BaseModel):
+        took: Elapsed
+
+    assert Told(took=timedelta(days=400, hours=1)).model_dump_json() == '{"took":"P400DT1H"}'
 
 
 @pytest.mark.parametrize("value", ["2026-01-01T00:00:00 00:00", "2026-01-01T00:00:00.5 0200"])

@@ -106,7 +106,7 @@ def test_custom_delays() -> None:
         ({"payload": 1, "priority": "normal"}, "priority"),
         ({"payload": 1, "delay": -1}, "delay"),
         ({"payload": 1, "delay": "5 minutes"}, "delay"),
-        ({"payload": 1, "delay": "300"}, "delay"),
+        ({"payload": 1, "delay": "P1M"}, "delay"),
         ({"payload": 1, "delay": True}, "delay"),
         ({"payload": 1, "delay": 1e12}, "delay"),
         ({"payload": 1, "scheduled_at": "2030-01-01T00:00:00"}, "scheduled_at"),

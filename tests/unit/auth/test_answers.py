@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from queue_operator.auth.answers import Answers
+from queue_operator.domain.errors import Unavailable
 
 
 @dataclass
@@ -90,3 +91,85 @@ async def test_the_least_recently_used_answer_is_dropped() -> None:
     assert reviewer.asked == 3
     await answers.get("b", reviewer.ask)
     assert reviewer.asked == 4
+
+
+class Away:
+    """A reviewer that may be away, and says which of its answers last through that."""
+
+    def __init__(self) -> None:
+        self.now, self.asked, self.is_away = 0.0, 0, False
+        self.answers: Answers[str, str] = Answers(
+            lambda _: 10.0,
+            lambda: self.now,
+            outage_s=lambda answer: 600.0 if answer == "known" else 0.0,
+        )
+
+    async def ask(self, answer: str) -> str:
+        self.asked += 1
+        if self.is_away:
+            raise Unavailable("nobody answers")
+        return answer
+
+    async def get(self, answer: str) -> str:
+        return await self.answers.get(answer, lambda: self.ask(answer))
+
+
+async def test_while_the_reviewer_is_away_what_it_said_counts_for_a_while() -> None:
+    reviewer = Away()
+    for answer in ("known", "refused"):
+        assert await reviewer.get(answer) == answer
+    reviewer.is_away, reviewer.now = True, 11.0
+    assert await reviewer.get("known") == "known"
+    for answer in ("refused", "never asked"):
+        with pytest.raises(Unavailable):
+            await reviewer.get(answer)
+    reviewer.now = 599.9
+    assert await reviewer.get("known") == "known"
+    reviewer.now = 600.0
+    with pytest.raises(Unavailable):
+        await reviewer.get("known")
+
+
+async def test_once_it_is_back_its_answers_count_at_once() -> None:
+    reviewer = Away()
+    assert await reviewer.get("known") == "known"
+    reviewer.is_away, reviewer.now = True, 11.0
+    assert await reviewer.get("known") == "known"
+    reviewer.is_away = False
+    assert await reviewer.get("other") == "other"
+    revoked: list[str] = []
+
+    async def ask() -> str:
+        revoked.append("asked")
+        return "refused"
+
+    assert await reviewer.answers.get("known", ask) == "refused"
+    assert revoked == ["asked"]
+
+
+async def test_while_it_is_known_to_be_away_nobody_waits_for_it() -> None:
+    reviewer = Reviewer()
+    answers: Answers[str, str] = Answers(
+        lambda _: 10.0, lambda: reviewer.now, outage_s=lambda _: 600.0
+    )
+    reviewer.may_answer.set()
+    assert await answers.get("key", reviewer.ask) == "answer 1"
+    reviewer.now = 10.0
+
+    async def nobody() -> str:
+        raise Unavailable("nobody answers")
+
+    assert await answers.get("key", nobody) == "answer 1"
+    # The next question hangs, and its caller does not.
+    reviewer.may_answer.clear()
+    answered = asyncio.Event()
+
+    async def slowly() -> str:
+        answer = await reviewer.ask()
+        answered.set()
+        return answer
+
+    assert await answers.get("key", slowly) == "answer 1"
+    reviewer.may_answer.set()
+    await answered.wait()
+    assert await answers.get("key", slowly) == "answer 2"

@@ -1,9 +1,12 @@
-"""An API server that is away, or silent, must neither let anybody in nor stop the loop."""
+"""An API server that is away, or silent, must neither let anybody new in nor stop the loop."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.unit.auth.apiserver import reviews_by
@@ -52,4 +55,49 @@ async def test_a_silent_api_server_does_not_stop_the_event_loop(
     connection.close()
     with pytest.raises(Unavailable):
         await waiting
+    reviews.close()
+
+
+class Cluster(BaseHTTPRequestHandler):
+    """Vouches for each token, and allows everything."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        audiences = asked["spec"].get("audiences")
+        status = {"allowed": True, "authenticated": True, "audiences": audiences}
+        told = json.dumps({**asked, "status": {**status, "user": {"username": "me"}}}).encode()
+        self.send_response(201)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+async def test_whoever_was_known_before_still_is_for_ten_minutes(tmp_path: Path) -> None:
+    now = 0.0
+    with HTTPServer(("127.0.0.1", 0), Cluster) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        reviews = reviews_by(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        authenticator = KubernetesAuthenticator(reviews, "queue-operator", lambda: now)
+        authorizer = KubernetesAuthorizer(reviews, lambda: now)
+        me = await authenticator.authenticate("token")
+        await authorizer.authorize(me, "create", "queuejobs", "a")
+        server.shutdown()
+        thread.join()
+    now = 599.0
+    assert await authenticator.authenticate("token") == me
+    await authorizer.authorize(me, "create", "queuejobs", "a")
+    with pytest.raises(Unavailable):
+        await authenticator.authenticate("another")
+    with pytest.raises(Unavailable):
+        await authorizer.authorize(me, "delete", "queuejobs", "a")
+    now = 600.0
+    with pytest.raises(Unavailable):
+        await authenticator.authenticate("token")
+    with pytest.raises(Unavailable):
+        await authorizer.authorize(me, "create", "queuejobs", "a")
     reviews.close()

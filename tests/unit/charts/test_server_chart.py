@@ -20,7 +20,8 @@ from tests.unit.charts.rendering import (
     template,
 )
 
-from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.controller.ownership import LEASE
+from queue_operator.settings import GrpcSettings, RestSettings, Settings
 
 CHART = "queue-operator"
 NASTY = "p@:/%#?&\\ \"'é$1"
@@ -258,7 +259,8 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
     }
     assert granted == {
         *(("queuejobs", verb) for verb in ("get", "list", "watch")),
-        *(("queueworkers", verb) for verb in ("get", "list", "create", "delete")),
+        *(("queueworkers", verb) for verb in ("get", "list", "watch", "create", "delete")),
+        *(("leases", verb) for verb in ("get", "update", "create")),
         ("queuejobs/status", "patch"),
         ("queueworkers/status", "patch"),
         ("tokenreviews", "create"),
@@ -270,7 +272,9 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
     assert {r for rule in named for r in rule["resources"]} == {
         "namespaces",
         "customresourcedefinitions",
+        "leases",
     }
+    assert [r["resourceNames"] for r in named if r["resources"] == ["leases"]] == [[LEASE]]
 
 
 def test_only_who_talks_to_the_api_server_has_a_token() -> None:
@@ -361,17 +365,25 @@ def test_ports_are_those_the_server_listens_on() -> None:
     }
 
 
-def test_the_server_finds_its_certificates_in_the_secrets_of_the_values() -> None:
-    values: Manifest = {**DATABASE, "tls": {"existingSecret": "cert", "clientCaSecret": "clients"}}
-    spec = pod_spec(rendered(CHART, values))
+@pytest.mark.parametrize(
+    ("values", "prefix", "kind"),
+    [
+        ({"existingSecret": "cert", "clientCaSecret": "clients"}, "GRPC", GrpcSettings),
+        ({"rest": {"existingSecret": "cert", "clientCaSecret": "clients"}}, "REST", RestSettings),
+    ],
+)
+def test_a_port_finds_its_certificates_in_the_secrets_of_the_values(
+    values: Manifest, prefix: str, kind: type[GrpcSettings | RestSettings]
+) -> None:
+    spec = pod_spec(rendered(CHART, {**DATABASE, "tls": values}))
     secrets = {v["name"]: v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
     mounts = {m["mountPath"]: secrets.get(m["name"]) for m in spec["containers"][0]["volumeMounts"]}
     named = {
-        name.removeprefix("QUEUE_OPERATOR_GRPC__").lower(): value
-        for name, value in server_environment(values).items()
-        if name.startswith("QUEUE_OPERATOR_GRPC__")
+        name.removeprefix(f"QUEUE_OPERATOR_{prefix}__").lower(): value
+        for name, value in server_environment({**DATABASE, "tls": values}).items()
+        if name.startswith(f"QUEUE_OPERATOR_{prefix}__")
     }
-    settings = GrpcSettings(**named)
+    settings = kind(**named)
     for file, secret, name in (
         (settings.certificate_file, "cert", "tls.crt"),
         (settings.key_file, "cert", "tls.key"),
@@ -379,6 +391,13 @@ def test_the_server_finds_its_certificates_in_the_secrets_of_the_values() -> Non
     ):
         assert file is not None
         assert (mounts[str(file.parent)], file.name) == (secret, name)
+
+
+@pytest.mark.parametrize(("secret", "protocol"), [("", "http"), ("cert", "https")])
+def test_the_service_says_how_the_rest_port_is_spoken_to(secret: str, protocol: str) -> None:
+    values: Manifest = {**DATABASE, "tls": {"rest": {"existingSecret": secret}}}
+    ports = [p for m in of_kind(rendered(CHART, values), "Service") for p in m["spec"]["ports"]]
+    assert [p["appProtocol"] for p in ports if p["name"] == "rest"] == [protocol]
 
 
 def test_without_a_certificate_nothing_speaks_of_tls() -> None:

@@ -1,4 +1,4 @@
-"""The chart of the workers: what the SDK reads, an identity without rights, time to stop."""
+"""The chart of the workers: what the SDK reads, an identity with one right, time to stop."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from tests.unit.charts.rendering import (
     rendered,
 )
 
+from queue_operator.auth.protocol import CONNECT, QUEUE_WORKERS
+from queue_operator.crd.names import GROUP as API_GROUP
 from queue_operator.worker.settings import WorkerSettings
 
 CHART = "queue-worker"
@@ -45,6 +47,23 @@ def test_the_worker_is_restricted(values: Manifest) -> None:
         "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+
+
+def test_the_workers_account_may_connect_and_nothing_else() -> None:
+    values: Manifest = {"serviceAccount": {"create": False, "name": "mailers"}}
+    manifests = rendered(CHART, values)
+    role, binding = only(manifests, "Role"), only(manifests, "RoleBinding")
+    assert role["rules"] == [
+        {"apiGroups": [API_GROUP], "resources": [QUEUE_WORKERS], "verbs": [CONNECT]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["mailers"]
+    assert pod_spec(manifests)["serviceAccountName"] == "mailers"
+
+
+def test_somebody_else_may_grant_it() -> None:
+    manifests = rendered(CHART, {"rbac": {"create": False}})
+    assert not of_kind(manifests, "Role") + of_kind(manifests, "RoleBinding")
 
 
 def test_the_sdk_finds_all_that_it_reads() -> None:
@@ -98,9 +117,16 @@ def test_an_audience_stays_a_string() -> None:
     assert source["serviceAccountToken"]["audience"] == "123"
 
 
-def test_a_worker_has_no_rights() -> None:
+def test_a_worker_has_no_right_of_the_cluster() -> None:
     kinds = {manifest["kind"] for manifest in rendered(CHART, FULL)}
-    assert kinds == {"Deployment", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}
+    assert kinds == {
+        "Deployment",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "PodDisruptionBudget",
+        "NetworkPolicy",
+    }
 
 
 @pytest.mark.parametrize("grace", [0, 30, 3600])

@@ -28,7 +28,9 @@ def test_durations(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "x", "5 m", "m", "5y", "PX", "nan", "inf", "9" * 30, "-5"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "5 m", "m", "5y", "PX", "nan", "inf", "9" * 30, "-5", "P1M", "P1Y", "00:05"]
+)
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Duration().convert(text, None, None)

@@ -8,7 +8,7 @@ from tests.unit.client.scripted import Script
 
 from queue_operator.cli.main import main
 
-VARIABLES = ("URL", "TOKEN", "TOKEN_FILE", "NAMESPACE")
+VARIABLES = ("URL", "TOKEN", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "KEY_FILE", "NAMESPACE")
 ALONE = {f"QUEUE_OPERATOR_{name}": None for name in VARIABLES}
 NOBODY = "http://127.0.0.1:1"
 

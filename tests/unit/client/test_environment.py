@@ -1,5 +1,8 @@
 """Proxies and authorities of people's machines."""
 
+from pathlib import Path
+from typing import Any
+
 import httpx
 import pytest
 from tests.unit.cli.typed import typed
@@ -114,3 +117,46 @@ def test_authorities_that_are_not_there_are_named_by_their_variable(
     with pytest.raises(InvalidArgument, match=r"/no/such/file\.pem: No such file") as raised:
         QueueClient("https://queue.example")
     assert raised.value.field == "SSL_CERT_FILE"
+
+
+CLIENTS = pytest.mark.parametrize("kind", [QueueClient, AsyncQueueClient])
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    ("files", "field"),
+    [
+        ({"ca_file": "missing.pem"}, "ca_file"),
+        ({"ca_file": "none.pem"}, "ca_file"),
+        ({"certificate_file": "missing.pem", "key_file": "missing.pem"}, "certificate_file"),
+        ({"certificate_file": "none.pem", "key_file": "none.pem"}, "certificate_file"),
+        ({"certificate_file": "none.pem"}, "key_file"),
+        ({"key_file": "none.pem"}, "certificate_file"),
+    ],
+)
+def test_files_that_cannot_be_used_are_told_by_their_argument(
+    kind: type[QueueClient | AsyncQueueClient],
+    files: dict[str, str],
+    field: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "none.pem").write_text("nothing")
+    paths: dict[str, Any] = {name: tmp_path / file for name, file in files.items()}
+    with pytest.raises(InvalidArgument) as raised:
+        kind("https://queue.example", **paths)
+    assert raised.value.field == field
+
+
+def test_a_command_names_the_option_of_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    missing = str(tmp_path / "ca.pem")
+    for done in (
+        typed("pause", "--list", "--url", "https://queue.example", "--ca-file", missing),
+        typed(
+            "pause",
+            "--list",
+            QUEUE_OPERATOR_URL="https://queue.example",
+            QUEUE_OPERATOR_CA_FILE=missing,
+        ),
+    ):
+        assert done.exit_code == 2
+        assert f"Invalid value for --ca-file: {missing}: No such file or directory" in done.stderr

@@ -8,16 +8,16 @@ from queue_operator.backends.protocol import MirrorEntry
 from queue_operator.controller.backlog import HELD, HOLD_S, Backlog, Write
 from queue_operator.crd.conditions import over_quota, refused
 from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
-from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.job import ResourceRef
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 
 START = 100.0
 
 
 def entry(sequence: int, uid: str, transition: int, state: JobState) -> MirrorEntry:
-    job = Job(
+    job = ShownJob(
         id=uid,
-        type="a",
         namespace="ns",
         state=state,
         transition=transition,
@@ -204,6 +204,6 @@ def test_over_a_quota_is_no_end_and_gives_way_to_the_job() -> None:
 
 def test_a_job_without_a_resource_is_only_acknowledged() -> None:
     backlog = Backlog()
-    loose = MirrorEntry(sequence=7, job=Job(id="x", type="a"))
+    loose = MirrorEntry(sequence=7, job=ShownJob(id="x", namespace="ns"))
     assert not backlog.offer(loose, START)
     assert backlog.delivered() == {7}

@@ -1,5 +1,8 @@
 """What kopf is told, where a wrong spelling would be ignored without a word."""
 
+from collections.abc import Iterable
+from itertools import islice
+
 import kopf
 from kopf._cogs.structs.references import Resource  # no public way to ask which selectors apply
 
@@ -36,9 +39,18 @@ def test_kopf_writes_nothing_and_keeps_little() -> None:
     assert settings.posting.enabled is False
     assert settings.peering.standalone is True
     assert settings.scanning.disabled is True
-    assert settings.watching.chunk_size == 500
+    # A page is in memory as a whole, and an object may take half a megabyte.
+    assert settings.watching.chunk_size == 100
     assert settings.queueing.idle_timeout == 0.5
     assert settings.queueing.worker_limit is None
+
+
+def test_no_request_is_given_up() -> None:
+    backoffs = kopf_settings().networking.error_backoffs
+    assert isinstance(backoffs, Iterable)
+    # The pauses of one request, and those of the next.
+    for _ in range(2):
+        assert list(islice(backoffs, 8)) == [1, 2, 4, 8, 15, 30, 30, 30]
 
 
 def test_no_diff_base_is_built() -> None:

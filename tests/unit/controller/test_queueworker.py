@@ -1,5 +1,6 @@
 """What becomes of sessions and QueueWorkers, without an API server."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -165,6 +166,35 @@ def test_the_newest_session_of_a_restarted_container_counts() -> None:
     newer = replace(SESSION, session_id="s2", connected_at=NOW + timedelta(seconds=1))
     ((_, status),) = make_plan([newer, SESSION], [existing()], (), NOW).write
     assert status["sessionId"] == "s2"
+
+
+def cost_s(number: int) -> float:
+    """Of a plan for so many workers that stay, that go, that come, and whose object is gone."""
+    names = [f"w{n}" for n in range(4 * number)]
+    sessions = [
+        replace(SESSION, session_id=name, worker_name=name, shown=n % 4 == 3)
+        for n, name in enumerate(names)
+    ]
+    objects = [
+        existing(name=name, uid=name, owner_uid="pod-uid" if n % 4 == 0 else "older")
+        for n, name in enumerate(names)
+        if n % 4 < 2
+    ]
+
+    def spent() -> float:
+        began = time.process_time()
+        plan = make_plan(sessions, objects, (), NOW)
+        took = time.process_time() - began
+        parts = (plan.write, plan.delete, plan.create)
+        assert [len(part) for part in parts] == [number, number, 2 * number]
+        return took
+
+    return min(spent() for _ in range(3))
+
+
+def test_a_plan_takes_time_in_proportion_to_the_workers() -> None:
+    # In the square of them it would take 64 times as long.
+    assert cost_s(1600) < 24 * cost_s(200)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from queue_operator.crd.v1alpha1 import (
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, QuotaExceeded
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.shown import ShownJob, show
 from queue_operator.domain.states import TERMINAL, JobState
 from queue_operator.domain.views import Phase
 
@@ -40,7 +41,7 @@ EXPECTED: dict[JobState, set[ConditionType]] = {
 }
 
 
-def job(state: JobState = JobState.COMPLETED, **changes: object) -> Job:
+def job(state: JobState = JobState.COMPLETED, **changes: object) -> ShownJob:
     values: dict[str, object] = {
         "id": "u1",
         "type": "a",
@@ -50,7 +51,7 @@ def job(state: JobState = JobState.COMPLETED, **changes: object) -> Job:
         "transition": 3,
         "resource": ResourceRef("c", "u1", "name", 2),
     }
-    return Job(**(values | changes))  # type: ignore[arg-type]
+    return show(Job(**(values | changes)))  # type: ignore[arg-type]
 
 
 def true_conditions(status: QueueJobStatus) -> set[str]:

@@ -82,7 +82,7 @@ def test_custom_backoff() -> None:
         ({"payloadText": "[" * 101 + "]" * 101}, "spec.payloadText"),
         ({"payloadText": "[" * 100_000 + "]" * 100_000}, "spec.payloadText"),
         ({"payload": 1, "timeout": 0}, "spec.timeout"),
-        ({"payload": 1, "timeout": "5m"}, "spec.timeout"),
+        ({"payload": 1, "timeout": "5 m"}, "spec.timeout"),
         ({"payload": 1, "delay": 5, "scheduledAt": "2026-01-01T00:00:00Z"}, "spec.delay"),
         ({"payload": 1, "scheduledAt": "2026-01-01T00:00:00"}, "spec.scheduledAt"),
         ({"payload": 1, "maxAttempts": 101}, "spec.maxAttempts"),

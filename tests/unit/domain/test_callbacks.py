@@ -2,8 +2,9 @@
 
 import pytest
 
-from queue_operator.domain.callbacks import MAX_URL_CHARACTERS, check_callback_url
+from queue_operator.domain.callbacks import check_callback_url
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.limits import MAX_URL_CHARACTERS
 
 _LONGEST = "https://a/" + "x" * (MAX_URL_CHARACTERS - len("https://a/"))
 

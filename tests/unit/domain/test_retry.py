@@ -1,14 +1,18 @@
 """Backoff and the bound on attempts."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_operator.domain.limits import MAX_DURATION_S
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.retry import (
     DEFAULT_BACKOFF,
     Backoff,
     BackoffStrategy,
+    backoff_of,
     delay_s,
     failure_event,
 )
@@ -29,8 +33,8 @@ def test_default_backoff_doubles_from_half_a_second_to_thirty(
 
 @given(
     failures=st.integers(1, 10**9),
-    multiplier=st.floats(1, 1e6),
-    initial=st.floats(0, 1e6),
+    multiplier=st.floats(1, 1000),
+    initial=st.floats(0, MAX_DURATION_S),
     jitter=st.floats(0, 1, exclude_max=True),
 )
 def test_a_delay_never_overflows_or_passes_the_maximum(
@@ -53,12 +57,34 @@ def test_a_tiny_first_delay_grows_to_the_maximum_too(first_s: float) -> None:
     [
         (BackoffStrategy.CONSTANT, [2, 2, 2, 2]),
         (BackoffStrategy.LINEAR, [2, 4, 5, 5]),
-        (BackoffStrategy.CUSTOM, [7, 8, 8, 8]),
+        (BackoffStrategy.CUSTOM, [3, 5, 5, 5]),
     ],
 )
-def test_other_strategies_are_exact(strategy: BackoffStrategy, delays: list[float]) -> None:
-    backoff = Backoff(strategy, initial_delay_s=2, max_delay_s=5, delays_s=(7, 8))
+def test_other_strategies_are_exact_up_to_the_maximum(
+    strategy: BackoffStrategy, delays: list[float]
+) -> None:
+    backoff = Backoff(strategy, initial_delay_s=2, max_delay_s=5, delays_s=(3, 8))
     assert [delay_s(backoff, n, almost_one) for n in (1, 2, 3, 4)] == delays
+
+
+@pytest.mark.parametrize(
+    ("strategy", "third_s"),
+    [
+        (BackoffStrategy.CONSTANT, 3600),
+        (BackoffStrategy.LINEAR, 10_800),
+        (BackoffStrategy.CUSTOM, 7200),
+        (BackoffStrategy.EXPONENTIAL, 30),
+    ],
+)
+def test_only_what_grows_by_itself_is_bounded_where_no_bound_was_asked_for(
+    strategy: BackoffStrategy, third_s: float
+) -> None:
+    for backoff in (
+        Backoff(strategy, initial_delay_s=3600, delays_s=(7200,)),
+        backoff_of(strategy, initial_delay_s=3600, delays_s=(7200,)),
+    ):
+        assert delay_s(backoff, 3, almost_one) == third_s
+        assert replace(backoff) == backoff
 
 
 @pytest.mark.parametrize(

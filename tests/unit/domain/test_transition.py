@@ -18,7 +18,14 @@ from queue_operator.domain.states import (
     JobState,
     frees_slot,
 )
-from queue_operator.domain.transition import FENCED, Current, Move, decide, decide_update
+from queue_operator.domain.transition import (
+    FENCED,
+    Current,
+    Move,
+    caused,
+    decide,
+    decide_update,
+)
 
 CURRENT = Current(
     job_id="j",
@@ -134,6 +141,34 @@ def test_the_wait_after_a_failure_is_the_handlers_or_the_backoffs() -> None:
 def test_what_was_not_a_failure_waits_for_nothing(event: Event) -> None:
     move = move_of(CURRENT, Outcome("j", event, token="now"))
     assert (move.delay_s, move.counts_failure, move.waits) == (0.0, False, True)
+
+
+def test_a_second_loss_in_a_row_waits_the_backoff_and_says_so() -> None:
+    lose = Outcome("j", Event.LOSE, token="now")
+    first = move_of(CURRENT, lose)
+    assert (first.delay_s, first.error, first.returns_attempt) == (0.0, None, False)
+    again = replace(CURRENT, attempt=2, lost_before=True)
+    second = move_of(again, lose)
+    assert second.error is not None
+    assert (second.delay_s, second.error.code) == (4.0, "WORKER_LOST_AGAIN")
+    assert (second.counts_failure, second.returns_attempt) == (False, False)
+    # Of a job without a backoff the system's: half of the second step, a second.
+    assert move_of(replace(again, backoff=None), lose).delay_s == 0.5
+    # Nothing waits for an attempt that there is not.
+    assert move_of(replace(again, attempt=3), lose).delay_s == 0.0
+    cancelled = move_of(replace(again, state=JobState.CANCELLING), lose)
+    assert (cancelled.after, cancelled.error) == (JobState.UNKNOWN_STOPPED, None)
+
+
+def test_a_loss_that_somebody_caused_is_not_the_jobs_doing() -> None:
+    again = replace(CURRENT, attempt=2, lost_before=True)
+    move = caused(move_of(again, Outcome("j", Event.LOSE)))
+    assert (move.delay_s, move.error, move.returns_attempt) == (0.0, None, True)
+
+
+def test_a_release_waits_as_long_as_it_says() -> None:
+    release = Outcome("j", Event.RELEASE, token="now", retry_after_s=7)
+    assert move_of(CURRENT, release).delay_s == 7.0
 
 
 def test_only_a_skip_may_be_retried_from_unscheduled() -> None:

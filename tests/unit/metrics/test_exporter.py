@@ -13,6 +13,7 @@ from queue_operator.backends.protocol import QueueDepth
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.states import JobState
 from queue_operator.metrics.exporter import Exporter, Metrics
+from queue_operator.metrics.gauges import ControllerFigures
 from queue_operator.metrics.registry import METRICS, Kind
 from queue_operator.queue.protocol import StreamSpec, StreamUsage
 from queue_operator.settings import MetricsSettings
@@ -25,7 +26,7 @@ class Store:
     """A store whose depth can be set, and taken away."""
 
     depth: QueueDepth | Exception = field(default_factory=QueueDepth)
-    waiting: int | None = None
+    figures: ControllerFigures | None = None
 
     async def queue_depth(self) -> QueueDepth:
         if isinstance(self.depth, Exception):
@@ -38,8 +39,8 @@ class Store:
         leaving = StreamUsage(spec=spec, busy=1, draining=True)
         return [busy, leaving]
 
-    def over_quota(self) -> int | None:
-        return self.waiting
+    def controller(self) -> ControllerFigures | None:
+        return self.figures
 
 
 @dataclass
@@ -77,7 +78,7 @@ async def running() -> AsyncIterator[Running]:
     store, clock = Store(), StepClock()
     metrics = Metrics("replica-1")
     exporter = Exporter(
-        metrics, SETTINGS, clock, depths=store, streams=store, over_quota=store.over_quota
+        metrics, SETTINGS, clock, depths=store, streams=store, controller=store.controller
     )
     await exporter.start()
     await clock.steps.get()
@@ -111,15 +112,25 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     assert found[key("queue_build_info", version=__version__, replica="replica-1")] == 1
 
 
-async def test_resources_over_a_quota_are_served_where_a_controller_runs(
-    running: Running,
-) -> None:
-    waiting = key("queue_resources_over_quota")
-    assert waiting not in await running.scrape()
-    for count in (3, 0):
-        running.store.waiting = count
+async def test_the_controller_is_told_of_where_one_runs(running: Running) -> None:
+    names = {
+        "queue_controller_up": "up",
+        "queue_controller_restarts_total": "restarts",
+        "queue_resources_over_quota": "over_quota",
+        "queue_controller_refused_namespaces": "refused_namespaces",
+    }
+    found = await running.scrape()
+    assert not any(key(name) in found for name in names)
+    for figures in (
+        ControllerFigures(up=True, restarts=0, over_quota=3, refused_namespaces=0),
+        ControllerFigures(up=False, restarts=2, over_quota=0, refused_namespaces=1),
+    ):
+        running.store.figures = figures
         await running.next_look()
-        assert (await running.scrape())[waiting] == count
+        found = await running.scrape()
+        assert {name: found[key(name)] for name in names} == {
+            name: float(getattr(figures, field)) for name, field in names.items()
+        }
 
 
 @pytest.mark.parametrize("failure", [Unavailable("down"), ValueError("a fault of ours")])

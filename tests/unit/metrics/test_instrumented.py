@@ -16,6 +16,7 @@ from queue_operator.backends.protocol import (
     QueueDepth,
     Signals,
     SpawnRequest,
+    TakenIn,
     Topic,
 )
 from queue_operator.domain.errors import StaleLease
@@ -40,8 +41,8 @@ class Part:
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
         return [job.id for job in jobs]
 
-    async def take_in(self, jobs: Sequence[Job]) -> list[str]:
-        return [job.id for job in jobs if job.id != "old"]
+    async def take_in(self, jobs: Sequence[Job]) -> TakenIn:
+        return TakenIn(new=[job.id for job in jobs if job.id != "old"])
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         return [Settled(each.job_id, each.namespace, JobState.COMPLETED) for each in outcomes]
@@ -96,7 +97,7 @@ async def test_what_is_no_call_to_the_store_passes_through(part: Part) -> None:
 
 async def test_stored_jobs_are_counted(part: Part, registry: CollectorRegistry) -> None:
     assert await part.enqueue_jobs(jobs=jobs("a", "b")) == ["a", "b"]
-    assert await part.take_in(jobs("old", "new")) == ["new"]
+    assert (await part.take_in(jobs("old", "new"))).new == ["new"]
     found = exposition.of(registry)
     assert found[key("queue_jobs_enqueued_total", namespace="ns", type="mail")] == 3
     assert found[key("queue_store_call_seconds_count", method="take_in")] == 1

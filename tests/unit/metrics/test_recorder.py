@@ -56,6 +56,15 @@ def bench() -> Bench:
     return Bench()
 
 
+def test_an_attempt_of_before_a_restart_is_counted_under_its_type(bench: Bench) -> None:
+    answer = Settled("a", "ns", JobState.COMPLETED, type="mail")
+    bench.settle(outcome("a", Event.COMPLETE), answer)
+    labels = {"namespace": "ns", "type": "mail", "outcome": "completed", "error_class": ""}
+    assert bench.value("queue_job_attempts_total", **labels) == 1
+    bench.settle(outcome("b", Event.COMPLETE), Settled("b", "ns", JobState.COMPLETED))
+    assert bench.value("queue_job_attempts_total", **labels | {"type": "unknown"}) == 1
+
+
 def outcome(job_id: str, event: Event, error: ErrorInfo | None = None) -> Outcome:
     return Outcome(job_id, event, "ns", "t", error=error)
 

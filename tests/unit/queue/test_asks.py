@@ -11,6 +11,8 @@ from queue_operator.domain.errors import InvalidArgument, StaleLease
 from queue_operator.domain.job import Job
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.quotas import Quotas
+from queue_operator.settings import QuotaSettings
 from queue_operator.testing.driving import claim, running, submitted
 
 
@@ -20,7 +22,8 @@ class Asked:
     def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.told: list[Job] = []
-        self.asks = WorkerAsks(backend, self.told.extend, SystemClock())
+        quotas = Quotas(backend, QuotaSettings(), SystemClock())
+        self.asks = WorkerAsks(backend, quotas, self.told.extend, SystemClock())
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from queue_operator.backends.protocol import KeyHeld
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidArgument,
@@ -31,7 +32,7 @@ class Counter:
         if not closed:
             self.open.set()
 
-    async def submit(self, jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+    async def submit(self, jobs: Sequence[Job], *, atomic: bool, patient: bool) -> list[Submitted]:
         assert not atomic
         self.batches.append([job.id for job in jobs])
         await self.open.wait()
@@ -134,7 +135,7 @@ async def test_what_fails_as_a_whole(error: Exception, calls: int) -> None:
     """An outage concerns all; of anything else one job is to blame."""
     batches: list[list[str]] = []
 
-    async def submit(jobs: Sequence[Job], *, atomic: bool) -> list[Submitted]:
+    async def submit(jobs: Sequence[Job], *, atomic: bool, patient: bool) -> list[Submitted]:
         batches.append([job.id for job in jobs])
         if "b" in batches[-1] or isinstance(error, QueueError):
             raise error
@@ -172,3 +173,28 @@ async def test_an_id_that_is_taken_keeps_its_error() -> None:
     gathering = Gathering(Counter(verdict).submit)
     with pytest.raises(DuplicateJob):
         await gathering.submit(job("a"))
+
+
+async def test_whose_key_is_another_s_waits_alone() -> None:
+    ended = asyncio.Event()
+    tries: list[tuple[list[str], bool]] = []
+
+    async def submit(jobs: Sequence[Job], *, atomic: bool, patient: bool) -> list[Submitted]:
+        tries.append(([job.id for job in jobs], patient))
+        held = [job for job in jobs if job.idempotency_key == "held"]
+        if held and patient:
+            await ended.wait()
+            return [Submitted(job_id="first", duplicate=True)]
+        errors = {job.id: KeyHeld("held") for job in held}
+        return [Submitted(job_id=job.id, error=errors.get(job.id)) for job in jobs]
+
+    gathering = Gathering(submit)
+    held = asyncio.create_task(gathering.submit(job("a", idempotency_key="held")))
+    others = [gathering.submit(job(name, idempotency_key=name)) for name in "bc"]
+    assert [answer.job_id for answer in await asyncio.gather(*others)] == ["b", "c"]
+    assert (await gathering.submit(job("d"))).job_id == "d"
+    assert not held.done()
+    ended.set()
+    assert (await held).job_id == "first"
+    assert (["a"], True) in tries
+    assert all(not patient for ids, patient in tries if ids != ["a"])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.integration.queue.counting import PacedClock, next_turn
+from tests.integration.queue.counting import TurningClock, turns
 
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.backends.protocol import News, Topic
@@ -53,18 +53,6 @@ class Forgetful(MemoryBackend):
                 yield news
             else:
                 yield {topic: kinds for topic, kinds in news.items() if topic is not Topic.READY}
-
-
-class TurningClock(PacedClock):
-    """Here nothing waits for the world outside, so a few turns of the loop are time enough."""
-
-    async def _until_asleep(self, count: int) -> None:
-        await turns(30)
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.wait([asyncio.ensure_future(next_turn())])
 
 
 class Worker:

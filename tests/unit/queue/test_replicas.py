@@ -99,7 +99,8 @@ def store_of(queue: QueueService) -> Backend:
 
 
 def spec(session_id: str = "s", capacity: int = 3, **fields: Any) -> StreamSpec:
-    values = {"worker_name": "w", "pod_uid": "pod"} | fields
+    """Of one process, the same for a session's every stream."""
+    values = {"worker_name": "w", "pod_uid": "pod", "process": session_id} | fields
     return StreamSpec(assignee_id=session_id, capacity=capacity, **values)
 
 

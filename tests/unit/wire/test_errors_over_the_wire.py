@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from queue_operator.domain import errors
+from queue_operator.domain.batch import together
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.status import (
     ERROR_CODE_KEY,
@@ -75,6 +76,20 @@ def test_the_positions_of_a_large_batch_travel_and_its_ids_do_not() -> None:
     assert (back.indexes, back.job_ids) == (tuple(range(3000)), ())
 
 
+def test_what_is_wrong_with_a_batch_comes_back_with_all_of_it_while_it_is_little() -> None:
+    error = together(
+        {
+            0: errors.KeyConflict("k", "a", "jobs[0].idempotency_key"),
+            3: errors.KeyConflict("l", "b", "jobs[3].idempotency_key"),
+            4: errors.InvalidArgument("jobs[4].depends_on[0]", "there is no job 'x' to wait for"),
+        }
+    )
+    back = sent(error)
+    assert isinstance(back, errors.KeyConflict)
+    assert (str(back), vars(back)) == (str(error), vars(error))
+    assert (back.indexes, back.job_ids, len(back.findings)) == ((0, 3), ("a", "b"), 3)
+
+
 def test_what_a_status_cannot_hold_is_cut() -> None:
     """Peers take some 8 KiB of trailing metadata."""
     for error in (
@@ -83,6 +98,12 @@ def test_what_a_status_cannot_hold_is_cut() -> None:
         errors.KeyConflict("\N{SNOWMAN}" * 255, "\N{SNOWMAN}" * 255),
         errors.DuplicateJob(tuple(f"{n:0250}" for n in range(100)), tuple(range(100))),
         errors.Forbidden("x" * 100_000),
+        together(
+            {
+                n: errors.KeyConflict(f"{n:0250}", f"{n:0250}", f"jobs[{n}].idempotency_key")
+                for n in range(1000)
+            }
+        ),
     ):
         size = sum(len(key) + len(value) for key, value in trailers(error))
         assert size + len(status_text(error).encode()) < 6000, type(error)

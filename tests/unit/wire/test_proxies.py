@@ -88,6 +88,12 @@ asyncio.run(main())
 """
 
 
+def test_the_server_may_be_named_as_grpc_names_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://p:1")
+    assert "name queue.example in no_proxy" in way_to("dns:///queue.example:50051")
+    assert way_to("unix:/run/queue.sock") == ""
+
+
 def test_a_client_of_grpc_tells_of_a_proxy_that_is_away(nobody: str, tmp_path: Path) -> None:
     program = tmp_path / "ask.py"
     program.write_text(_ASK)

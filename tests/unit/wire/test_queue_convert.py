@@ -66,6 +66,7 @@ WHOLE = Job(
     cancel_reason="cr",
     progress=Progress(40, "almost", AT + timedelta(seconds=6)),
     spawned_by="parent",
+    spawn_depth=4,
     token="t",
 )
 

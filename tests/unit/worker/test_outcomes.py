@@ -44,7 +44,7 @@ def test_a_retry_carries_its_delay() -> None:
     assert ending.retry_after_s == 1.5
     assert (ending.error.category, ending.error.message) == (ErrorCategory.TEMPORARY, "busy")
     assert raised(Retry()).retry_after_s is None
-    with pytest.raises(InvalidArgument, match="seconds, a timedelta or ISO 8601 text such as"):
+    with pytest.raises(InvalidArgument, match="after: 'soon' is no duration: write seconds"):
         Retry(after="soon")
 
 

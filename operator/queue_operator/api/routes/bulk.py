@@ -19,8 +19,10 @@ from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import Limits, check_text
 from queue_operator.queue.bulk import BulkAnswer, Selection
 
-_BODY_BYTES: Final = 16 * 1024 * 1024
-"""Enough for the most ids of the greatest length, each character escaped."""
+_BODY_BYTES: Final = 4 * 1024 * 1024
+"""Enough for the most ids of the greatest length in ASCII. To read more at once, of many small
+values, would hold the process.
+"""
 
 _PLACE: Final = re.compile(r"[.\[]")
 
@@ -59,6 +61,7 @@ async def retry_jobs(call: AnyCall) -> Response:
         wanted.job_ids,
         wanted.filter,
         lambda one: FailureSearch(**failures.filters(call.namespace, one)),
+        lambda one: one.pagination.limit,
     )
     with _audited(call, wanted) as answer:
         await call.services.jobs.retry_many(
@@ -104,7 +107,7 @@ async def _read(call: AnyCall, model: type[Wanted]) -> Wanted:
         raise fault("filter", "INVALID_REQUEST", "give either job_ids or a filter")
     if wanted.filter is not None:
         await call.review("list")
-        if wanted.filter == type(wanted.filter)():
+        if wanted.filter.says_nothing():
             raise fault("filter", "INVALID_REQUEST", "name something, or 'all': true for every job")
     return wanted
 
@@ -127,7 +130,8 @@ def _jobs(
         call,
         job_ids,
         wanted,
-        lambda one: JobSearch(**searching.filters(call.namespace, one)),
+        lambda one: JobSearch(**searching.filters(call.namespace, one), order=one.order),
+        lambda one: one.limit,
     )
 
 
@@ -135,11 +139,15 @@ F = TypeVar("F", schemas.JobFilter, schemas.FailureFilter)
 
 
 def _selection(
-    call: AnyCall, job_ids: list[str] | None, wanted: F | None, search: Callable[[F], S]
+    call: AnyCall,
+    job_ids: list[str] | None,
+    wanted: F | None,
+    search: Callable[[F], S],
+    most: Callable[[F], int],
 ) -> Selection[S]:
     if wanted is None:
         return Selection(namespace=call.namespace, job_ids=tuple(job_ids or ()))
-    return Selection(namespace=call.namespace, search=search(wanted))
+    return Selection(namespace=call.namespace, search=search(wanted), most=most(wanted))
 
 
 def _told(answer: BulkAnswer, dry_run: bool) -> dict[str, Any]:
@@ -158,17 +166,18 @@ def _told(answer: BulkAnswer, dry_run: bool) -> dict[str, Any]:
 
 @contextmanager
 def _audited(call: AnyCall, wanted: AnyWanted) -> Iterator[BulkAnswer]:
-    """Tells what was done, also of a change that fails midway. A refusal leaves no line."""
+    """Tells what is to be done and what was, also of a change that fails midway."""
     answer = BulkAnswer()
-    refused = False
-    try:
-        yield answer
-    except InvalidArgument as error:
-        refused = answer.requested == 0
-        raise _named(error, wanted) from None
-    finally:
-        if not refused:
-            _audit(call, wanted, answer)
+    chosen: dict[str, Any] = {"jobs": wanted.job_ids}
+    if wanted.filter is not None:
+        chosen = {"filter": given(wanted.filter)}
+    with call.change(**chosen, dry_run=wanted.dry_run) as told:
+        try:
+            yield answer
+        except InvalidArgument as error:
+            raise _named(error, wanted) from None
+        finally:
+            told.update(count=answer.changed)
 
 
 def _named(error: InvalidArgument, wanted: AnyWanted) -> InvalidArgument:
@@ -179,13 +188,6 @@ def _named(error: InvalidArgument, wanted: AnyWanted) -> InvalidArgument:
     if _PLACE.split(told.field)[0] not in type(wanted.filter).model_fields:
         return error
     return InvalidArgument(f"filter.{told.field}", told.reason)
-
-
-def _audit(call: AnyCall, wanted: AnyWanted, answer: BulkAnswer) -> None:
-    chosen: dict[str, Any] = {"jobs": wanted.job_ids}
-    if wanted.filter is not None:
-        chosen = {"filter": given(wanted.filter)}
-    call.audit(**chosen, count=answer.changed, dry_run=wanted.dry_run)
 
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (

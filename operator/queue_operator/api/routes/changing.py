@@ -27,9 +27,10 @@ async def cancel_job(call: AnyCall) -> Response:
     """
     body = await call.body(_BODY_BYTES)
     wanted = parse(body or b"{}", schemas.CancellationRequest)
-    result = await _cancel(call, wanted)
-    done = result.status is not schemas.CancellationStatus.ALREADY_COMPLETE
-    call.audit(job=call.job_id, count=int(done), reason=wanted.reason, force=wanted.force)
+    with call.change(job=call.job_id, reason=wanted.reason, force=wanted.force) as told:
+        result = await _cancel(call, wanted)
+        done = result.status is not schemas.CancellationStatus.ALREADY_COMPLETE
+        told.update(count=int(done))
     return render(result)
 
 
@@ -91,12 +92,12 @@ async def retry_job(call: AnyCall) -> Response:
     wanted = parse(body or b"{}", schemas.RetryRequest)
     options = retry_options(wanted)
     services = call.services
-    answer = await services.jobs.retry(call.job_id, call.namespace, options)
-    if answer.error is not None and not isinstance(answer.error, InvalidTransition):
-        raise answer.error
-    queued = answer.error is None
-    # Before the look, which may fail: the change was made.
-    call.audit(job=call.job_id, count=int(queued), reset_attempts=wanted.reset_attempts)
+    with call.change(job=call.job_id, reset_attempts=wanted.reset_attempts) as told:
+        answer = await services.jobs.retry(call.job_id, call.namespace, options)
+        if answer.error is not None and not isinstance(answer.error, InvalidTransition):
+            raise answer.error
+        queued = answer.error is None
+        told.update(count=int(queued))
     after = await services.jobs.look_at(call.job_id, call.namespace)
     status = schemas.RetryStatus.QUEUED if queued else schemas.RetryStatus.NOT_RETRIABLE
     fields = {} if answer.error is None else {"message": not_possible(answer.error)}
@@ -122,9 +123,10 @@ def retry_options(wanted: schemas.RetryRequest | schemas.BatchRetry) -> RetryOpt
 
 async def delete_job(call: AnyCall) -> Response:
     """Deletes a job that has ended, with its payload, result and history."""
-    if not await call.services.jobs.delete(call.job_id, call.namespace):
-        raise JobNotFound(call.job_id, call.namespace)
-    call.audit(job=call.job_id, count=1)
+    with call.change(job=call.job_id) as told:
+        if not await call.services.jobs.delete(call.job_id, call.namespace):
+            raise JobNotFound(call.job_id, call.namespace)
+        told.update(count=1)
     return Response(status_code=204)
 
 

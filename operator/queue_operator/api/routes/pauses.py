@@ -27,15 +27,15 @@ async def pause(call: Call[schemas.NamespaceQuery]) -> Response:
     check_text("reason", wanted.reason, REASON_CHARACTERS, required=False)
     if wanted.type is not None:
         check_text("type", wanted.type, call.services.limits.id_characters)
-    stored = await call.services.jobs.pause(
-        Pause(
-            namespace=call.namespace,
-            type=wanted.type or "",
-            reason=wanted.reason,
-            by=call.identity.name,
+    with call.change(filter={"type": wanted.type}, reason=wanted.reason):
+        stored = await call.services.jobs.pause(
+            Pause(
+                namespace=call.namespace,
+                type=wanted.type or "",
+                reason=wanted.reason,
+                by=call.identity.name,
+            )
         )
-    )
-    call.audit(filter={"type": wanted.type}, reason=wanted.reason)
     return render(views.pause(stored))
 
 
@@ -44,8 +44,9 @@ async def resume(call: Call[schemas.ResumeQuery]) -> Response:
     wanted = call.query
     if wanted.type is not None:
         check_text("type", wanted.type, call.services.limits.id_characters)
-    resumed = await call.services.jobs.resume(call.namespace, wanted.type or "")
-    call.audit(filter={"type": wanted.type}, count=int(resumed))
+    with call.change(filter={"type": wanted.type}) as told:
+        resumed = await call.services.jobs.resume(call.namespace, wanted.type or "")
+        told.update(count=int(resumed))
     return render(schemas.ResumeResult(resumed=resumed))
 
 

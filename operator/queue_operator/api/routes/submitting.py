@@ -13,9 +13,10 @@ from queue_operator.api.operation import Body, Call, Operation, render, render_p
 from queue_operator.api.services import Services
 from queue_operator.api.submissions import job_from, submission_bytes
 from queue_operator.api.views import jobs as views
+from queue_operator.domain.batch import CheckedJobs, unplaced
 from queue_operator.domain.errors import DuplicateJob, QueueError
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.validation import CheckedJobs, unplaced
+from queue_operator.domain.limits import BATCH_JOBS
 
 AnyCall = Call[schemas.NamespaceQuery]
 
@@ -27,8 +28,9 @@ async def submit_job(call: AnyCall) -> Response:
     services, namespace = call.services, call.namespace
     body = await call.body(submission_bytes(services.limits.payload_bytes))
     job = await call.apart(lambda: job_from(body, namespace, services), len(body))
-    answer = await services.jobs.submit_one(job)
-    call.audit(job=answer.job_id, count=0 if answer.duplicate else 1)
+    with call.change(job=job.id) as told:
+        answer = await services.jobs.submit_one(job)
+        told.update(job=answer.job_id, count=0 if answer.duplicate else 1)
     status = HTTPStatus.OK if answer.duplicate else HTTPStatus.CREATED
     return render(views.submission_result(answer, services.now()), status)
 
@@ -40,9 +42,10 @@ async def submit_batch(call: AnyCall) -> Response:
     services, namespace = call.services, call.namespace
     body = await call.body(services.settings.rest.body_bytes)
     batch = await call.apart(lambda: batch_from(body, namespace, services), len(body))
-    answers = await _stored(batch, services)
-    stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
-    call.audit(jobs=stored, count=len(stored))
+    with call.change(jobs=[item.id for item in batch.items if isinstance(item, Job)]) as told:
+        answers = await _stored(batch, services)
+        stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
+        told.update(jobs=stored, count=len(stored))
     status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
     return render_plain(_result(answers, services), status)
 
@@ -57,7 +60,9 @@ async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
     try:
         stored = await services.jobs.submit(jobs, atomic=batch.atomic) if jobs else []
     except DuplicateJob as error:
-        raise DuplicateInBatch(error.job_ids, error.indexes) from None
+        told = DuplicateInBatch(error.job_ids, error.indexes)
+        told.findings = error.findings
+        raise told from None
     answers = iter(stored)
     return [
         _refused(item) if isinstance(item, QueueError) else next(answers) for item in batch.items
@@ -119,7 +124,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         path="/v1/jobs/batch",
         verb="create",
         subject="Submission",
-        summary="Submit up to 1000 jobs",
+        summary=f"Submit up to {BATCH_JOBS} jobs",
         run=submit_batch,
         query=schemas.NamespaceQuery,
         body=Body(model=schemas.BatchSubmission),

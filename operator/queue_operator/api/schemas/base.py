@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from queue_operator.domain.validation import REASON_CHARACTERS
+from queue_operator.domain.limits import DEFAULT_LIMITS, REASON_CHARACTERS
 
 
 class Request(BaseModel):
@@ -24,11 +24,18 @@ TEXT_PATTERN: Final = r"^[^\x00]*$"
 """What every store can hold."""
 
 Name = Annotated[
-    str, Field(min_length=1, json_schema_extra={"maxLength": 255, "pattern": TEXT_PATTERN})
+    str,
+    Field(
+        min_length=1,
+        json_schema_extra={"maxLength": DEFAULT_LIMITS.id_characters, "pattern": TEXT_PATTERN},
+    ),
 ]
 """An id, a type, a key: never empty. How long it may be is a setting, 255 unless it is changed."""
 
-Text = Annotated[str, Field(json_schema_extra={"maxLength": 255, "pattern": TEXT_PATTERN})]
+Text = Annotated[
+    str,
+    Field(json_schema_extra={"maxLength": DEFAULT_LIMITS.id_characters, "pattern": TEXT_PATTERN}),
+]
 
 Reason = Annotated[
     str,
@@ -42,7 +49,7 @@ Tags = Annotated[
     dict[str, str],
     Field(
         json_schema_extra={
-            "maxProperties": 32,
+            "maxProperties": DEFAULT_LIMITS.tags,
             "propertyNames": {"pattern": r"^[^=\x00]+$"},
             "additionalProperties": {"type": "string", "pattern": TEXT_PATTERN},
         }
@@ -51,10 +58,14 @@ Tags = Annotated[
 """Key and value have 128 characters at most with the = between them."""
 
 TagName = Annotated[
-    str, Field(min_length=1, json_schema_extra={"maxLength": 128, "pattern": TEXT_PATTERN})
+    str,
+    Field(
+        min_length=1,
+        json_schema_extra={"maxLength": DEFAULT_LIMITS.tag_characters, "pattern": TEXT_PATTERN},
+    ),
 ]
 
-MANY_TAGS: Final[dict[str, JsonValue]] = {"maxItems": 32}
+MANY_TAGS: Final[dict[str, JsonValue]] = {"maxItems": DEFAULT_LIMITS.tags}
 
 
 Namespace = Annotated[str, Field(json_schema_extra={"format": "namespace"})]

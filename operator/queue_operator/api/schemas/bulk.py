@@ -8,6 +8,7 @@ from queue_operator.api.scalars import Duration
 from queue_operator.api.schemas.base import Answer, Name, Reason, Request
 from queue_operator.api.schemas.failures import FailureFilter
 from queue_operator.api.schemas.searches import JobFilter
+from queue_operator.domain.limits import REASON_CHARACTERS
 from queue_operator.domain.ordering import Priority
 from queue_operator.queue.bulk import MOST_JOBS
 
@@ -17,7 +18,9 @@ JobIds = Annotated[list[Name], Field(min_length=1, max_length=MOST_JOBS)]
 class CancellationRequest(Request):
     """Why a job is cancelled, and how hard."""
 
-    reason: Reason = Field("", description="At most 1024 characters; the worker sees it too.")
+    reason: Reason = Field(
+        "", description=f"At most {REASON_CHARACTERS} characters; the worker sees it too."
+    )
     force: StrictBool = Field(False, description="Interrupt the handler of a running job.")
 
 
@@ -54,7 +57,9 @@ class BatchCancellation(_Many):
     """Which jobs to cancel. Of a filter's jobs only those that have not ended are meant."""
 
     filter: JobFilter | None = None
-    reason: Reason = Field("", description="At most 1024 characters; the workers see it too.")
+    reason: Reason = Field(
+        "", description=f"At most {REASON_CHARACTERS} characters; the workers see it too."
+    )
     force: StrictBool = Field(False, description="Interrupt the handlers of running jobs.")
 
 

@@ -8,9 +8,10 @@ from pydantic import ConfigDict, Field, StrictBool
 
 from queue_operator.api.scalars import Timestamp
 from queue_operator.api.schemas.base import Answer, Cursor, Name, NamespaceQuery, Request
-from queue_operator.api.schemas.searches import PAGE, Limit, any_of, something
+from queue_operator.api.schemas.searches import PAGE, Limit, Most, any_of, something
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.views import Phase
+from queue_operator.queue.bulk import MOST_JOBS
 
 FailurePhase = Literal[Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING]
 
@@ -53,14 +54,25 @@ class FailureSearch(FailureCriteria):
     pagination: Pagination = Pagination()
 
 
+class First(Request):
+    """How many of those that match."""
+
+    limit: Most = Field(MOST_JOBS, description="Most jobs of this request.")
+
+
 class FailureFilter(FailureCriteria):
-    """Which failed jobs a change is for."""
+    """Which failed jobs a change is for: those that failed last."""
 
     model_config = ConfigDict(json_schema_extra=something(FailureCriteria))
 
     all: StrictBool = Field(
         False, description="Must be said where nothing else is: every failed job of the namespace."
     )
+    pagination: First = First()
+
+    def says_nothing(self) -> bool:
+        """Whether every failed job is meant, and that is not said."""
+        return self.model_copy(update={"pagination": First()}) == FailureFilter()
 
 
 class FailureInfo(Answer):
@@ -109,8 +121,11 @@ class FailureDetails(Answer):
 
     job_id: str
     type: str
-    final_state: Phase
-    total_attempts: int
+    state: Phase = Field(description="As it is now.")
+    final_state: FailurePhase | None = Field(
+        description="RETRYING while the job goes on; null once it has ended in another way."
+    )
+    total_attempts: int = Field(description="All that were made, whatever a retry has reset.")
     failure: FailureInfo
     attempts: list[AttemptInfo] | None = Field(None, description="Only with include_all_attempts.")
 

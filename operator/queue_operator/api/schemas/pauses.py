@@ -5,13 +5,16 @@ from datetime import datetime
 from pydantic import Field
 
 from queue_operator.api.schemas.base import Answer, Name, NamespaceQuery, Reason, Request
+from queue_operator.domain.limits import REASON_CHARACTERS
 
 
 class PauseRequest(Request):
     """What to pause."""
 
     type: Name | None = Field(None, description="Only jobs of this type; default: all jobs.")
-    reason: Reason = Field("", description="At most 1024 characters; `why` shows it.")
+    reason: Reason = Field(
+        "", description=f"At most {REASON_CHARACTERS} characters; `why` shows it."
+    )
 
 
 class ResumeQuery(NamespaceQuery):

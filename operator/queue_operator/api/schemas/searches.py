@@ -21,6 +21,7 @@ from queue_operator.api.schemas.jobs import JobStatus
 from queue_operator.backends.protocol import SearchOrder
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.views import Phase
+from queue_operator.queue.bulk import MOST_JOBS
 
 PAGE: Final = 100
 MOST: Final = 1000
@@ -28,6 +29,7 @@ MOST: Final = 1000
 Limit = Annotated[int, Field(ge=1, le=MOST), WHOLE]
 
 _TOTAL: Final = "Whether to count the matches; the answer has no total_count otherwise."
+_FIRST: Final = SearchOrder.CREATED_ASC
 _CURSOR: Final = "`next_cursor` of the page before; good for the same search only."
 
 
@@ -79,14 +81,25 @@ def _kind(field: FieldInfo) -> str:
     return getattr(origin, "__name__", "") if origin in (list, dict) else ""
 
 
+Most = Annotated[int, Field(ge=1, le=MOST_JOBS), WHOLE]
+
+
 class JobFilter(JobCriteria):
-    """Which jobs a change is for."""
+    """Which jobs a change is for: the first that match. It has no pages: what was changed matches
+    no more, and the same request goes on with the rest.
+    """
 
     model_config = ConfigDict(json_schema_extra=something(JobCriteria))
 
     all: StrictBool = Field(
         False, description="Must be said where nothing else is: every job of the namespace."
     )
+    limit: Most = Field(MOST_JOBS, description="Most jobs of this request.")
+    order: SearchOrder = Field(_FIRST, description="Which of them go first.")
+
+    def says_nothing(self) -> bool:
+        """Whether every job is meant, and that is not said."""
+        return self.model_copy(update={"limit": MOST_JOBS, "order": _FIRST}) == JobFilter()
 
 
 def _digits(value: object) -> object:

@@ -6,14 +6,20 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StrictBool
 
-from queue_operator.api.scalars import WHOLE, Duration, PositiveDuration, Timestamp
+from queue_operator.api.scalars import NUMBER, WHOLE, Duration, PositiveDuration, Timestamp
 from queue_operator.api.schemas.base import Answer, Name, Request, Tags, Text
 from queue_operator.api.schemas.errors import ItemError
-from queue_operator.domain.callbacks import MAX_URL_CHARACTERS
 from queue_operator.domain.dependencies import DependencyMode
+from queue_operator.domain.limits import (
+    BATCH_JOBS,
+    DEFAULT_LIMITS,
+    MAX_ATTEMPTS_BOUND,
+    MAX_DELAYS,
+    MAX_MULTIPLIER,
+    MAX_URL_CHARACTERS,
+)
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, BackoffStrategy
-from queue_operator.domain.validation import MAX_ATTEMPTS_BOUND
 from queue_operator.domain.views import Phase
 
 
@@ -66,13 +72,13 @@ class BackoffConfig(Request):
         description=f"Longest delay; default {DEFAULT_BACKOFF.max_delay_s:g} s for EXPONENTIAL, "
         "none for the others.",
     )
-    multiplier: float = Field(
-        DEFAULT_BACKOFF.multiplier, ge=1, le=1000, description="Growth for EXPONENTIAL."
+    multiplier: Annotated[float, Field(ge=1, le=MAX_MULTIPLIER), NUMBER] = Field(
+        DEFAULT_BACKOFF.multiplier, description="Growth for EXPONENTIAL."
     )
     delays: list[Duration] | None = Field(
         None,
         min_length=1,
-        max_length=MAX_ATTEMPTS_BOUND,
+        max_length=MAX_DELAYS,
         description="For CUSTOM: the delay before each retry; the last repeats.",
     )
 
@@ -122,7 +128,7 @@ class JobSubmission(Request):
     depends_on: DependsOn | None = Field(
         None,
         description="Ids of jobs of the namespace, or of the same batch, that must end first; "
-        "at most 1000.",
+        f"at most {DEFAULT_LIMITS.dependencies}.",
     )
     dependency_type: DependencyMode = Field(
         DependencyMode.AFTER,
@@ -149,11 +155,13 @@ def _batch_schema(schema: dict[str, Any]) -> None:
 
 
 class BatchSubmission(Request):
-    """Up to 1000 jobs."""
+    """Many jobs."""
 
     model_config = ConfigDict(json_schema_extra=_batch_schema)
 
-    jobs: list[JobSubmission] = Field(min_length=1, max_length=1000)
+    jobs: list[JobSubmission] = Field(
+        min_length=1, max_length=BATCH_JOBS, description=f"1 to {BATCH_JOBS} of them."
+    )
     atomic: StrictBool = Field(True, description="All or nothing.")
 
 

@@ -32,6 +32,7 @@ _ENDS: Final = {
 _STOPPED: Final = ("CANCELLED", "the attempt was cancelled")
 _UNKNOWN: Final = ("OUTCOME_UNKNOWN", "nobody can say how the attempt ended")
 """Whichever event led to it."""
+_FINAL: Final = {one: one for one in (Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING)}
 
 
 def of_job(job: Job, history: JobHistory, *, with_attempts: bool) -> schemas.FailureDetails | None:
@@ -44,8 +45,7 @@ def of_job(job: Job, history: JobHistory, *, with_attempts: bool) -> schemas.Fai
     return schemas.FailureDetails(
         job_id=job.id,
         type=job.type,
-        final_state=_state(job),
-        total_attempts=job.attempt,
+        **_outcome(job),
         failure=_failure(newest, newest.error or ErrorInfo("")),
         **fields,
     )
@@ -68,6 +68,19 @@ def _state(job: Job) -> Phase:
     return phase(job, _EPOCH)
 
 
+def _outcome(job: Job) -> dict[str, Any]:
+    """What became of the job as a whole."""
+    now = _state(job)
+    # Those whose worker shut down, or that no worker ever saw, count neither as an attempt nor as
+    # failed, but as retried.
+    made = job.lease_version - (job.retry_count - job.failure_count)
+    return {
+        "state": now,
+        "final_state": Phase.RETRYING if now is Phase.RUNNING else _FINAL.get(now),
+        "total_attempts": max(job.attempt, made),
+    }
+
+
 def _of_record(job: Job) -> schemas.FailureDetails:
     at = job.failed_at or job.updated_at
     ran = None
@@ -78,8 +91,7 @@ def _of_record(job: Job) -> schemas.FailureDetails:
     return schemas.FailureDetails(
         job_id=job.id,
         type=job.type,
-        final_state=_state(job),
-        total_attempts=job.attempt,
+        **_outcome(job),
         failure=schemas.FailureInfo(
             # A retry may have set it to 0.
             attempt=(job.attempt or None) if newest else _failed_attempt(job),

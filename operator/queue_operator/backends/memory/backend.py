@@ -94,9 +94,10 @@ class MemoryBackend(Engine, SessionsBase):
 
     async def _open_session(self, session: WorkerSession) -> SessionNews:
         def opened() -> SessionNews:
+            before = self._own.sessions.get(session.session_id)
             new = book.open_session(self._own.sessions, session, self._clock())
             self._own.announce(Topic.SESSION)
-            return told_of(new)
+            return told_of(new, before)
 
         return await self._alone(opened)
 

@@ -42,6 +42,7 @@ from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.postgres.reading import Reader
 from queue_operator.backends.postgres.records import Records
+from queue_operator.backends.postgres.reordering import Reordering
 from queue_operator.backends.postgres.returning import Returns
 from queue_operator.backends.postgres.roll_ups import RollUps
 from queue_operator.backends.postgres.rows import storable_token
@@ -77,6 +78,7 @@ from queue_operator.backends.protocol import (
     SessionRoll,
     SpawnRequest,
     StatsWindow,
+    TakenIn,
     Topic,
     Usage,
     WindowStats,
@@ -85,6 +87,7 @@ from queue_operator.backends.protocol import (
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
 from queue_operator.backends.steering_base import SteeringBase
+from queue_operator.domain.batch import check_batch
 from queue_operator.domain.job import (
     Assignment,
     Cancelled,
@@ -95,13 +98,14 @@ from queue_operator.domain.job import (
     TypeDefaults,
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
+from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     Limits,
-    check_batch,
     check_flag,
     check_limit,
     check_numbers,
@@ -177,9 +181,10 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
         self._mirror = MirrorStore(pool)
+        self._reordering = Reordering(pool, self._lanes)
         self._sessions = SessionStore(pool, self._announcer)
         self._housekeeping = Housekeeping(
-            pool, self._counts, self._arrivals, self._staging, self._sessions
+            pool, self._counts, self._arrivals, self._staging, self._sessions, self._mirror
         )
         self._progress = ProgressStore(pool)
         self._inbox = CancelInboxStore(pool)
@@ -259,14 +264,19 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
         return answers
 
-    async def take_in(self, jobs: Sequence[Job]) -> list[str]:
+    async def _submit_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        answers = await self._submission.store_each(jobs)
+        self._submitted([job for job, one in zip(jobs, answers, strict=True) if not one.error])
+        return answers
+
+    async def take_in(self, jobs: Sequence[Job]) -> TakenIn:
         check_batch(jobs, self._limits)
         if not jobs:
-            return []
-        new = [jobs[place] for place in await self._submission.store_new(jobs)]
-        self._submitted(new)
+            return TakenIn()
+        taken = await self._mirror.take_in(jobs, self._submission)
+        self._submitted([job for job in jobs if job.id in taken.new])
         self._announcer.announce(Topic.MIRROR)
-        return [job.id for job in new]
+        return taken
 
     def _submitted(self, jobs: Sequence[Job]) -> None:
         """Those that wait for others are told of too: the others may have ended before. Whether
@@ -359,7 +369,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _confirm_cancels(self, received: Sequence[Held]) -> None:
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(held.namespace) for held in received],
+            "namespaces": await self._lanes.namespace_ids([held.namespace for held in received]),
             "ids": [held.job_id for held in received],
             "tokens": [storable_token(held.token) for held in received],
         }
@@ -471,6 +481,26 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         await self._selection.detach(uids)
         # What waited for them may have a resource.
         self._announcer.announce(Topic.CANCEL, Topic.MIRROR)
+
+    async def queue_uid(self) -> str:
+        return await self._mirror.queue_uid()
+
+    async def shown_jobs(
+        self, names: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], ShownJob]:
+        check_texts("names", {part for name in names for part in name}, self._limits.id_characters)
+        return await self._mirror.shown_jobs(names)
+
+    async def set_priorities(
+        self, wanted: Mapping[tuple[str, str], Priority]
+    ) -> set[tuple[str, str]]:
+        check_texts(
+            "wanted", {part for name in wanted for part in name}, self._limits.id_characters
+        )
+        running, lanes = await self._reordering.set_priorities(wanted)
+        if lanes:
+            self._ready(lanes, None)
+        return running
 
     async def taken_in(self, uids: Collection[str]) -> set[str]:
         check_texts("uids", uids, self._limits.id_characters)

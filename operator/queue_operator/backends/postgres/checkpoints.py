@@ -45,7 +45,7 @@ class CheckpointStore:
     @again_when_undone
     async def _store(self, reports: Sequence[CheckpointReport]) -> dict[_Name, tuple[str, bool]]:
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(one.namespace) for one in reports],
+            "namespaces": await self._lanes.namespace_ids([one.namespace for one in reports]),
             "ids": [one.job_id for one in reports],
             "tokens": [storable_token(one.token) for one in reports],
             "numbers": [one.number for one in reports],

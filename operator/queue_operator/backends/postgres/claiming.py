@@ -25,6 +25,7 @@ from queue_operator.backends.postgres.returning import Claim, Returns
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Assignment, Demand, TypeDefaults
+from queue_operator.domain.record import is_suspect
 from queue_operator.domain.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS
 
 _PARTS: Final = {
@@ -333,4 +334,5 @@ def _assignment(row: TupleRow, lane: Lane) -> Assignment:
         retry_count=row[17],
         last_retry_at=row[18],
         started_at=row[19],
+        alone=is_suspect(row[20]),
     )

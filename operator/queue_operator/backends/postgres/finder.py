@@ -19,7 +19,7 @@ from queue_operator.backends.postgres.looking import (
     Looking,
     find_lanes,
 )
-from queue_operator.backends.postgres.merging import ABOVE_ALL, Place, TooFar
+from queue_operator.backends.postgres.merging import Place, TooFar
 from queue_operator.backends.postgres.reading import read_jobs
 from queue_operator.backends.postgres.sources import (
     FIRST,
@@ -253,8 +253,6 @@ def _beyond(search: JobSearch | FailureSearch) -> Place | None:
     if position is None:
         return None
     at, number = position
-    if not FIRST <= at <= LAST or abs(number) > ABOVE_ALL:
-        raise InvalidArgument("cursor", "names no job")
     return place_of(at), number
 
 

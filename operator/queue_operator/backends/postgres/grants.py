@@ -42,6 +42,7 @@ TABLES: Final = (
         "rollup_hour",
         "pipeline_checkpoint",
         "event_pruned",
+        "tombstone",
         "schema_migration",
     ),
 )

@@ -9,6 +9,7 @@ from typing import Final
 from queue_operator.backends.postgres.arrivals import Arrivals
 from queue_operator.backends.postgres.connection import Pool
 from queue_operator.backends.postgres.counts import Counts
+from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.overlooked import Overlooked
 from queue_operator.backends.postgres.sessions import SessionStore
 from queue_operator.backends.postgres.staging import Staging
@@ -21,7 +22,7 @@ _PRUNE_S: Final = 60.0
 
 class Housekeeping:
     """Folds counts and looks for overlooked jobs; and, in tasks of their own, folds what is more
-    than a step, and removes sessions, arrivals and names that nobody needs any more.
+    than a step, and removes sessions, arrivals, tombstones and names that nobody needs any more.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class Housekeeping:
         arrivals: Arrivals,
         staging: Staging,
         sessions: SessionStore,
+        mirror: MirrorStore,
     ) -> None:
         self.tidying = Tidying(pool)
         self.overlooked = Overlooked(pool, arrivals, staging)
         self._counts = counts
         self._arrivals = arrivals
         self._sessions = sessions
+        self._mirror = mirror
         self._prune_at_s = float("-inf")
         self._folding = Background("folding counts", self._fold_rest)
         self._pruning = Background("pruning the store", self._prune)
@@ -63,6 +66,7 @@ class Housekeeping:
             "sessions are pruned", lambda: self._sessions.prune_sessions(_STALE_SESSION_S)
         )
         await by_itself("arrivals are pruned", self._arrivals.prune)
+        await by_itself("tombstones are pruned", self._mirror.prune)
         await by_itself("names are tidied up", self.tidying.tidy)
 
     async def settled(self) -> None:

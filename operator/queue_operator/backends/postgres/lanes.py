@@ -216,6 +216,11 @@ class Lanes:
             _remember(self._namespaces, {name: (number, now_s)})
         return number
 
+    async def namespace_ids(self, names: Collection[str]) -> list[int | None]:
+        """As `namespace_id`, of each; one that is not stored is asked for once, not once a job."""
+        found = {name: await self.namespace_id(name) for name in dict.fromkeys(names)}
+        return [found[name] for name in names]
+
     def recall(self, ids: Collection[int]) -> dict[int, Lane]:
         """Those of the lanes that were looked up a short time ago."""
         since_s, lanes = time.monotonic() - _SURE_S, dict[int, Lane]()

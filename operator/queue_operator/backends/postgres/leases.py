@@ -27,7 +27,7 @@ from queue_operator.domain.lease import Held, LeaseAnswer, LeaseStatus, Lost
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.overdue import TIMED_OUT, WORKER_LOST
 from queue_operator.domain.states import TERMINAL, Event, JobState
-from queue_operator.domain.transition import Move, decide
+from queue_operator.domain.transition import Move, caused, decide
 
 _EXTEND: Final = load(__package__, "lease_extend")
 _FATE: Final = load(__package__, "lease_fate")
@@ -60,7 +60,7 @@ class Leases:
         self._on_ready = on_ready
 
     async def extend(self, held: Sequence[Held], ttl_s: float) -> list[LeaseAnswer]:
-        namespaces = [await self._lanes.namespace_id(h.namespace) for h in held]
+        namespaces = await self._lanes.namespace_ids([h.namespace for h in held])
         parameters = {
             "namespaces": namespaces,
             "ids": [h.job_id for h in held],
@@ -190,10 +190,7 @@ class Leases:
             return self._decide(row, token, Event.FAIL, TIMED_OUT)
         move = self._decide(row, token, Event.LOSE, None)
         # A job lost on its last attempt waits one TTL for a late outcome before it is given up.
-        last = bool(row.current.max_attempts) and row.current.attempt >= (
-            row.current.max_attempts or 0
-        )
-        return replace(move, delay_s=ttl_s) if last and move.waits else move
+        return replace(move, delay_s=ttl_s) if row.current.is_used_up and move.waits else move
 
     def _decide(self, row: LockedRow, token: str, event: Event, error: ErrorInfo | None) -> Move:
         outcome = Outcome(
@@ -202,14 +199,15 @@ class Leases:
         move = decide(replace(row.current, recorded=None), outcome, self._rng)
         if move is None:
             raise InvalidTransition(row.current.job_id, row.current.state, event)
-        return move
+        # The token says which attempt was looked at; it is not its holder who speaks.
+        return replace(move, fenced=False)
 
     def _lose(self, row: LockedRow) -> Move | None:
         try:
             move = self._decide(row, row.current.token or "", Event.LOSE, None)
         except QueueError:
             return None  # it ended while we waited for its lock
-        return replace(move, returns_attempt=True)
+        return caused(move)
 
     async def _give_up(
         self, connection: AsyncConnection[TupleRow], numbers: Sequence[int], terms: Terms

@@ -14,6 +14,7 @@ from queue_operator.backends.postgres.dependencies import Child, Edge, link, out
 from queue_operator.backends.postgres.idempotency import Keys
 from queue_operator.backends.postgres.rows import LockedRow, Terms, lock_rows
 from queue_operator.backends.sql import load
+from queue_operator.domain.batch import no_parent
 from queue_operator.domain.dependencies import Wait
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.states import JobState
@@ -103,8 +104,7 @@ def _links(
         for place, parent in enumerate(job.depends_on):
             number = known.get((batch.namespaces[n], parent), _NOBODY)
             if number not in inside and number not in stored:
-                field_ = batch.field(n, f"depends_on[{place}]")
-                errors[n] = InvalidArgument(field_, f"there is no job {parent!r} to wait for")
+                errors[n] = no_parent(batch.field(n, ""), place, parent)
                 if (batch.namespaces[n], parent) in names:
                     unsure.add(n)
                 break

@@ -44,7 +44,7 @@ class LogStore:
     @again_when_undone
     async def _append(self, logs: dict[_Name, list[LogLine]]) -> None:
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(name[0]) for name in logs],
+            "namespaces": await self._lanes.namespace_ids([name[0] for name in logs]),
             "ids": [job_id for _, job_id, _ in logs],
             "tokens": [storable_token(token) for _, _, token in logs],
             "lasts": [lines[-1].number for lines in logs.values()],

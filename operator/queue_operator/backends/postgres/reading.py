@@ -19,7 +19,7 @@ _READ: Final = load(__package__, "read_job")
 
 
 class Reader:
-    """Job records by id or by number."""
+    """Job records by id."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -31,10 +31,6 @@ class Reader:
         async with borrowed(self._pool) as connection:
             rows = await _read(connection, None, namespace_id, list(job_ids), whole)
         return {job.id: job for job in map(job_from_row, rows)}
-
-    async def by_number(self, job_nos: Sequence[int]) -> dict[int, Job]:
-        async with borrowed(self._pool) as connection:
-            return await read_jobs(connection, job_nos)
 
 
 async def read_jobs(
@@ -76,6 +72,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         idempotency_key=row["idempotency_key"],
         callback_url=row["callback_url"],
         spawned_by=row["spawned_by"],
+        spawn_depth=row["spawn_depth"],
         depends_on=tuple(row["depends_on"] or ()),
         dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),
         waiting_for_dependencies=row["blocked"],

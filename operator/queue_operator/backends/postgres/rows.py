@@ -65,6 +65,7 @@ class LockedRow:
     job_no: int
     lane_id: int
     namespace: str
+    type: str
     assignee_id: str
     priority: Priority
     cancel_forced: bool
@@ -118,6 +119,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
         job_no=row["job_no"],
         lane_id=row["lane_id"],
         namespace=row["namespace"],
+        type=row["type"],
         assignee_id=row["assignee_id"],
         priority=Priority(row["priority"]),
         cancel_forced=row["cancel_forced"],
@@ -134,6 +136,7 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
             recorded=Event(row["recorded"]) if row["recorded"] else None,
             recorded_state=JobState(row["recorded_state"]) if row["recorded_state"] else None,
             skipped=row["reason"] == Event.SKIP.value,
+            lost_before=row["lost_before"],
         ),
     )
 
@@ -237,6 +240,7 @@ def _kept_parameters(decided: Decided) -> dict[str, Any]:
     return {
         "job_nos": [row.job_no for row, _ in decided],
         "errors": [dump_error(move.error) for _, move in decided],
+        "unfenced": [None if move.fenced else True for _, move in decided],
         "results": [move.result for _, move in decided],
         "content_types": [move.result_content_type for _, move in decided],
     }

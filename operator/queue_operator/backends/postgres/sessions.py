@@ -60,7 +60,7 @@ class SessionStore:
         if row is None:
             raise not_yours(session)
         self._announcer.announce(Topic.SESSION)
-        return _news(row)
+        return _news(row[:-1], previous=row[-1])
 
     async def touch_sessions(self, sessions: Sequence[WorkerSession]) -> None:
         """Sessions that are not stored are left out; of two with one id the last counts."""
@@ -145,13 +145,14 @@ def _known(sessions: Sequence[WorkerSession]) -> dict[str, object]:
     }
 
 
-def _news(row: TupleRow) -> SessionNews:
+def _news(row: TupleRow, previous: str = "") -> SessionNews:
     session_id, connection, capacity, tags, drain, ended, number = row
     return SessionNews(
         session_id=session_id,
         connection=connection,
         order=_order(capacity, tags, drain, ended=ended),
         order_number=number,
+        previous=previous,
     )
 
 

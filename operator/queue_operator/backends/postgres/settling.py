@@ -80,7 +80,7 @@ class Settling:
         return await run(self._pool, look)
 
     async def _wanted(self, batch: dict[int, Outcome]) -> dict[str, list[Any]]:
-        namespaces = [await self._lanes.namespace_id(one.namespace) for one in batch.values()]
+        namespaces = await self._lanes.namespace_ids([one.namespace for one in batch.values()])
         return {"namespaces": namespaces, "ids": [one.job_id for one in batch.values()]}
 
     async def _isolating(self, batch: dict[int, Outcome]) -> dict[int, Settled]:
@@ -184,7 +184,7 @@ class Settling:
         places = [n for n, one in batch.items() if one.priority is not None]
         if not places:
             return _OtherLanes([], {}, None)
-        namespaces = [await self._lanes.namespace_id(batch[n].namespace) for n in places]
+        namespaces = await self._lanes.namespace_ids([batch[n].namespace for n in places])
         wanted = {"namespaces": namespaces, "ids": [batch[n].job_id for n in places]}
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_LANES, wanted)).fetchall()
@@ -202,7 +202,10 @@ class Settling:
         except QueueError as error:
             return Settled(job_id, namespace, error=error), None
         if move is None:
-            return Settled(job_id, namespace, state=row.current.state, repeated=True), None
+            repeat = Settled(
+                job_id, namespace, state=row.current.state, repeated=True, type=row.type
+            )
+            return repeat, None
         return _settled(job_id, namespace, row, move), move
 
 
@@ -239,7 +242,7 @@ def _entangled(rows: Mapping[int, LockedRow]) -> bool:
 
 def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:
     freed = row.assignee_id if move.frees_slot else None
-    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed)
+    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed, type=row.type)
 
 
 def _in_lane(row: LockedRow, move: Move, lane_id: int | None) -> LockedRow:

@@ -15,6 +15,7 @@ from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.sql import load
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.errors import (
     DuplicateJob,
     InvalidTransition,
@@ -24,7 +25,6 @@ from queue_operator.domain.errors import (
 from queue_operator.domain.job import Submitted
 from queue_operator.domain.running import SpawnRequest
 from queue_operator.domain.states import JobState
-from queue_operator.domain.validation import unplaced
 
 _PARENTS: Final = load(__package__, "spawn_parents")
 _FENCE: Final = load(__package__, "spawn_fence")
@@ -42,6 +42,7 @@ class _Parent:
     job_no: int
     state: JobState
     correlation_id: str
+    depth: int
     token: UUID | None
     child_is_ours: bool
 
@@ -75,8 +76,13 @@ class _Guard:
         self, connection: AsyncConnection[TupleRow], batch: Batch, new: Collection[int]
     ) -> None:
         children = [batch.numbers[n] for n in new]
-        parents = [batch.jobs[n].spawned_by for n in new]
-        await connection.execute(_NOTE, {"children": children, "parents": parents})
+        jobs = [batch.jobs[n] for n in new]
+        noted = {
+            "children": children,
+            "parents": [job.spawned_by for job in jobs],
+            "depths": [self.parents[job.namespace, job.id].depth + 1 for job in jobs],
+        }
+        await connection.execute(_NOTE, noted)
 
 
 class Spawning:
@@ -116,7 +122,7 @@ class Spawning:
         places, requests = list(group), list(group.values())
         tokens = [storable_token(one.token) for one in requests]
         parameters = {
-            "namespaces": [await self._lanes.namespace_id(one.namespace) for one in requests],
+            "namespaces": await self._lanes.namespace_ids([one.namespace for one in requests]),
             "parents": [one.parent_id for one in requests],
             "tokens": tokens,
             "ids": [one.job.id for one in requests],
@@ -128,10 +134,11 @@ class Spawning:
                 job_no=job_no,
                 state=JobState(state),
                 correlation_id=correlation_id,
+                depth=depth,
                 token=tokens[n - 1],
                 child_is_ours=parent_id == requests[n - 1].parent_id,
             )
-            for n, job_no, state, correlation_id, parent_id in rows
+            for n, job_no, state, correlation_id, depth, parent_id in rows
         }
 
     async def _store(
@@ -170,4 +177,7 @@ def _answer(request: SpawnRequest, parent: _Parent | None) -> Submitted | None:
     if parent.state is JobState.CANCELLING:
         error = InvalidTransition(request.parent_id, parent.state, SPAWN)
         return Submitted(job_id=job_id, error=error)
-    return Submitted(job_id=job_id, duplicate=True) if parent.child_is_ours else None
+    if parent.child_is_ours:
+        return Submitted(job_id=job_id, duplicate=True)
+    deep = request.too_deep(parent.depth)
+    return None if deep is None else Submitted(job_id=job_id, error=deep)

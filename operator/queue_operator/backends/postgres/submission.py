@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -25,12 +26,27 @@ from queue_operator.backends.postgres.connection import (
     transaction,
 )
 from queue_operator.backends.postgres.copying import Copying, can_be_copied
-from queue_operator.backends.postgres.idempotency import Keys, take_keys
+from queue_operator.backends.postgres.idempotency import (
+    Keys,
+    KeysHeld,
+    digests_of,
+    glancing,
+    take_keys,
+)
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
+from queue_operator.backends.protocol import KeyHeld
 from queue_operator.backends.sql import load
+from queue_operator.backends.turns import Turns
+from queue_operator.domain.batch import followers, together
 from queue_operator.domain.dependencies import Wait
-from queue_operator.domain.errors import DuplicateJob, KeyConflict, QueueError, Unavailable
+from queue_operator.domain.errors import (
+    DuplicateJob,
+    InvalidArgument,
+    KeyConflict,
+    QueueError,
+    Unavailable,
+)
 from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.record import accepted
@@ -77,6 +93,9 @@ class Submission:
         self._copying = Copying(pool, lanes, self._numbers)
         self._waiting: list[_Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
+        # Who waits for a key keeps a connection: never may they keep all of them.
+        self._waiting_room = asyncio.Semaphore(max(pool.max_size // 4, 1))
+        self._alone = Turns()
 
     async def store(
         self,
@@ -85,31 +104,63 @@ class Submission:
         atomic: bool,
         named: bool = True,
         guard: "Guard | None" = None,
+        patient: bool = True,
     ) -> list[Submitted]:
         """With `atomic`, raises what is wrong and stores nothing. Fields of an error begin with
-        the job's place unless not `named`.
+        the job's place unless not `named`. Unless `patient`, raises KeysHeld and stores nothing
+        where it would have to wait for a key.
         """
         if guard is None and can_be_copied(jobs) and (now := await self._copying.store(jobs)):
             return [accepted(job, now) for job in jobs]
         left = dict(enumerate(jobs))
         answers: dict[int, Submitted] = {}
+        how = _How(named, atomic, await digests_of(jobs), guard)
         while left:
-            attempt = await self._attempt_with_new_numbers(left, named, atomic, guard)
+            attempt = await self._attempt_apart(left, how, patient or bool(answers))
             if atomic and attempt.errors:
-                raise _first(attempt.errors)
+                raise together(attempt.errors)
             answers |= attempt.answers
             left = {n: job for n, job in left.items() if n not in answers}
         return [answers[n] for n in range(len(jobs))]
 
-    async def _attempt_with_new_numbers(
-        self, jobs: Mapping[int, Job], named: bool, atomic: bool, guard: "Guard | None"
+    async def store_each(self, jobs: Sequence[Job]) -> list[Submitted]:
+        """As `store`, not atomic, for callers who have nothing to do with each other. Where
+        somebody else is taking one of the keys nobody waits: all that have one, of which each may
+        be in the way, are answered with KeyHeld.
+        """
+        try:
+            return await self.store(jobs, atomic=False, named=False, patient=False)
+        except KeysHeld:
+            plain = [job for job in jobs if not job.idempotency_key]
+        stored = iter(await self.store(plain, atomic=False, named=False) if plain else ())
+        return [
+            Submitted(job_id=job.id, error=KeyHeld(job.idempotency_key))
+            if job.idempotency_key
+            else next(stored)
+            for job in jobs
+        ]
+
+    async def _attempt_apart(
+        self, jobs: Mapping[int, Job], how: "_How", patient: bool
     ) -> "_Attempt":
+        """Who has to wait for a key waits where others have to, too."""
+        if not any(job.idempotency_key for job in jobs.values()):
+            return await self._attempt_with_new_numbers(jobs, how)
+        try:
+            return await self._attempt_with_new_numbers(jobs, replace(how, patient=False))
+        except KeysHeld:
+            if not patient:
+                raise
+        async with self._waiting_room:
+            return await self._attempt_with_new_numbers(jobs, how)
+
+    async def _attempt_with_new_numbers(self, jobs: Mapping[int, Job], how: "_How") -> "_Attempt":
         for _ in range(_NUMBER_TRIES):
-            batch = await self._batch(jobs, named)
+            batch = await self._batch(jobs, how.named)
             try:
-                if guard is None and (now := await self._store_at_once(batch)):
+                if how.guard is None and (now := await self._store_at_once(batch)):
                     return _Attempt(errors={}, answers=_answers(batch, now))
-                return await self._attempt(batch, atomic, guard)
+                return await self._attempt(batch, how)
             except psycopg.errors.UniqueViolation:
                 # An id that exists is no error to the statement: it is the number.
                 await self._numbers.pass_by_stored()
@@ -117,19 +168,16 @@ class Submission:
                 self._lanes.doubt(jobs.values())
         raise Unavailable("job numbers or lanes are in doubt again and again; call again")
 
-    async def store_new(self, jobs: Sequence[Job]) -> list[int]:
-        """Stores those with which nothing is wrong, and gives their places."""
-        answers = await self.store(jobs, atomic=False)
-        return [n for n, one in enumerate(answers) if not (one.error or one.duplicate)]
-
     async def store_one(self, job: Job) -> Submitted:
         """As `store`, but shares a transaction with concurrent callers."""
         if job.depends_on:
             # The group would take another caller's job for one of the same batch.
             [answer] = await self.store([job], atomic=True, named=False)
             return answer
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) + self._alone.waiting >= _MOST_WAITING:
             raise Unavailable(f"{_MOST_WAITING} submissions wait to be stored; call again later")
+        if job.idempotency_key and self._alone.is_known(job):
+            return await self._store_alone(job)
         stored: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, stored))
         if self._flusher is None or self._flusher.done():
@@ -140,17 +188,38 @@ class Submission:
         """Waits until what callers still wait for is stored."""
         if self._flusher is not None:
             await asyncio.wait([self._flusher])
+        await self._alone.ended()
 
     async def _flush(self) -> None:
         # Whoever comes while a transaction runs goes with the next one.
         while self._waiting:
             group = self._take_group()
-            if group:
-                _answer(group, await self._store_group([job for job, _ in group]))
+            if not group:
+                continue
+            answers = await self._store_group([job for job, _ in group])
+            for one, answer in zip(group, answers, strict=True):
+                if isinstance(answer, KeyHeld):
+                    self._alone.start(self._tell_alone(one))
+                else:
+                    _answer(one, answer)
+
+    async def _tell_alone(self, one: "_Waiting") -> None:
+        try:
+            _answer(one, await self._store_alone(one[0]))
+        except Exception as error:
+            _answer(one, error)
+
+    async def _store_alone(self, job: Job) -> Submitted:
+        """Waits for somebody else's transaction, and only who wants the same key for this."""
+        async with self._alone.turn(job):
+            [answer] = await self.store([job], atomic=False, named=False)
+        if answer.error is not None:
+            raise answer.error
+        return answer
 
     async def _store_group(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
         try:
-            answers = await self.store(jobs, atomic=False, named=False)
+            answers = await self.store_each(jobs)
         except QueueError as error:
             return [error] * len(jobs)
         except Exception as error:
@@ -178,7 +247,8 @@ class Submission:
     async def _batch(self, jobs: Mapping[int, Job], named: bool) -> Batch:
         interned = await self._lanes.of_jobs(jobs.values())
         lanes = dict(zip(jobs, interned.ids, strict=True))
-        spaces = {n: await self._lanes.namespace_id(job.namespace) or 0 for n, job in jobs.items()}
+        found = await self._lanes.namespace_ids([job.namespace for job in jobs.values()])
+        spaces = {n: namespace_id or 0 for n, namespace_id in zip(jobs, found, strict=True)}
         numbers = dict(zip(jobs, await self._numbers.take(len(jobs)), strict=True))
         places = sorted(jobs, key=lambda n: (spaces[n], jobs[n].id))
         return Batch(
@@ -205,43 +275,60 @@ class Submission:
             return None
 
     @again_when_undone
-    async def _attempt(self, batch: Batch, atomic: bool, guard: "Guard | None") -> "_Attempt":
-        """Stores all, or nothing when something is wrong with one. Not `atomic`, clashes of
-        keys are no reason to store nothing.
+    async def _attempt(self, batch: Batch, how: "_How") -> "_Attempt":
+        """Stores all, or nothing when something is wrong with one. Not atomic, clashes of
+        keys are no reason to store nothing. Unless it is patient, raises KeysHeld.
         """
-        keyed = any(job.idempotency_key for job in batch.jobs)
-        dependent = any(job.depends_on for job in batch.jobs)
-        keys, links = Keys(), Links()
         try:
             async with transaction(self._pool, _patience_s(batch)) as connection:
-                if guard is not None and (refused := await guard.refusals(connection, batch)):
-                    raise _RollBack({batch.places[n]: error for n, error in refused.items()})
-                if keyed:
-                    keys = await take_keys(connection, batch)
-                new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
-                if dependent:
-                    links = await find_links(connection, batch, new, keys)
-                now, stored = await store(
-                    connection, batch.only(new), parents=links.parents, blocked=links.blocked
-                )
-                taken = [n for n in new if batch.numbers[n] not in stored]
-                if keys.clashes:
-                    taken += await _existing(connection, batch, keys.clashes)
-                errors = _errors(batch, taken, links)
-                clashes = _clashes(batch, taken, keys, errors)
-                if errors or (atomic and clashes):
-                    raise _RollBack({**errors, **(clashes if atomic else {})})
-                if links.children:
-                    await store_links(connection, links)
-                if guard is not None:
-                    await guard.note(connection, batch, new)
-                fresh = batch.only(new)
-                await store_callbacks(connection, fresh.jobs, fresh.numbers)
-                answers = _answers(fresh, now, links.blocked)
-                answers |= await _found(connection, batch, keys, links)
+                with nullcontext() if how.patient else glancing():
+                    return await self._write(connection, batch, how)
         except _RollBack as undone:
             return _Attempt(errors=undone.errors, answers=_refusals(batch, undone.errors))
+
+    async def _write(
+        self, connection: AsyncConnection[TupleRow], batch: Batch, how: "_How"
+    ) -> "_Attempt":
+        """Raises _RollBack with what is wrong."""
+        atomic, guard = how.atomic, how.guard
+        keys, links = Keys(), Links()
+        if guard is not None and (refused := await guard.refusals(connection, batch)):
+            raise _RollBack({batch.places[n]: error for n, error in refused.items()})
+        if any(job.idempotency_key for job in batch.jobs):
+            keys = await take_keys(connection, batch, how.digests, patient=how.patient)
+        new = [n for n in range(len(batch)) if n not in {**keys.repeats, **keys.clashes}]
+        if any(job.depends_on for job in batch.jobs):
+            links = await find_links(connection, batch, new, keys)
+        now, stored = await store(
+            connection, batch.only(new), parents=links.parents, blocked=links.blocked
+        )
+        taken = [n for n in new if batch.numbers[n] not in stored]
+        if keys.clashes:
+            taken += await _existing(connection, batch, keys.clashes)
+        errors = _errors(batch, new, taken, links, atomic)
+        clashes = _clashes(batch, taken, keys, errors)
+        if errors or (atomic and clashes):
+            raise _RollBack({**errors, **(clashes if atomic else {})})
+        if links.children:
+            await store_links(connection, links)
+        if guard is not None:
+            await guard.note(connection, batch, new)
+        fresh = batch.only(new)
+        await store_callbacks(connection, fresh.jobs, fresh.numbers)
+        answers = _answers(fresh, now, links.blocked)
+        answers |= await _found(connection, batch, keys, links)
         return _Attempt(errors={}, answers=answers | _refusals(batch, clashes))
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a batch is stored."""
+
+    named: bool
+    atomic: bool
+    digests: Mapping[int, bytes]
+    guard: Guard | None = None
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,17 +366,28 @@ async def _existing(
     return [rows[place - 1] for place, _ in await cursor.fetchall()]
 
 
-def _errors(batch: Batch, taken: Sequence[int], links: Links) -> dict[int, QueueError]:
+def _rest(field: str) -> str:
+    return field.partition(".")[2]
+
+
+def _errors(
+    batch: Batch, new: Sequence[int], taken: Sequence[int], links: Links, atomic: bool
+) -> dict[int, QueueError]:
     """By place, what is wrong with jobs that would be stored."""
     errors: dict[int, QueueError] = {**links.errors}
     for n in taken:
         place = batch.places[n] if batch.named else 0
         errors[n] = DuplicateJob((batch.jobs[n].id,), (place,))
     # Without the jobs that are refused for sure, those that lack one of the batch may find it.
-    sure = [n for n in errors if n in taken or n not in links.unsure]
-    return {
-        batch.places[n]: errors[n] for n in sorted(sure or errors, key=batch.places.__getitem__)
-    }
+    sure = [n for n in errors if n in taken or n not in links.unsure] or list(errors)
+    told = {n: errors[n] for n in sure}
+    if not atomic:
+        # At once, and not one generation in each transaction.
+        orphans = [n for n in sure if n in links.errors and n not in taken]
+        waiting = {n: batch.jobs[n] for n in new if n not in told or n in orphans}
+        for n, error in followers(waiting, orphans).items():
+            told[n] = InvalidArgument(batch.field(n, _rest(error.field)), error.reason)
+    return {batch.places[n]: told[n] for n in sorted(told, key=batch.places.__getitem__)}
 
 
 def _clashes(
@@ -306,17 +404,6 @@ def _clashes(
             error = KeyConflict(batch.jobs[n].idempotency_key, holder.job_id, field)
             clashes[batch.places[n]] = error
     return dict(sorted(clashes.items()))
-
-
-def _first(errors: Mapping[int, QueueError]) -> QueueError:
-    """Of all that is wrong with a batch, what its caller is told."""
-    taken = [one for one in errors.values() if isinstance(one, DuplicateJob)]
-    if taken:
-        return DuplicateJob(
-            tuple(one.job_ids[0] for one in taken), tuple(one.indexes[0] for one in taken)
-        )
-    clashes = (one for one in errors.values() if isinstance(one, KeyConflict))
-    return next(clashes, None) or next(iter(errors.values()))
 
 
 def _refusals(batch: Batch, errors: Mapping[int, QueueError]) -> dict[int, Submitted]:
@@ -372,11 +459,11 @@ def _as_it_is(
     )
 
 
-def _answer(group: Sequence[_Waiting], outcomes: Sequence[Submitted | Exception]) -> None:
-    for (_, stored), outcome in zip(group, outcomes, strict=True):
-        if stored.done():
-            continue
-        if isinstance(outcome, Exception):
-            stored.set_exception(outcome)
-        else:
-            stored.set_result(outcome)
+def _answer(one: _Waiting, outcome: Submitted | Exception) -> None:
+    stored = one[1]
+    if stored.done():
+        return
+    if isinstance(outcome, Exception):
+        stored.set_exception(outcome)
+    else:
+        stored.set_result(outcome)

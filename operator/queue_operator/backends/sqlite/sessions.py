@@ -36,10 +36,11 @@ _EVER: Final = {"since": 0}
 def open_session(
     connection: sqlite3.Connection, session: WorkerSession, now: datetime
 ) -> SessionNews:
-    opened = opening(session, _find(connection).get(session.session_id))
+    before = _find(connection).get(session.session_id)
+    opened = opening(session, before)
     _store(connection, replace(opened, connected_at=now), now)
     announce(connection, {Topic.SESSION})
-    return told_of(opened)
+    return told_of(opened, before)
 
 
 def touch_sessions(

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from queue_operator.domain.batch import check_batch
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.validation import (
     Limits,
-    check_batch,
     check_bytes,
     check_job,
     check_limit,

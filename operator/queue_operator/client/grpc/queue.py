@@ -1,6 +1,7 @@
 """`queue.protocol.Queue` of another process."""
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from operator import attrgetter
@@ -19,8 +20,11 @@ from queue_operator.client.grpc.submissions import Submissions
 from queue_operator.domain.errors import DuplicateJob, Forbidden, JobNotFound, QueueError
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
 from queue_operator.wire import queue_convert as convert
+from queue_operator.wire.clear import host_of_target, warn_of_token
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1 import queue_pb2 as pb
+
+logger = logging.getLogger(__name__)
 
 _content = attrgetter("type", "payload", "content_type", "tags", "correlation_id", "depends_on")
 _COMPARED_AT_ONCE: Final = 16
@@ -53,6 +57,8 @@ class GrpcQueue:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         arguments.address(address)
+        if token is not None and tls is None:
+            warn_of_token(logger, address, host_of_target(address), "give tls=ClientTls(...)")
         line = Line(address, tls, keepalive_s)
         self._calls = Calls(line, token, timeout_s, repeats or Repeats(), sleep)
         self._submissions = Submissions(self._calls, self._has)
@@ -352,7 +358,7 @@ class GrpcQueue:
     # Maintenance
 
     async def cleanup_expired_jobs(self, ttl_s: float, *, namespace: str | None = None) -> int:
-        arguments.ttl("ttl", ttl_s)
+        arguments.ttl("ttl_s", ttl_s)
         request = pb.CleanupExpiredJobsRequest(
             ttl=convert.duration_to_wire(ttl_s), all_namespaces=namespace is None
         )

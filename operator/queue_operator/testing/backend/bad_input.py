@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from queue_operator.backends.protocol import FailureSearch, JobSearch
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Demand, TypeDefaults
 from queue_operator.domain.lease import Held
@@ -58,7 +59,7 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
     ("claim", "types", lambda b, x: b.claim(_demand(types=x), lease_ttl_s=5), ("t", [""], [7])),
     (
         "claim",
-        "defaults.timeout",
+        "defaults.timeout_s",
         lambda b, x: b.claim(
             _demand(), lease_ttl_s=5, defaults={"t": TypeDefaults(max_attempts=None, timeout_s=x)}
         ),
@@ -135,14 +136,16 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
     ("history", "job_id", lambda b, x: b.get_history(x), UNSTORABLE),
     ("history", "namespace", lambda b, x: b.get_history("live", namespace=x), UNSTORABLE),
     ("reset", "namespace", lambda b, x: b.reset_running_jobs(namespace=x), ("", "a\x00", 7)),
-    ("cleanup", "ttl", lambda b, x: b.cleanup_expired_jobs(x), TTLS),
+    ("cleanup", "ttl_s", lambda b, x: b.cleanup_expired_jobs(x), TTLS),
     ("cleanup", "namespace", lambda b, x: b.cleanup_expired_jobs(1, namespace=x), ("", "a\x00")),
     ("delete", "tags", lambda b, x: b.delete_jobs(x, ["live"]), TAGS),
     ("delete", "job_ids", lambda b, x: b.delete_jobs(["a"], x), IDS),
     ("delete", "job_ids", lambda b, x: b.delete_jobs(x, x), ([], (), frozenset())),
     ("delete", "namespace", lambda b, x: b.delete_jobs([], ["live"], namespace=x), UNSTORABLE),
     ("search", "search", lambda b, x: b.search_jobs(x), _NO_KIND),
+    ("search", "count", lambda b, x: b.search_jobs(JobSearch(count=x)), _NO_FLAG),
     ("failures", "search", lambda b, x: b.search_failures(x), _NO_KIND),
+    ("failures", "count", lambda b, x: b.search_failures(FailureSearch(count=x)), _NO_FLAG),
     ("cancel", "force", lambda b, x: b.cancel_jobs([], ["live"], force=x), _NO_FLAG),
     ("submit", "atomic", lambda b, x: b.submit([a_job()], atomic=x), _NO_FLAG),
     (
@@ -186,6 +189,8 @@ _BAD_OUTCOMES: Final[dict[str, tuple[Any, ...]]] = {
     "retry_after_s": DELAYS,
     "reason": ("a\x00", "\ud800", 7, None, TEN_KB),
     "priority": ("HIGH", 7),
+    "reset_attempts": _NO_FLAG,
+    "worker_plane": _NO_FLAG,
     "error": ("boom", {}),
     "error.message": (ErrorInfo(None), ErrorInfo(7)),  # type: ignore[arg-type]
     "error.category": (ErrorInfo("x", "TIMEOUT"),),  # type: ignore[arg-type]

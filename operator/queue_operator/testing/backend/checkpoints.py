@@ -11,7 +11,7 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.validation import Limits
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import apply, claim, happens, job_in, running, submitted
+from queue_operator.testing.driving import apply, claim, happens, job_in, passed, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 from queue_operator.testing.table import CHECKPOINTING, TERMINAL
 from queue_operator.testing.walking import walk
@@ -52,7 +52,7 @@ async def test_a_first_claim_brings_none(backend: Contract) -> None:
 
 @pytest.mark.parametrize("event", [Event.FAIL, Event.LOSE, Event.HAND_BACK, Event.RELEASE])
 async def test_a_checkpoint_outlives_an_attempt_however_it_ends(
-    backend: Contract, event: Event
+    backend: Contract, store: Store, event: Event
 ) -> None:
     job, token = await running(backend)
     assert await _kept(backend, job, token, b"\x00\xffhalf")
@@ -61,6 +61,7 @@ async def test_a_checkpoint_outlives_an_attempt_however_it_ends(
     assert again.checkpoint == b"\x00\xffhalf"
     # Also if the next attempt stores none.
     await apply(backend, job, event, again.token)
+    await passed(backend, store, 100)
     assert (await claim(backend, job)).checkpoint == b"\x00\xffhalf"
 
 

@@ -310,6 +310,26 @@ async def test_a_circle_is_refused_and_nothing_is_stored(backend: Contract, leng
     assert (await backend.get_job_stats([])).total_jobs == 0
 
 
+async def test_all_of_a_circle_are_refused_and_who_waits_for_them_lacks_a_parent(
+    backend: Contract,
+) -> None:
+    circle = [a_job(id=f"c-{n}", depends_on=(f"c-{(n + 1) % 3}",)) for n in range(3)]
+    line = [a_job(id=f"l-{n}", depends_on=(f"l-{n - 1}" if n else "c-0",)) for n in range(200)]
+    fine = a_job()
+    answers = await backend.submit([*circle, *line, fine], atomic=False)
+    told = [str(answer.error) for answer in answers]
+    assert told[:3] == [
+        f"jobs[{n}].depends_on: job 'c-{n}' waits for itself through the batch" for n in range(3)
+    ]
+    assert told[3:5] == [
+        "jobs[3].depends_on[0]: there is no job 'c-0' to wait for",
+        "jobs[4].depends_on[0]: there is no job 'l-0' to wait for",
+    ]
+    assert all(isinstance(answer.error, InvalidArgument) for answer in answers[:-1])
+    assert answers[-1].error is None
+    assert (await backend.get_job_stats([])).total_jobs == 1
+
+
 async def test_a_child_of_a_rejected_parent_is_rejected_too(backend: Contract) -> None:
     parent = a_job(type="")
     child = a_job(depends_on=(parent.id,))

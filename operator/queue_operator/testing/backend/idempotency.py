@@ -134,6 +134,67 @@ async def test_a_key_twice_in_a_batch_is_as_if_in_sequence(backend: Contract) ->
         await backend.get_job(fresh.id)
 
 
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_a_submission_twice_in_a_batch_is_as_if_sent_apart(
+    backend: Contract, atomic: bool
+) -> None:
+    job, parent = _keyed(), a_job()
+    child = _keyed("child", depends_on=(job.id, parent.id))
+    answers = await backend.submit([job, job, child, parent, child], atomic=atomic)
+    assert [(a.job_id, a.duplicate, a.error) for a in answers] == [
+        (job.id, False, None),
+        (job.id, True, None),
+        (child.id, False, None),
+        (parent.id, False, None),
+        (child.id, True, None),
+    ]
+    assert (await backend.get_job_stats([])).total_jobs == 3
+    assert (await backend.get_job(child.id)).depends_on == (job.id, parent.id)
+    # Under one id and one key there is other content, or none: an id that is taken.
+    for other in (replace(job, payload=b"q"), replace(job, idempotency_key="")):
+        fresh = replace(job, id=f"{job.id}-2", idempotency_key="fresh")
+        same_id = replace(other, id=fresh.id)
+        with pytest.raises(DuplicateJob) as raised:
+            await backend.enqueue_jobs([fresh, same_id])
+        assert raised.value.indexes == (1,)
+
+
+async def test_every_key_that_is_taken_is_named(backend: Contract) -> None:
+    firsts = [_keyed(f"k-{n}") for n in range(3)]
+    await backend.enqueue_jobs(firsts)
+    clashes = [_keyed(f"k-{n}", payload=b"q") for n in range(3)]
+    batch = [clashes[0], a_job(), clashes[1], clashes[2]]
+    with pytest.raises(KeyConflict) as raised:
+        await backend.enqueue_jobs(batch)
+    error = raised.value
+    assert (error.field, error.key, error.job_id) == (
+        "jobs[0].idempotency_key",
+        "k-0",
+        firsts[0].id,
+    )
+    assert (error.indexes, error.job_ids) == ((0, 2, 3), tuple(job.id for job in firsts))
+    assert [(one.field, one.code, one.job_id) for one in error.findings] == [
+        ("jobs[0].idempotency_key", "DUPLICATE", firsts[0].id),
+        ("jobs[2].idempotency_key", "DUPLICATE", firsts[1].id),
+        ("jobs[3].idempotency_key", "DUPLICATE", firsts[2].id),
+    ]
+    assert (await backend.get_job_stats([])).total_jobs == 3
+
+
+async def test_all_that_the_store_finds_wrong_with_a_batch_is_named(backend: Contract) -> None:
+    taken, first = await submitted(backend), _keyed()
+    await backend.enqueue_job(first)
+    batch = [a_job(depends_on=("nobody",)), _keyed(payload=b"q"), a_job(), taken]
+    with pytest.raises(DuplicateJob) as raised:
+        await backend.enqueue_jobs(batch)
+    assert raised.value.indexes == (3,)
+    assert [(one.field, one.code) for one in raised.value.findings] == [
+        ("jobs[0].depends_on[0]", "INVALID_REQUEST"),
+        ("jobs[1].idempotency_key", "DUPLICATE"),
+        ("jobs[3].id", "DUPLICATE"),
+    ]
+
+
 async def test_a_batch_that_is_not_atomic_answers_each_key(backend: Contract) -> None:
     first = _keyed()
     await backend.enqueue_job(first)

@@ -5,11 +5,11 @@ from uuid import uuid4
 
 from queue_operator.domain.job import Demand
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
-from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import Event, JobState
 from queue_operator.domain.transition import REASON_WORKER_LOST
-from queue_operator.testing.driving import apply, claim, job_in, running, submitted
+from queue_operator.testing.driving import apply, claim, job_in, passed, running, settle, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
 
 
@@ -21,6 +21,12 @@ async def _extend(backend: Contract, job_id: str, token: str) -> LeaseAnswer:
 
 async def _sweep(backend: Contract) -> list[Lost]:
     return await backend.expire_leases(lease_ttl_s=TTL_S)
+
+
+async def _lose(backend: Contract, store: Store) -> None:
+    """The leases of everything that runs come to their end."""
+    await store.age(TTL_S + 1)
+    await _sweep(backend)
 
 
 async def test_a_renewed_lease_outlives_its_first_term(backend: Contract, store: Store) -> None:
@@ -177,6 +183,62 @@ async def test_a_job_lost_on_its_last_attempt_waits_one_ttl_for_a_late_outcome(
     assert (dead.error.category, dead.error.code) == (ErrorCategory.SYSTEM, REASON_WORKER_LOST)
     assert (await backend.get_job(late.id)).state is JobState.COMPLETED
     assert (await apply(backend, job, Event.COMPLETE, token)).error is not None
+
+
+async def test_a_job_that_lost_its_worker_twice_waits_its_backoff_and_is_told_apart(
+    backend: Contract, store: Store
+) -> None:
+    backoff = Backoff(BackoffStrategy.LINEAR, 100.0)
+    job, _ = await running(backend, max_attempts=4, backoff=backoff)
+    await _lose(backend, store)
+    assert (await backend.get_job(job.id)).error is None
+    again = await claim(backend, job, "worker-2")
+    assert (again.attempt, again.alone) == (2, False)
+    await _lose(backend, store)
+    lost = await backend.get_job(job.id)
+    assert lost.error is not None
+    assert (lost.error.category, lost.error.code) == (ErrorCategory.SYSTEM, "WORKER_LOST_AGAIN")
+    assert (lost.state, lost.attempt, lost.failure_count) == (JobState.UNKNOWN_RETRY, 2, 0)
+    await store.age(199)
+    assert await backend.dequeue_jobs("w", [], 1) == []
+    await passed(backend, store, 2)
+    third = await claim(backend, job, "worker-3")
+    assert (third.attempt, third.alone) == (3, True)
+    # Nobody saw that one: it says nothing, and the error stays.
+    release = Outcome(job.id, Event.RELEASE, token=third.token, retry_after_s=10)
+    assert (await settle(backend, release)).error is None
+    assert await backend.dequeue_jobs("w", [], 1) == []
+    await passed(backend, store, 11)
+    third = await claim(backend, job, "worker-3")
+    assert (third.attempt, third.alone) == (3, True)
+    failed = ErrorInfo("boom", code="MINE")
+    await settle(backend, Outcome(job.id, Event.FAIL, token=third.token, error=failed))
+    await passed(backend, store, 1000)
+    assert not (await claim(backend, job, "worker-4")).alone
+
+
+async def test_a_release_between_two_losses_is_passed_over(backend: Contract, store: Store) -> None:
+    job, _ = await running(backend, max_attempts=4)
+    await _lose(backend, store)
+    token = (await claim(backend, job)).token
+    await apply(backend, job, Event.RELEASE, token)
+    await claim(backend, job)
+    await _lose(backend, store)
+    lost = await backend.get_job(job.id)
+    assert lost.error is not None
+    assert lost.error.code == "WORKER_LOST_AGAIN"
+
+
+async def test_jobs_that_somebody_takes_from_a_worker_are_no_suspects(
+    backend: Contract, store: Store
+) -> None:
+    job, _ = await running(backend, max_attempts=4)
+    await _lose(backend, store)
+    await claim(backend, job, "worker-2")
+    await backend.mark_worker_unresponsive("worker-2")
+    taken = await backend.get_job(job.id)
+    assert (taken.state, taken.attempt, taken.error) == (JobState.UNKNOWN_RETRY, 1, None)
+    assert not (await claim(backend, job, "worker-3")).alone
 
 
 async def test_an_execution_over_its_timeout_fails_one_ttl_later(

@@ -14,7 +14,7 @@ from queue_operator.domain.retry import (
 from queue_operator.domain.states import Event
 from queue_operator.domain.views import SEMANTIC, Semantic
 from queue_operator.testing.clauses import proves
-from queue_operator.testing.driving import apply, claim, submitted
+from queue_operator.testing.driving import apply, claim, passed, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store, half
 
 
@@ -133,11 +133,14 @@ async def test_what_is_no_failure_does_not_lengthen_the_backoff(
     job = await submitted(backend, backoff=backoff)
     for _ in range(3):
         assert (await apply(backend, job, event, (await claim(backend, job)).token)).error is None
+        # A job that is lost again and again waits, too.
+        await passed(backend, store, 100)
     await claim(backend, job)
     await backend.mark_worker_unresponsive("worker-1")
     await claim(backend, job)
     await store.age(TTL_S + 1)
     assert len(await backend.expire_leases(lease_ttl_s=TTL_S)) == 1
+    await store.age(100)
     failed = [await _fail(backend)]
     await store.age(11.0)
     failed.append(await _fail(backend))

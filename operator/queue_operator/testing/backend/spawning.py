@@ -100,6 +100,28 @@ async def test_a_child_may_wait_for_its_parent_and_for_its_siblings(backend: Con
     await claim(backend, await backend.get_job(answers[1].job_id))
 
 
+async def test_a_chain_of_children_is_as_deep_as_it_may_be(backend: Contract) -> None:
+    parent, token = await running(backend)
+    for depth in (1, 2):
+        asked = request(parent, token, "1", type="again", tags=frozenset({f"{depth}"}))
+        [answer] = await spawn(backend, replace(asked, most_depth=2))
+        assert answer.error is None
+        await apply(backend, parent, Event.COMPLETE, token)
+        parent = await backend.get_job(answer.job_id)
+        assert parent.spawn_depth == depth
+        token = (await claim(backend, parent)).token
+    [deep] = await spawn(backend, replace(request(parent, token), most_depth=2))
+    assert isinstance(deep.error, InvalidArgument)
+    assert deep.error.field == "spawn_depth"
+    # What it has is found again, whatever may be asked for now; without a bound there is none.
+    [first] = await spawn(backend, replace(request(parent, token), most_depth=None))
+    [again] = await spawn(backend, replace(request(parent, token), most_depth=2))
+    assert (again.job_id, again.duplicate, again.error) == (first.job_id, True, None)
+    assert (await backend.get_job(first.job_id)).spawn_depth == 3
+    [usual] = await spawn(backend, request(parent, token, "2"))
+    assert usual.error is None
+
+
 async def test_the_same_key_is_the_same_child(backend: Contract) -> None:
     parent, token = await running(backend)
     first, second = await spawn(backend, request(parent, token, "1"), request(parent, token, "2"))

@@ -124,6 +124,43 @@ async def test_a_job_given_back_takes_no_other_outcome(backend: Contract, event:
     assert isinstance((await apply(backend, job, Event.COMPLETE, token)).error, StaleLease)
 
 
+@pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL, Event.EXHAUST, Event.STOP])
+async def test_whose_job_another_ended_without_the_token_is_told_that_its_outcome_did_not_count(
+    backend: Contract, event: Event
+) -> None:
+    job, token = await running(backend)
+    errors = {Event.FAIL: ErrorInfo("an administrator's"), Event.EXHAUST: ErrorInfo("an admin's")}
+    theirs = b"an administrator's" if event is Event.COMPLETE else None
+    ended = Outcome(job.id, event, result=theirs, error=errors.get(event))
+    assert (await settle(backend, ended)).error is None
+    before = await backend.get_job(job.id)
+    # The holder says the same, and then whatever it likes: nothing of it counts.
+    for said in (event, Event.COMPLETE, Event.FAIL, event):
+        answer = await apply(backend, job, said, token)
+        assert isinstance(answer.error, InvalidTransition | StaleLease), said
+        assert (answer.freed_assignee_id, answer.repeated) == (None, False)
+    assert await backend.get_job(job.id) == before
+    if event is Event.COMPLETE:
+        with pytest.raises(InvalidTransition):
+            await backend.update_job_status(job.id, JobState.COMPLETED, token=token)
+
+
+async def test_of_a_job_that_was_given_up_a_late_completion_by_another_is_not_the_holders(
+    backend: Contract,
+) -> None:
+    job, token = await running(backend)
+    await backend.mark_job_unknown_stopped(job.id, "given up")
+    assert await backend.complete_job(job.id, b"an administrator's") == {}
+    answer = await apply(backend, job, Event.COMPLETE, token)
+    assert isinstance(answer.error, InvalidTransition)
+    assert (await backend.get_job(job.id)).result == b"an administrator's"
+    # With its token the same is its own, and may be said again.
+    other, token = await running(backend)
+    await backend.mark_job_unknown_stopped(other.id, "given up")
+    assert (await apply(backend, other, Event.COMPLETE, token)).error is None
+    assert (await apply(backend, other, Event.COMPLETE, token)).repeated
+
+
 async def test_the_library_may_leave_the_token_out(backend: Contract) -> None:
     job, _ = await running(backend)
     assert await backend.complete_job(job.id, b"r") == {"worker-1": 1}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition
 from queue_operator.domain.job import Cancelled, Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
@@ -92,11 +92,7 @@ async def test_cancel_keeps_the_slot_until_the_worker_answers(desk: Desk) -> Non
     assert (await stream.one()).id == following.id
 
 
-@proves(
-    "queue-api.JobStatus.rule.5",
-    "queue-api.JobStatus.rule.6",
-    "queue-api.JobStatus.rule.9",
-)
+@proves("queue-api.JobStatus.rule.5", "queue-api.JobStatus.rule.9")
 async def test_cancelled_jobs_end_as_the_table_says(desk: Desk) -> None:
     waiting, retrying, running, lost = await desk.jobs_in(
         JobState.INITIAL_PENDING, JobState.FAILED_RETRY, JobState.RUNNING, JobState.RUNNING
@@ -112,6 +108,36 @@ async def test_cancelled_jobs_end_as_the_table_says(desk: Desk) -> None:
         JobState.UNKNOWN_STOPPED,
     ]
     await desk.nothing_more(desk.stream())
+
+
+@proves("queue-api.JobStatus.rule.6")
+async def test_a_job_that_is_cancelled_or_skipped_before_it_ran_is_unscheduled_for_good(
+    desk: Desk,
+) -> None:
+    waiting, parent = await desk.submit(2)
+    child = desk.job(depends_on=(parent.id,))
+    grandchild = desk.job(depends_on=(child.id,))
+    await desk.calls.enqueue_jobs([child, grandchild])
+    await cancel(desk, waiting, parent)
+    ended = [waiting, parent, child, grandchild]
+
+    async def unscheduled() -> bool:
+        return set(await desk.states(ended)) == {JobState.UNSCHEDULED}
+
+    await desk.until(unscheduled)
+    before = [await desk.get(job) for job in ended]
+    for stored in before:
+        assert (stored.assignee_id, stored.assigned_at, stored.started_at) == ("", None, None)
+        assert (stored.attempt, stored.finalized_at is None) == (0, False)
+    # Nothing brings them back, and nobody is given them.
+    for call in (complete, *_CALLS, _acknowledge):
+        for job in ended:
+            with pytest.raises(InvalidTransition):
+                await call(desk, job.id)
+    assert (await cancel(desk, *ended)).cancelled_job_ids == ()
+    await desk.calls.reset_running_jobs()
+    await desk.nothing_more(desk.stream())
+    assert [await desk.get(job) for job in ended] == before
 
 
 @proves("queue-api.JobStatus.then.2")
@@ -134,10 +160,14 @@ async def _stop(desk: Desk, job_id: str) -> None:
     await desk.calls.stop_job(job_id, "")
 
 
+async def _acknowledge(desk: Desk, job_id: str) -> None:
+    await desk.calls.acknowledge_cancellation(job_id, True)
+
+
 _CALLS: list[checks.Call] = [_fail, _stop]
 
 
-@proves("queue-api.Replicas.rule.4", "queue-api.Cancellation.rule.10")
+@proves("queue-api.Cancellation.rule.10")
 async def test_cancel_of_an_unread_job_is_settled_by_its_stream(desk: Desk) -> None:
     stream = await desk.waiting(2)
     [first] = await desk.submit()

@@ -64,11 +64,7 @@ class History:
             assert held[stream.assignee] <= capacity
 
 
-@proves(
-    "queue-api.Slots.rule.1",
-    "queue-api.Invariants.rule.2",
-    "queue-api.Invariants.rule.7",
-)
+@proves("queue-api.Slots.rule.1", "queue-api.Invariants.rule.2")
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_slots_hold_through_any_history(desk: Desk, seed: int) -> None:
     history = History(desk, seed)
@@ -110,3 +106,51 @@ async def _everything_ends(history: History) -> None:
             taken += [job for job in await stream.batch() if job.id in new]
         assert len(taken) == capacity
     await desk.nothing_more(*history.streams)
+
+
+async def _submit(desk: Desk, *held: Job) -> None:
+    await desk.submit(2, tags=_RED)
+
+
+async def _fail(desk: Desk, *held: Job) -> None:
+    await desk.calls.fail_job(held[0].id, "again")
+
+
+async def _lose(desk: Desk, *held: Job) -> None:
+    await desk.calls.mark_worker_unresponsive(held[0].assignee_id)
+
+
+async def _reset(desk: Desk, *held: Job) -> None:
+    await desk.calls.reset_running_jobs()
+
+
+async def _end_a_parent(desk: Desk, *held: Job) -> None:
+    await desk.calls.complete_job(held[0].id, b"")
+
+
+_RED = frozenset({"red"})
+
+
+@proves("queue-api.Invariants.rule.7")
+@pytest.mark.parametrize("make", [_submit, _fail, _lose, _reset, _end_a_parent])
+async def test_news_wakes_each_stream_once_and_one_is_given_a_job(
+    desk: Desk, make: Callable[..., Awaitable[None]]
+) -> None:
+    # Whoever held them has left, and cannot be given them again.
+    holder, held = await desk.holding(2, tags=_RED)
+    await holder.close()
+    await desk.submit(tags=_RED, depends_on=(held[0].id,))
+    waiting = [await desk.waiting(1, _RED) for _ in range(3)]
+    strangers = [await desk.waiting(1, tags) for tags in (["blue"], ["red", "blue"])]
+    before = {one: desk.rig.looks(one.assignee) for one in (*waiting, *strangers)}
+    await make(desk, *held)
+
+    async def given_to_one() -> bool:
+        return any(not one.waits for one in waiting)
+
+    await desk.until(given_to_one)
+    await desk.nothing_more(*strangers)
+    looked = {one: desk.rig.looks(one.assignee) - count for one, count in before.items()}
+    assert max(looked.values()) == 1, looked
+    given = [job.id for one in waiting if not one.waits for job in await one.batch()]
+    assert len(set(given)) == len(given) > 0

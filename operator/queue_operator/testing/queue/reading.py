@@ -88,15 +88,29 @@ async def test_a_batch_shows_the_counters_of_earlier_attempts(desk: Desk) -> Non
         await desk.calls.fail_job(job.id, "again")
 
 
-@proves("queue-api.Job.rule.8", "queue-api.Job.rule.10", "queue-api.Job.rule.13")
+@proves("queue-api.Job.rule.8", "queue-api.Job.rule.13")
 async def test_get_job_shows_the_end_and_the_last_assignee(desk: Desk) -> None:
     jobs = await desk.jobs_in(*JobState)
     for job, state in zip(jobs, JobState, strict=True):
         stored = await desk.get(job)
         assert (stored.finalized_at is not None) == (state in TERMINAL)
-        assert (stored.result is not None) == (state is JobState.COMPLETED)
         never = state in {JobState.INITIAL_PENDING, JobState.UNSCHEDULED}
         assert bool(stored.assignee_id) != never
+
+
+@proves("queue-api.Job.rule.10")
+async def test_get_job_shows_the_result_byte_for_byte_and_none_before(desk: Desk) -> None:
+    for state, job in zip(JobState, await desk.jobs_in(*JobState), strict=True):
+        assert ((await desk.get(job)).result is None) == (state is not JobState.COMPLETED), state
+    results = [_PAYLOAD, b"", b"\x00", "ü".encode("utf-16"), b'{"a": 1.0 }\n', _PAYLOAD * 256]
+    stream = desk.stream(len(results))
+    await desk.submit(len(results))
+    jobs = await stream.take(len(results))
+    for job, result in zip(jobs, results, strict=True):
+        assert (job.result, (await desk.get(job)).result) == (None, None)
+        await desk.calls.complete_job(job.id, result)
+    for job, result in zip(jobs, results, strict=True):
+        assert (await desk.get(job)).result == result
 
 
 @proves("queue-api.Job.rule.9")

@@ -61,6 +61,58 @@ async def test_worker_that_comes_back_without_a_job_gives_it_up(desk: Desk) -> N
     assert second.busy == 1
 
 
+@proves("queue-api.Sessions.rule.12")
+@pytest.mark.parametrize("named", [True, False], ids=["another", "nameless"])
+async def test_worker_that_comes_back_as_another_process_has_lost_what_it_had(
+    desk: Desk, named: bool
+) -> None:
+    """A handler may have begun it, and ended the process."""
+    spec = spec_of(desk, 1)
+    [job] = await desk.submit(max_attempts=2)
+    for attempt in (1, 2):
+        process = f"process-{attempt}" if named else ""
+        worker = await WorkerEnd.open(desk, spec=replace(spec, process=process), at_calls=True)
+        [given] = await worker.take(1)
+        assert (given.job_id, given.attempt) == (job.id, attempt)
+        await worker.stream.close()
+    last = await WorkerEnd.open(desk, spec=replace(spec, process=""), at_calls=True)
+    await desk.rig.age(LEASE_TTL_S + 1)
+    await desk.rig.tick()
+    ended = await desk.get(job)
+    assert (ended.state, ended.attempt) == (JobState.DEAD_LETTER, 2)
+    assert last.busy == 0
+
+
+@proves("queue-api.Leases.rule.12")
+async def test_neighbours_of_a_job_that_ends_its_workers_complete(desk: Desk) -> None:
+    poison, *others = await desk.submit(4, max_attempts=3)
+
+    async def kill(worker: WorkerEnd) -> WorkerEnd:
+        await worker.stream.close()
+        await desk.rig.age(LEASE_TTL_S + 1)
+        await desk.rig.tick()
+        # Backoffs are over too.
+        await desk.rig.age(60)
+        return await WorkerEnd.open(desk, 4)
+
+    worker = await WorkerEnd.open(desk, 4)
+    for _ in range(2):
+        assert len(await worker.take(4)) == 4
+        worker = await kill(worker)
+    ended: set[str] = set()
+    while len(ended) < 4:
+        [alone] = await worker.take(1)
+        ended.add(alone.job_id)
+        if alone.job_id == poison.id:
+            worker = await kill(worker)
+        else:
+            await worker.say(alone, Event.COMPLETE)
+    await desk.rig.age(LEASE_TTL_S + 1)
+    await desk.rig.tick()
+    assert await desk.state(poison) is JobState.DEAD_LETTER
+    assert await desk.states(others) == [JobState.COMPLETED] * 3
+
+
 @proves("queue-api.Sessions.rule.3")
 async def test_worker_that_leaves_keeps_what_was_written_to_it(desk: Desk) -> None:
     worker = await WorkerEnd.open(desk, 3)
@@ -242,7 +294,11 @@ async def test_equal_workers_share_evenly(desk: Desk) -> None:
     assert all(takers.count(worker) == 2 for worker in workers)
 
 
-@proves("queue-api.Cancellation.rule.1", "queue-api.Cancellation.rule.2")
+@proves(
+    "queue-api.Cancellation.rule.1",
+    "queue-api.Cancellation.rule.2",
+    "queue-api.Replicas.rule.4",
+)
 async def test_cancel_is_pushed_within_a_second_and_once(desk: Desk) -> None:
     worker = await WorkerEnd.open(desk)
     [job] = await desk.submit()

@@ -12,7 +12,7 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 from queue_operator.testing.queue.desk import Consumer, Desk
-from queue_operator.testing.queue.rig import BOUND_S
+from queue_operator.testing.queue.rig import BOUND_S, LEASE_TTL_S
 from queue_operator.testing.table import ELIGIBLE
 
 
@@ -36,6 +36,21 @@ async def test_stream_with_a_wrong_argument(
             await anext(desk.pair.streams.stream_jobs(*arguments, namespace=desk.namespace))
     assert raised.value.field == field
     assert (await desk.stats()).pending_jobs == 1
+
+
+@proves("queue-api.Sessions.rule.13")
+async def test_stream_that_is_opened_again_waits_for_the_leases_of_the_last(desk: Desk) -> None:
+    """Its program may have ended with the job in hand: that attempt counts."""
+    first, [job] = await desk.holding(1, max_attempts=2)
+    await first.close()
+    second = desk.stream(1, assignee=first.assignee).start()
+    await desk.rig.tick()
+    await desk.nothing_more(second)
+    assert await desk.state(job) is JobState.RUNNING
+    await desk.rig.age(LEASE_TTL_S + 1)
+    await desk.rig.tick()
+    again = await second.one()
+    assert (again.id, again.attempt) == (job.id, 2)
 
 
 @proves("queue-api.StreamJobs.pre.4", "queue-api.WorkerPattern.then.1")

@@ -17,7 +17,9 @@ def held(jobs: Sequence[Assignment]) -> list[Held]:
 
 
 def spec_of(desk: Desk, capacity: int, **fields: Any) -> StreamSpec:
+    """One worker's process: whoever opens several streams by it is the same."""
     values = {"assignee_id": uuid.uuid4().hex, "worker_name": "w", "namespace": desk.namespace}
+    values["process"] = uuid.uuid4().hex
     return StreamSpec(capacity=capacity, **(values | fields))
 
 

@@ -78,6 +78,7 @@ class Job(_message.Message):
     SPAWNED_BY_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     FAILED_AT_FIELD_NUMBER: _builtins.int
+    SPAWN_DEPTH_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     type: _builtins.str
     payload: _builtins.bytes
@@ -113,6 +114,8 @@ class Job(_message.Message):
     """The job whose handler submitted this one."""
     host: _builtins.str
     """Where the worker was."""
+    spawn_depth: _builtins.int
+    """How many spawns lie between this job and one that came from outside."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -196,10 +199,11 @@ class Job(_message.Message):
         spawned_by: _builtins.str = ...,
         host: _builtins.str = ...,
         failed_at: _timestamp_pb2.Timestamp | None = ...,
+        spawn_depth: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawn_depth", b"spawn_depth", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_attempts: _TypeAlias = _typing.Literal["max_attempts"]  # noqa: Y015
     _WhichOneofArgType__max_attempts: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts"]  # noqa: Y015
@@ -394,6 +398,8 @@ class Error(_message.Message):
     CURRENT_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     code: _builtins.str
     """INVALID_REQUEST, DUPLICATE, NOT_FOUND, STALE_LEASE, …: stable."""
@@ -411,15 +417,22 @@ class Error(_message.Message):
     quota: _builtins.str
     current: _builtins.int
     maximum: _builtins.int
+    found: _builtins.int
     @_builtins.property
     def indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Positions in the batch of the ids that are taken, and the ids themselves while they are few."""
+        """Positions in the batch of the ids, or the keys, that are taken, and the ids, or those of the
+        jobs that have the keys, while they are few.
+        """
 
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """Not there for a batch that never fits as a whole."""
+
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """Where more than one thing is wrong with a batch: the first ones, and how many there are."""
 
     def __init__(
         self,
@@ -442,14 +455,46 @@ class Error(_message.Message):
         current: _builtins.int = ...,
         maximum: _builtins.int = ...,
         retry_after: _duration_pb2.Duration | None = ...,
+        findings: _abc.Iterable[Global___Finding] | None = ...,
+        found: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "current", b"current", "event", b"event", "field", b"field", "indexes", b"indexes", "job_id", b"job_id", "job_ids", b"job_ids", "key", b"key", "kind", b"kind", "limit", b"limit", "maximum", b"maximum", "message", b"message", "namespace", b"namespace", "quota", b"quota", "reason", b"reason", "retry_after", b"retry_after", "size", b"size", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "current", b"current", "event", b"event", "field", b"field", "findings", b"findings", "found", b"found", "indexes", b"indexes", "job_id", b"job_id", "job_ids", b"job_ids", "key", b"key", "kind", b"kind", "limit", b"limit", "maximum", b"maximum", "message", b"message", "namespace", b"namespace", "quota", b"quota", "reason", b"reason", "retry_after", b"retry_after", "size", b"size", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """One of the things that are wrong. `job_id` is the job that has what is taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    code: _builtins.str
+    message: _builtins.str
+    job_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "job_id", b"job_id", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015
 
 @_typing.final
 class EnqueueJobRequest(_message.Message):

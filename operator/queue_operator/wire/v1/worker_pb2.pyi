@@ -220,13 +220,21 @@ class Hello(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     POD_UID_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
+    """New with every start of the process: it is whose the jobs are."""
     worker_name: _builtins.str
     host: _builtins.str
     namespace: _builtins.str
     capacity: _builtins.int
     version: _builtins.str
     pod_uid: _builtins.str
+    process: _builtins.str
+    """Drawn at random when the process starts, and the same in each hello it sends. By it the queue
+    knows that the process that comes back is the one that went, which knows what it runs: what it
+    does not name in `held` never reached it, and its attempt is given back. Where it is another one,
+    or absent, an attempt that was sent counts: a handler may have begun it.
+    """
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -248,10 +256,11 @@ class Hello(_message.Message):
         version: _builtins.str = ...,
         held: _abc.Iterable[Global___HeldJob] | None = ...,
         pod_uid: _builtins.str = ...,
+        process: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "held", b"held", "host", b"host", "namespace", b"namespace", "pod_uid", b"pod_uid", "session_id", b"session_id", "tags", b"tags", "types", b"types", "version", b"version", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "held", b"held", "host", b"host", "namespace", b"namespace", "pod_uid", b"pod_uid", "process", b"process", "session_id", b"session_id", "tags", b"tags", "types", b"types", "version", b"version", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

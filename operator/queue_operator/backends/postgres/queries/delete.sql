@@ -1,10 +1,19 @@
 -- Deletes jobs that have ended, with their history; the log keeps its events and gets one more.
+-- Of those that came from custom resources a tombstone stays.
 -- Parameters: job_nos (bigint[]). Index: the primary keys. Locks: the rows deleted.
 WITH gone AS (
     DELETE FROM final WHERE job_no = ANY (%(job_nos)s::bigint[])
-    RETURNING job_no, lane_id, state, attempt, retry_count
+    RETURNING job_no, lane_id, state, attempt, retry_count, transition, finalized_at, error_category
 ), jobs AS (
     DELETE FROM job WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+    RETURNING job_no, id, cluster_uid, created_at
+), buried AS (
+    INSERT INTO tombstone (uid, state, permanent, transition, attempt, created_at, finalized_at)
+    SELECT jobs.id, gone.state, coalesce(gone.error_category = 'PERMANENT', false),
+           gone.transition, gone.attempt, jobs.created_at, gone.finalized_at
+    FROM jobs JOIN gone ON gone.job_no = jobs.job_no
+    WHERE jobs.cluster_uid IS NOT NULL
+    ON CONFLICT (uid) DO NOTHING
 ), attempts AS (
     DELETE FROM attempt WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), transitions AS (

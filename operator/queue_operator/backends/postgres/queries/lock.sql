@@ -4,7 +4,8 @@
 -- Traps: a row that moves while we wait for it is found in none of the tables; the caller
 --   asks again, and then sees where it went. The attempts are those of the statement's start:
 --   of what happens to a row in its place, only a late completion ends an attempt, and that
---   one is read from the row itself. It is also all that tells of an attempt without a row.
+--   one is read from the row itself, as if it had come with the token. It is also all that tells
+--   of an attempt without a row.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(tokens)s::uuid[]) AS g(job_no, given_token)
     ORDER BY job_no
@@ -12,21 +13,23 @@ WITH given AS MATERIALIZED (
     SELECT given.given_token, lease.job_no, lease.lane_id, lease.state, lease.token,
            lease.attempt, lease.max_attempts, lease.failure_count, lease.backoff,
            lease.assignee_id, lease.has_children, lease.cancel_forced, lease.cancel_reason,
-           ''::text AS reason
+           ''::text AS reason, lease.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM lease WHERE lease.job_no = given.job_no FOR UPDATE
     ) lease
 ), in_ready AS MATERIALIZED (
     SELECT given.given_token, ready.job_no, ready.lane_id, ready.state, ready.token,
            ready.attempt, ready.max_attempts, ready.failure_count, ready.backoff,
-           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text, ''::text AS reason
+           ready.assignee_id, ready.has_children, false AS cancel_forced, ''::text, ''::text AS reason,
+           ready.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM ready WHERE ready.job_no = given.job_no FOR UPDATE
     ) ready
 ), in_final AS MATERIALIZED (
     SELECT given.given_token, final.job_no, final.lane_id, final.state, final.token,
            final.attempt, final.max_attempts, final.failure_count, final.backoff,
-           final.assignee_id, final.has_children, false AS cancel_forced, ''::text, final.reason
+           final.assignee_id, final.has_children, false AS cancel_forced, ''::text, final.reason,
+           final.lease_version
     FROM given CROSS JOIN LATERAL (
         SELECT * FROM final WHERE final.job_no = given.job_no FOR UPDATE
     ) final
@@ -36,16 +39,27 @@ WITH given AS MATERIALIZED (
 SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attempt,
        found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
        found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
-       namespace.name AS namespace, lane.priority,
-       CASE WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
+       namespace.name AS namespace, job_type.name AS type, lane.priority,
+       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
+            WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
             THEN 'COMPLETE' ELSE ended.event END AS recorded,
-       CASE WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
-            THEN found.state ELSE ended.state END AS recorded_state
+       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
+            WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
+            THEN found.state ELSE ended.state END AS recorded_state,
+       coalesce(before.event = 'LOSE', false) AS lost_before
 FROM found
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
 JOIN namespace ON namespace.id = job.namespace_id
 JOIN lane ON lane.id = found.lane_id
+JOIN job_type ON job_type.id = lane.type_id
 LEFT JOIN LATERAL (
-    SELECT event, state FROM attempt
+    SELECT event, state, unfenced FROM attempt
     WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1
 ) ended ON true
+LEFT JOIN LATERAL (
+    -- Attempts that did not count are passed over: the one after them has their number.
+    SELECT event FROM attempt
+    WHERE found.state IN ({{RUNNING}}) AND attempt.job_no = found.job_no
+      AND attempt.version < found.lease_version AND attempt.number < found.attempt
+    ORDER BY attempt.version DESC LIMIT 1
+) before ON true

@@ -1,11 +1,12 @@
 -- A job that was given up as UNKNOWN_STOPPED turns out to be done.
 -- Parameters: arrays of equal length: job_nos, results, content_types, errors (JSON text);
---   NULL keeps the old one. Index: final_pkey.
+--   NULL keeps the old one; unfenced (bool: it came without the token; NULL: with it).
+-- Index: final_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[],
-                           %(content_types)s::text[], %(errors)s::text[])
-        AS g(job_no, new_result, content_type, new_error)
+                           %(content_types)s::text[], %(errors)s::text[], %(unfenced)s::bool[])
+        AS g(job_no, new_result, content_type, new_error, unfenced)
 ), done AS (
     UPDATE final
     SET state = {{COMPLETED}}, result = coalesce(new_result, result),
@@ -19,16 +20,16 @@ WITH given AS MATERIALIZED (
     FROM given
     WHERE final.job_no = given.job_no AND final.job_no = ANY (%(job_nos)s::bigint[])
       AND final.state IN ({{UNKNOWN_STOPPED}})
-    RETURNING final.*, given.new_error
+    RETURNING final.*, given.new_error, given.unfenced
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error, eligible_at)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at, unfenced)
     SELECT job_no, lease_version, token, attempt, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}},
-           assigned_at, now(), assignee_id, worker_name, host, new_error::jsonb, eligible_at
+           assigned_at, now(), assignee_id, worker_name, host, new_error::jsonb, eligible_at, unfenced
     FROM done WHERE token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
-        ended_at = excluded.ended_at, error = excluded.error
+        ended_at = excluded.ended_at, error = excluded.error, unfenced = excluded.unfenced
 ), rarer AS (
     INSERT INTO transition (job_no, number, event, from_state, to_state, at, reason)
     SELECT job_no, transition, 'COMPLETE', {{UNKNOWN_STOPPED}}, {{COMPLETED}}, now(), ''

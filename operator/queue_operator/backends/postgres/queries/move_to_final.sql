@@ -2,15 +2,16 @@
 -- Parameters: arrays of equal length: job_nos, states, events, errors (JSON text, NULL keeps
 --   the old one), reasons, results, content_types, retries, returned (int: 1 counts a
 --   retry, takes an attempt back), records (bool: the event ends an attempt), cancel_reasons, notes (why, for
---   the history).
+--   the history), unfenced (bool: it came without the token; NULL: with it).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
                          %(content_types)s::text[], %(retries)s::int[], %(returned)s::int[],
-                         %(records)s::bool[], %(cancel_reasons)s::text[], %(notes)s::text[])
+                         %(records)s::bool[], %(cancel_reasons)s::text[], %(notes)s::text[],
+                         %(unfenced)s::bool[])
         AS g(job_no, new_state, event, new_error, reason, new_result, content_type, retries, returned,
-             records, given_reason, note)
+             records, given_reason, note, unfenced)
 ), from_lease AS MATERIALIZED (
     SELECT lease.lane_id, lease.order_time, lease.created_at, lease.eligible_at, lease.attempt,
            lease.lease_version,
@@ -73,13 +74,13 @@ WITH given AS MATERIALIZED (
     WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone WHERE checkpointed))
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error, eligible_at)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at, unfenced)
     SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
-           assignee_id, worker_name, host, new_error::jsonb, eligible_at
+           assignee_id, worker_name, host, new_error::jsonb, eligible_at, unfenced
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
-        ended_at = excluded.ended_at, error = excluded.error
+        ended_at = excluded.ended_at, error = excluded.error, unfenced = excluded.unfenced
 ), rarer AS (
     -- What ended a running attempt is told by the attempt's row, unless a late outcome may
     -- still rewrite it or there is a reason to tell.

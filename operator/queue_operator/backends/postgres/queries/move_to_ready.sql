@@ -5,7 +5,8 @@
 --   clears (bool: the token is void from now on), records (bool: the event ends an attempt),
 --   allowed (int: a new max_attempts, NULL keeps it), resets (bool: attempt becomes 0), lanes
 --   (int: of a new priority, NULL keeps it), results (NULL keeps it), drops (bool: not even
---   then), content_types, notes (why, for the history).
+--   then), content_types, notes (why, for the history), unfenced (bool: it came without the
+--   token; NULL: with it).
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
 --   `ready` comes back to it under the same key: counting what was deleted makes sure that all
@@ -16,10 +17,11 @@ WITH given AS MATERIALIZED (
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
                          %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
                          %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
-                         %(drops)s::bool[], %(content_types)s::text[], %(notes)s::text[])
+                         %(drops)s::bool[], %(content_types)s::text[], %(notes)s::text[],
+                         %(unfenced)s::bool[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
              clears, records, allowed, resets, new_lane_id, new_result, drops,
-             content_type, note)
+             content_type, note, unfenced)
 ), from_lease AS MATERIALIZED (
     SELECT lease.lane_id, lease.order_time, lease.created_at, lease.eligible_at, lease.attempt,
            lease.lease_version,
@@ -123,13 +125,13 @@ WITH given AS MATERIALIZED (
     FROM gone WHERE job.job_no = gone.job_no AND gone.new_lane_id IS NOT NULL
 ), history AS (
     INSERT INTO attempt (job_no, version, token, number, event, from_state, state, assigned_at,
-                         ended_at, assignee_id, worker_name, host, error, eligible_at)
+                         ended_at, assignee_id, worker_name, host, error, eligible_at, unfenced)
     SELECT job_no, lease_version, token, attempt, event, state, new_state, assigned_at, now(),
-           assignee_id, worker_name, host, new_error::jsonb, eligible_at
+           assignee_id, worker_name, host, new_error::jsonb, eligible_at, unfenced
     FROM gone WHERE records AND token IS NOT NULL
     ON CONFLICT (job_no, version) DO UPDATE
     SET event = excluded.event, from_state = excluded.from_state, state = excluded.state,
-        ended_at = excluded.ended_at, error = excluded.error
+        ended_at = excluded.ended_at, error = excluded.error, unfenced = excluded.unfenced
 ), rarer AS (
     -- What ended a running attempt is told by the attempt's row, unless a late outcome may
     -- still rewrite it.

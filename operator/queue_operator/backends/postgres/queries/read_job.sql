@@ -21,6 +21,8 @@ SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.
            AS idempotency_key,
        coalesce((SELECT parent_id FROM spawned WHERE spawned.child_no = w.job_no LIMIT 1), '')
            AS spawned_by,
+       coalesce((SELECT depth FROM spawned WHERE spawned.child_no = w.job_no LIMIT 1), 0)
+           AS spawn_depth,
        coalesce((SELECT url FROM callback WHERE callback.job_no = w.job_no LIMIT 1), '')
            AS callback_url,
        CASE WHEN w.dependency_mode IS NOT NULL THEN ARRAY(

@@ -1,7 +1,9 @@
 -- Stores a session, or hands the one with its id to another connection of the same worker. Gives
--- one row, what it is ordered, or none where the id is another worker's or was ended.
+-- one row, what it is ordered and the connection that had it, or none where the id is another worker's
+-- or was ended.
 -- Parameters: a value for each column but the opening, the time and the order's.
 -- Index: worker_session's primary key. Locks: the one row.
+-- Trap: two connections of one session that open it at once both find the same one before them.
 INSERT INTO worker_session AS stored (
     session_id, namespace, worker_name, pod_uid, host, replica, tags, types, capacity, busy,
     draining, version, connection
@@ -25,4 +27,6 @@ ON CONFLICT (session_id) DO UPDATE SET
 WHERE NOT stored.ended
   AND (stored.namespace, stored.worker_name, stored.pod_uid)
       = (excluded.namespace, excluded.worker_name, excluded.pod_uid)
-RETURNING session_id, connection, wanted_capacity, wanted_tags, wanted_drain, ended, order_number
+RETURNING session_id, connection, wanted_capacity, wanted_tags, wanted_drain, ended, order_number,
+          coalesce((SELECT before.connection FROM worker_session AS before
+                    WHERE before.session_id = %(session_id)s), '')

@@ -1,11 +1,14 @@
 -- The parents of some spawned children, if the given tokens are current, and what is known of the
 -- children.
 -- Parameters, aligned by position: namespaces (int[]), parents (text[]), tokens (uuid[]), ids
---   (text[], of the children). Gives the place, the number of the parent, its state and its
---   correlation id, and which job the child was spawned by (NULL: not stored, or by nobody).
+--   (text[], of the children). Gives the place, the number of the parent, its state, its
+--   correlation id and its depth (0: spawned by nobody), and which job the child was spawned by
+--   (NULL: not stored, or by nobody).
 -- Index: job_namespace_id_id_key; the primary keys of lease, ready and spawned.
 -- Locks: none: `spawn_fence.sql` looks again.
-SELECT g.n::int, parent.job_no, held.state, parent.correlation_id, child.parent_id
+SELECT g.n::int, parent.job_no, held.state, parent.correlation_id,
+       coalesce((SELECT depth FROM spawned WHERE spawned.child_no = parent.job_no LIMIT 1), 0),
+       child.parent_id
 FROM unnest(%(namespaces)s::int[], %(parents)s::text[], %(tokens)s::uuid[], %(ids)s::text[])
     WITH ORDINALITY AS g(namespace_id, parent_id, token, id, n)
 CROSS JOIN LATERAL (

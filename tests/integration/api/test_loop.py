@@ -1,0 +1,206 @@
+"""No request of the REST door holds the event loop, however large it is, or wrong."""
+
+import asyncio
+import http.client
+import json
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from tests.integration.api.door import TOKEN, Door
+from tests.loops import MOST_HELD_S, LoopWatch
+
+from queue_operator.api.routes import OPERATIONS
+from queue_operator.domain.outcome import Outcome
+from queue_operator.domain.states import Event
+
+MIB: Final = 1024 * 1024
+LONG: Final = "x" * 255
+ZEROS: Final = "[" + ",".join("0" * (MIB // 2 - 8)) + "]"
+"""A mebibyte of JSON in as many values as there can be."""
+IDS: Final = [f"{n:0255}" for n in range(10_000)]
+
+Request = tuple[str, str, bytes]
+"""Method, what comes after the version, and the body."""
+Make = Callable[[], Request]
+
+
+def post(path: str, document: Any) -> Request:
+    return "POST", path, json.dumps(document).encode()
+
+
+def get(path: str, **query: Any) -> Request:
+    return "GET", f"{path}?{urlencode(query, doseq=True)}", b""
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    return {"type": "t", "payload": 1, **fields}
+
+
+def raw(path: str, body: str) -> Request:
+    return "POST", path, body.encode()
+
+
+def keyed(n: int, payload: str) -> str:
+    return f'{{"type":"t","idempotency_key":"k{n}","payload":{payload}}}'
+
+
+def batch(*jobs: str, atomic: bool = True) -> str:
+    return f'{{"jobs":[{",".join(jobs)}],"atomic":{str(atomic).lower()}}}'
+
+
+def waiting(prefix: str, number: int, parents: Callable[[int], list[int]]) -> list[dict[str, Any]]:
+    return [
+        job(job_id=f"{prefix}{n}", depends_on=[f"{prefix}{p}" for p in parents(n)])
+        for n in range(number)
+    ]
+
+
+def before(most: int) -> Callable[[int], list[int]]:
+    return lambda n: list(range(max(n - most, 0), n))
+
+
+REQUESTS: Final[dict[str, dict[str, Make]]] = {
+    "submitJob": {
+        "most values": lambda: raw("/jobs", keyed(0, ZEROS)),
+        "longest text": lambda: post("/jobs", job(payload="\x00" * (MIB - 2))),
+        "too large": lambda: raw("/jobs", keyed(0, "[" + ",".join("0" * 3 * MIB) + "]")),
+        "too deep": lambda: raw("/jobs", f'{{"type":"t","payload":{"[" * MIB}'),
+        "unknown fields": lambda: post("/jobs", job(**{f"f{n}": 1 for n in range(100_000)})),
+        "many tags": lambda: post("/jobs", job(tags={str(n): "" for n in range(100_000)})),
+        "many parents": lambda: post("/jobs", job(depends_on=IDS[:1001] * 4)),
+        "no JSON": lambda: raw("/jobs", '{"type":"t","payload":' + "1" * MIB),
+    },
+    "submitBatch": {
+        "most jobs": lambda: post("/jobs/batch", {"jobs": [job()] * 1000}),
+        "most bytes under keys": lambda: raw(
+            "/jobs/batch", batch(*(keyed(n, ZEROS) for n in range(63)))
+        ),
+        "most bytes under one key": lambda: raw(
+            "/jobs/batch",
+            batch(*(keyed(0, f"{' ' * n}{ZEROS}") for n in range(30)), atomic=False),
+        ),
+        "most dependencies": lambda: post("/jobs/batch", {"jobs": waiting("m", 1000, before(10))}),
+        "too many dependencies": lambda: post(
+            "/jobs/batch", {"jobs": waiting("e", 1000, before(999))}
+        ),
+        "rings": lambda: post("/jobs/batch", {"jobs": waiting("r", 1000, lambda n: [n ^ 1])}),
+        "one ring": lambda: post(
+            "/jobs/batch",
+            {"jobs": waiting("o", 1000, lambda n: [(n + 1) % 1000]), "atomic": False},
+        ),
+        "a line without a head": lambda: post(
+            "/jobs/batch", {"jobs": waiting("l", 1000, lambda n: [n + 1]), "atomic": False}
+        ),
+        "all faulty": lambda: post(
+            "/jobs/batch",
+            {"jobs": [{f"f{m}": 1 for m in range(100)}] * 1000, "atomic": False},
+        ),
+        "too many jobs": lambda: raw("/jobs/batch", batch(*["0"] * (2 * MIB))),
+        "all of one id": lambda: post(
+            "/jobs/batch", {"jobs": [job(job_id="same", idempotency_key="same")] * 1000}
+        ),
+    },
+    "getJob": {"longest id": lambda: get(f"/jobs/{'%C3%A9' * 255}", include_history="true")},
+    "explainJob": {"longest id": lambda: get(f"/jobs/{LONG}/why")},
+    "getFailure": {"longest id": lambda: get(f"/jobs/{LONG}/failure")},
+    "getLog": {"longest id": lambda: get(f"/jobs/{LONG}/logs", lines=1000)},
+    "cancelJob": {"longest reason": lambda: post(f"/jobs/{LONG}/cancel", {"reason": "x" * 1024})},
+    "retryJob": {"all options": lambda: post(f"/jobs/{LONG}/retry", {"delay": "PT1H"})},
+    "deleteJob": {"longest id": lambda: ("DELETE", f"/jobs/{LONG}", b"")},
+    "cancelJobs": {
+        "most ids": lambda: post("/jobs/cancel", {"job_ids": IDS, "reason": "x" * 1024}),
+        "too many ids": lambda: post("/jobs/cancel", {"job_ids": ["j"] * (3 * MIB)}),
+        "odd ids": lambda: post("/jobs/cancel", {"job_ids": ["\x00" * 200] * 10_000}),
+        "widest filter": lambda: post(
+            "/jobs/cancel", {"filter": {"types": IDS[:1000], "tags": {"a": "b"}}}
+        ),
+    },
+    "retryJobs": {
+        "most ids": lambda: post("/jobs/retry", {"job_ids": IDS, "priority": "LOW"}),
+        "widest filter": lambda: post("/jobs/retry", {"filter": {"types": IDS[:1000]}}),
+    },
+    "deleteJobs": {
+        "most ids": lambda: post("/jobs/delete", {"job_ids": IDS}),
+        "widest filter": lambda: post("/jobs/delete", {"filter": {"types": IDS[:1000]}}),
+    },
+    "searchJobs": {
+        "widest": lambda: post("/jobs/search", {"types": IDS[:1000], "limit": 1000}),
+        "too wide": lambda: post("/jobs/search", {"types": ["t"] * 200_000}),
+        "many tags": lambda: post("/jobs/search", {"tags": {str(n): "" for n in range(50_000)}}),
+    },
+    "searchFailures": {
+        "widest": lambda: post(
+            "/failures/search", {"types": IDS[:1000], "pagination": {"limit": 1000}}
+        ),
+    },
+    "listJobs": {
+        "longest address": lambda: get("/jobs", type=["t"] * 990, limit=1000),
+        "too many parameters": lambda: get("/jobs", type=["t"] * 5000),
+    },
+    "getStats": {
+        "all of it": lambda: get(
+            "/stats", breakdown_by=["TYPE", "PRIORITY", "STATE"], time_range="P30D"
+        ),
+        "many tags": lambda: get("/stats", tag=["t"] * 900),
+    },
+    "listPauses": {"of all": lambda: get("/pauses")},
+    "pause": {"longest": lambda: post("/pauses", {"type": LONG, "reason": "x" * 1024})},
+    "resume": {"longest": lambda: ("DELETE", f"/pauses?{urlencode({'type': LONG})}", b"")},
+}
+
+
+def answered(door: Door, request: Request) -> int:
+    """The status of the answer, asked for and read in a thread: the loop is the server's."""
+    method, path, body = request
+    address = urlsplit(door.url)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+    sign = "&" if "?" in path else "?"
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    try:
+        connection.request(
+            method, f"/v1{path}{sign}namespace={door.namespace}", body or None, headers
+        )
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    except (ConnectionError, http.client.HTTPException):
+        # What is far too large is not even read to its end.
+        return 413
+    finally:
+        connection.close()
+
+
+def test_every_operation_is_tried() -> None:
+    assert {operation.id for operation in OPERATIONS} == set(REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("operation", "what"), [(one, what) for one, sizes in REQUESTS.items() for what in sizes]
+)
+async def test_no_request_holds_the_loop(door: Door, operation: str, what: str) -> None:
+    request = REQUESTS[operation][what]()
+    async with LoopWatch() as watch:
+        status = await asyncio.to_thread(answered, door, request)
+    assert status < 500
+    assert watch.longest_s < MOST_HELD_S
+
+
+async def test_no_answer_holds_the_loop(door: Door) -> None:
+    """The largest there are: a thousand jobs of a page, and the most that a job can give."""
+    await door.told("POST", "/v1/jobs/batch", {"jobs": [job(tags={"a": "b"})] * 1000})
+    large = await door.submitted(priority="CRITICAL")
+    await door.claimed(large)
+    done = Outcome(large, Event.COMPLETE, door.namespace, result=ZEROS.encode())
+    await door.backend.settle([done._replace(result_content_type="application/json")])
+    every = {"filter": {"all": True}}
+    for request in (
+        get(f"/jobs/{large}", include_result="true", include_history="true"),
+        post("/jobs/search", {"limit": 1000}),
+        post("/jobs/cancel", every),
+        post("/jobs/delete", every),
+    ):
+        async with LoopWatch() as watch:
+            assert await asyncio.to_thread(answered, door, request) == 200
+        assert watch.longest_s < MOST_HELD_S, request[:2]

@@ -1,0 +1,115 @@
+"""What somebody who only connects can cost the HTTP ports: a place, for a while."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI, Request
+from tests.chaos.proxy import waited
+
+from queue_operator.api import server as module
+from queue_operator.api.server import RestServer
+from queue_operator.settings import RestSettings
+
+HEAD_S, BODY_S = 0.3, 0.6
+DEADLINE_S = 10.0
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (module.HEAD_S, module.BODY_SILENCE_S) == (10.0, 30.0)
+    monkeypatch.setattr(module, "HEAD_S", HEAD_S)
+    monkeypatch.setattr(module, "BODY_SILENCE_S", BODY_S)
+
+
+@asynccontextmanager
+async def serving(connections: int = 100) -> AsyncIterator[RestServer]:
+    app = FastAPI()
+
+    @app.post("/")
+    async def length(request: Request) -> int:
+        return len(await request.body())
+
+    server = RestServer(app, RestSettings(host="127.0.0.1", port=0), connections=connections)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def connected(server: RestServer) -> Connection:
+    return await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def told(connection: Connection) -> bytes:
+    """All that the server says until it hangs up."""
+    reader, writer = connection
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"POST / HT",
+        b"POST / HTTP/1.1\r\nHost: a\r\nX: ",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab",
+    ],
+)
+async def test_whoever_does_not_go_on_is_hung_up_on(said: bytes) -> None:
+    async with serving() as server:
+        connection = await connected(server)
+        connection[1].write(said)
+        assert await told(connection) == b""
+
+
+async def test_bytes_that_trickle_do_not_prolong_a_head() -> None:
+    async with serving() as server:
+        connection = await connected(server)
+        over = asyncio.create_task(told(connection))
+        connection[1].write(b"POST / HTTP/1.1\r\nX: ")
+        while not over.done():
+            connection[1].write(b"x")
+            await asyncio.wait([over], timeout=HEAD_S / 5)
+        assert await over == b""
+
+
+async def test_a_body_that_goes_on_is_read_to_its_end() -> None:
+    async with serving() as server:
+        reader, writer = await connected(server)
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\n"
+        )
+        for _ in range(6):
+            # All of it takes longer than a pause may.
+            assert not await waited(asyncio.Event(), BODY_S / 4)
+            writer.write(b"x")
+        assert (await told((reader, writer))).endswith(b"6")
+
+
+async def test_connections_above_the_number_are_closed_at_once() -> None:
+    async with serving(connections=2) as server:
+        first, second = await connected(server), await connected(server)
+        for connection in (first, second):
+            connection[1].write(b"POST / HT")
+        third = await connected(server)
+        assert await told(third) == b""
+        # The others had their time.
+        assert await told(first) == await told(second) == b""
+        last = await connected(server)
+        last[1].write(
+            b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
+        )
+        assert (await told(last)).startswith(b"HTTP/1.1 200")

@@ -1,0 +1,160 @@
+"""The controller's process under its supervisor; here it does no more than each test needs."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from queue_operator.backends.ending import end_tasks
+from queue_operator.controller.ownership import NamespaceTaken
+from queue_operator.controller.vitals import Standing, Vitals
+from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.settings import ControllerSettings
+from queue_operator.supervisor import STEADY_S, Supervisor
+
+DEADLINE_S = 60.0
+
+
+class Pauses:
+    """Time passes as the test says; who pauses is let go on by the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.begun: asyncio.Queue[float] = asyncio.Queue()
+        self._over = asyncio.Event()
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def sleep(self, delay_s: float) -> None:
+        self.begun.put_nowait(delay_s)
+        await self._over.wait()
+        self._over.clear()
+
+    async def next(self) -> float:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.begun.get()
+
+    def end(self) -> None:
+        self._over.set()
+
+
+def end_with(code: int, vitals: Vitals) -> None:
+    raise SystemExit(code)
+
+
+def serve(vitals: Vitals) -> None:
+    """Until SIGTERM, as the controller does, but with one sign of life only; says who it is."""
+    vitals.beat()
+    vitals.over_quota.value = os.getpid()
+    vitals.stand(Standing.SERVING)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    while True:
+        signal.pause()
+
+
+@asynccontextmanager
+async def supervised(
+    body: Callable[[Vitals], None], pauses: Pauses, *, hung_after_s: float = 600.0
+) -> AsyncIterator[Supervisor]:
+    settings = ControllerSettings(hung_after_s=hung_after_s)
+    supervisor = Supervisor(settings, body, pauses)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        yield supervisor
+    finally:
+        await end_tasks([running])
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():
+            await asyncio.to_thread(os.sched_yield)
+
+
+def standing(supervisor: Supervisor) -> tuple[bool, int]:
+    figures = supervisor.figures()
+    assert figures is not None
+    return figures.up, figures.restarts
+
+
+async def refusal(supervisor: Supervisor) -> QueueError:
+    with pytest.raises(QueueError) as raised:
+        await supervisor.check()
+    return raised.value
+
+
+async def test_one_that_ends_is_started_again_each_time_a_little_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses = Pauses()
+    async with supervised(partial(end_with, 3), pauses) as supervisor:
+        for number, (least, most) in enumerate([(0.5, 1), (1, 2), (2, 4)]):
+            assert least <= await pauses.next() <= most
+            assert standing(supervisor) == (False, number)
+            assert isinstance(await refusal(supervisor), Unavailable)
+            pauses.end()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 3
+    assert told[0].startswith("the controller ended with exit code 3; REST and gRPC go on")
+
+
+async def test_after_a_steady_run_the_pause_is_short_again() -> None:
+    pauses = Pauses()
+    async with supervised(serve, pauses) as supervisor:
+        for _ in range(4):
+            await until(lambda: standing(supervisor)[0])
+            await supervisor.check()
+            pauses.now_s += STEADY_S
+            figures = supervisor.figures()
+            assert figures is not None
+            os.kill(figures.over_quota, signal.SIGKILL)
+            assert await pauses.next() <= 1
+            pauses.end()
+
+
+async def test_one_that_hangs_is_killed_and_started_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses = Pauses()
+    async with supervised(serve, pauses, hung_after_s=1.5) as supervisor:
+        await pauses.next()
+        assert standing(supervisor) == (False, 0)
+    killed, ended = (r.getMessage() for r in caplog.records if r.levelname == "ERROR")
+    assert "silent for" in killed
+    assert "ended with exit code -9" in ended
+
+
+async def test_it_ends_with_its_supervisor() -> None:
+    pauses = Pauses()
+    async with supervised(serve, pauses) as supervisor:
+        await until(lambda: standing(supervisor)[0])
+        figures = supervisor.figures()
+        assert figures is not None
+        pid = figures.over_quota
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_namespaces_of_others_are_told_of() -> None:
+    pauses = Pauses()
+    async with supervised(refuse_two, pauses) as supervisor:
+        await until(lambda: standing(supervisor)[0])
+        refused = await refusal(supervisor)
+        assert isinstance(refused, NamespaceTaken)
+        assert "2 of the namespaces" in str(refused)
+
+
+def refuse_two(vitals: Vitals) -> None:
+    vitals.refused.value = 2
+    serve(vitals)
+
+
+async def test_where_none_is_wanted_nothing_is_told() -> None:
+    supervisor = Supervisor(ControllerSettings(enabled=False), partial(end_with, 1), Pauses())
+    assert supervisor.figures() is None
+    await supervisor.check()
