@@ -64,6 +64,8 @@ def _duration_schema(most_days: int, *, zero: bool) -> dict[str, Any]:
     number of seconds.
     """
     digits = r"\d" if zero else "[1-9]"
+    # Seconds are rounded up, so that even the least of them are a duration.
+    least = {"minimum": 0} if zero else {"exclusiveMinimum": 0}
     seconds = rf"{digits}\d{{0,4}}(\.\d{{1,6}})?S"
     minutes = rf"{digits}\d{{0,3}}M(\d{{1,2}}S)?"
     hours = rf"{digits}\d{{0,2}}H(\d{{1,2}}M)?(\d{{1,2}}S)?"
@@ -73,7 +75,7 @@ def _duration_schema(most_days: int, *, zero: bool) -> dict[str, Any]:
     return {
         "anyOf": [
             {"type": "string", "maxLength": MAX_CHARACTERS, "pattern": pattern},
-            {"type": "number", "minimum": 0 if zero else 1e-6, "maximum": most_days * 86_400},
+            {"type": "number", **least, "maximum": most_days * 86_400},
         ],
         "description": 'Seconds, or text: "90", "1h30m", "250ms" or ISO 8601 without years and '
         "months.",

@@ -23,7 +23,7 @@ FORMS: Final = 'seconds (90), units ("1h30m", "250ms") or ISO 8601 ("PT1H30M")'
 
 _WHOLE: Final = r"[0-9]+"
 _FRACTION: Final = r"[0-9]+([.,][0-9]+)?"
-_SECONDS: Final = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
+_SECONDS: Final = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 _UNITS: Final = r"([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h|d|w))+"
 # By the unit that comes last, which alone may have a fraction.
 _DAYS: Final = rf"({_WHOLE}W)?({_WHOLE}D)?"

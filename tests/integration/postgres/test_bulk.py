@@ -58,7 +58,7 @@ async def test_cancels_outcomes_sweeps_staging_and_retention_never_deadlock(
     faults: Faults,
     no_deadlock: Callable[[], None],
 ) -> None:
-    for n in range(rounds(short=6, long=10_000)):
+    for n in range(rounds(short=6, long=1000)):
         ids = [f"{n}-{k}" for k in range(SHARED)]
         claimed = await _under_way(replicas[0], namespace, ids)
         await asyncio.gather(

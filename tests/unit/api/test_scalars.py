@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from queue_operator.api.errors import details_from
 from queue_operator.api.scalars import (
@@ -47,6 +47,14 @@ def test_the_longest_is_a_century_and_a_little_over_it_is_over_it() -> None:
             Given.model_validate({"delay": value})
         [detail] = details_from(refused.value)
         assert detail.code == "LESS_THAN_EQUAL"
+
+
+@pytest.mark.parametrize("value", [5e-324, "5e-324", "2.220446049250313e-16"])
+def test_the_least_number_is_a_duration_to_the_schema_too(value: Any) -> None:
+    given = Given.model_validate({"time_range": value})
+    assert given.time_range == timedelta(microseconds=1)
+    numbers = TypeAdapter(QueryDuration).json_schema()["anyOf"][1]
+    assert (numbers["exclusiveMinimum"], numbers.get("minimum")) == (0, None)
 
 
 def test_an_answer_has_no_unit_of_unknown_length() -> None:
