@@ -1,5 +1,5 @@
-"""What the queue has to do with the API server: nothing. While only that one fails, nobody's
-session ends and nobody's call fails.
+"""What the queue has to do with the API server: nothing. While only that one fails, no session of a
+worker ends or begins.
 """
 
 from typing import Final
@@ -9,12 +9,7 @@ from tests.chaos.plan import API
 from queue_operator.testing.history import History, Kind, Record
 
 _API: Final = {fault.name for fault in API}
-_DISTURBED: Final = (
-    Kind.STREAM_OPENED,
-    Kind.STREAM_CLOSED,
-    Kind.SUBMIT_FAILED,
-    Kind.CANCEL_FAILED,
-)
+_DISTURBED: Final = (Kind.STREAM_OPENED, Kind.STREAM_CLOSED)
 
 
 def alone(history: History) -> list[Record]:

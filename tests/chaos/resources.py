@@ -56,7 +56,8 @@ class ResourceDoor:
         path, uid = path_of(job_id), self._uids[job_id]
         self._log.write(Kind.CANCEL_CALLED, uid)
         found = await self._kube.get(path)
-        if force and found.get("status"):
+        # Each has a status from the beginning, and a state once it was taken in.
+        if force and (found.get("status") or {}).get("state"):
             await self._kube.delete(path, uid)
         else:
             change = {"spec": {"cancel": True}}

@@ -26,12 +26,12 @@ class Times:
         return History(self.log.records, {})
 
 
-def test_sessions_and_calls_while_only_the_api_server_failed() -> None:
+def test_sessions_while_only_the_api_server_failed() -> None:
     times = Times()
     times.seen(Kind.STREAM_OPENED, 5.0)
     times.struck(Fault.API_AWAY, 10.0, 14.0)
     times.seen(Kind.STREAM_CLOSED, 12.0)
-    times.seen(Kind.SUBMIT_FAILED, 13.0)
+    times.seen(Kind.STREAM_OPENED, 13.0)
     times.struck(Fault.KILL_WORKER, 20.0, 20.0)
     times.seen(Kind.STREAM_CLOSED, 21.0)
     times.struck(Fault.API_CUT, 22.0, 22.0)

@@ -12,6 +12,7 @@ from queue_operator.domain.states import Event
 from queue_operator.testing.clauses import proves
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+CONTENT = {"payload", "payload_base64"}
 
 
 def at(shown: Document, name: str) -> datetime:
@@ -295,3 +296,32 @@ async def test_a_running_job_that_is_asked_to_stop(api: Api) -> None:
     await api.settle(run, Event.ACK_EXECUTING)
     shown = await api.status(job_id)
     assert (shown["state"], shown["cancel_requested"]) == ("CANCELLED", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (
+            {"payload": {"to": ["a", None], "n": 1e300}},
+            {"payload": {"to": ["a", None], "n": 1e300}},
+        ),
+        ({"payload": None}, {"payload": None}),
+        ({"payload_base64": "AP8="}, {"payload_base64": "AP8="}),
+        ({"payload_base64": ""}, {"payload_base64": ""}),
+    ],
+)
+async def test_a_payload_is_read_back_by_who_asks_for_it(
+    api: Api, given: Document, shown: Document
+) -> None:
+    job_id = (await api.post("/jobs", {"type": "t", **given}, status=201))["job_id"]
+    for params in ({}, {"include_result": "true"}, {"include_history": "true"}):
+        assert not CONTENT & set(await api.status(job_id, **params))
+    status = await api.status(job_id, include_payload="true")
+    assert {name: status[name] for name in CONTENT & set(status)} == shown
+
+
+async def test_a_payload_is_read_back_after_the_end_beside_the_result(api: Api) -> None:
+    job_id = await api.submitted(payload="x" * 100_000)
+    await api.complete(b"2")
+    status = await api.status(job_id, include_payload="true", include_result="true")
+    assert (status["payload"], status["result"]["output"]) == ("x" * 100_000, 2)

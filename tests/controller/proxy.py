@@ -102,6 +102,9 @@ class Proxy:
         self._open[id(request)] = request
         try:
             return await self._pass_on(session, request)
+        except ConnectionResetError:
+            # It was cut off.
+            return web.Response()
         finally:
             del self._open[id(request)]
 

@@ -25,14 +25,23 @@ from queue_operator.domain.views import Phase
         "queue-operator get 01a2202b-60ba-7527-8384-af65995ae3ce",
         "queue-operator get nightly-report --wait --timeout 10m && echo done",
         "queue-operator get nightly-report -o json | jq .result.output",
+        "queue-operator get nightly-report --payload -o json | jq .payload",
     ),
 )
 @click.argument("job_id", type=JobId())
 @click.option("-w", "--watch", is_flag=True, help="Print each change until the job has ended.")
 @click.option("--wait", is_flag=True, help="Print nothing until the job has ended.")
 @click.option("--timeout", type=Duration(), help="With --watch or --wait: give up after so long.")
+@click.option("--payload", is_flag=True, help="Show what the job was submitted with, too.")
 @remote()
-def get(remote: Remote, job_id: str, watch: bool, wait: bool, timeout: timedelta | None) -> None:
+def get(
+    remote: Remote,
+    job_id: str,
+    watch: bool,
+    wait: bool,
+    timeout: timedelta | None,
+    payload: bool,
+) -> None:
     """Show a job: its state, progress, result and history.
 
     With --wait or --watch the exit code is 0 if the job completed, 1 if it ended otherwise, and
@@ -44,13 +53,13 @@ def get(remote: Remote, job_id: str, watch: bool, wait: bool, timeout: timedelta
         raise click.UsageError("--timeout is for --watch and --wait")
     with remote.connected() as queue:
         if not (watch or wait):
-            _print(remote, _look(remote, queue, job_id))
+            _print(remote, _look(remote, queue, job_id, payload))
             return
         told = _Changes(remote).tell if watch else None
         status = wait_for(remote, queue, job_id, timeout, told)
         if watch and remote.output == "json":
             sys.exit(0 if status.state is Phase.COMPLETED else 1)
-        ended(remote, _look(remote, queue, job_id))
+        ended(remote, _look(remote, queue, job_id, payload))
 
 
 def wait_for(
@@ -72,8 +81,14 @@ def ended(remote: Remote, status: JobStatus) -> None:
         sys.exit(1)
 
 
-def _look(remote: Remote, queue: QueueClient, job_id: str) -> JobStatus:
-    return queue.get(job_id, include_result=True, include_history=True, namespace=remote.namespace)
+def _look(remote: Remote, queue: QueueClient, job_id: str, payload: bool) -> JobStatus:
+    return queue.get(
+        job_id,
+        include_result=True,
+        include_history=True,
+        include_payload=payload,
+        namespace=remote.namespace,
+    )
 
 
 class _Changes:
@@ -126,6 +141,9 @@ def _page(status: JobStatus) -> RenderableType:
         ]
     )
     parts: list[RenderableType] = [facts]
+    if status.payload_bytes is not None or "payload" in status.model_fields_set:
+        content = _content("payload", status.payload, status.payload_bytes)
+        parts += [Text(), rendering.facts([content])]
     if status.result is not None:
         parts += [Text(), _result(status.result)]
     if status.history:
@@ -154,12 +172,15 @@ def _result(result: JobResult) -> RenderableType:
         ("error", rendering.fault(error) if error else ""),
         ("stack trace", error.stack_trace if error else ""),
     ]
-    if result.output_base64 is not None:
-        size = len(result.output_bytes or b"")
-        pairs.append(("output", f"{size:,} bytes; --output json has them as base64"))
-    elif error is None:
-        pairs.append(("output", json.dumps(result.output, indent=2, ensure_ascii=False)))
+    if error is None:
+        pairs.append(_content("output", result.output, result.output_bytes))
     return rendering.facts(pairs)
+
+
+def _content(name: str, value: Any, raw: bytes | None) -> tuple[str, str]:
+    if raw is not None:
+        return name, f"{len(raw):,} bytes; --output json has them as base64"
+    return name, json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @click.command(

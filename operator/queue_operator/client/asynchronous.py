@@ -122,10 +122,19 @@ class AsyncQueueClient:
         *,
         include_result: bool = False,
         include_history: bool = False,
+        include_payload: bool = False,
         namespace: str | None = None,
     ) -> JobStatus:
         """Raises JobNotFound."""
-        return await self._ask(operations.get(job_id, include_result, include_history, namespace))
+        return await self._ask(
+            operations.get(
+                job_id,
+                namespace,
+                include_result=include_result,
+                include_history=include_history,
+                include_payload=include_payload,
+            )
+        )
 
     async def wait(
         self,

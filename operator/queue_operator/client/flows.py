@@ -288,7 +288,7 @@ def wait(
     started = answered = clock()
     pause_s = min(_FIRST_LOOK_S, poll_s)
     state = "not known"
-    look = operations.get(job_id, True, False, namespace)
+    look = operations.get(job_id, namespace, include_result=True)
     while True:
         try:
             status = yield from exchange(look, policy)

@@ -124,7 +124,9 @@ class StateTransition(_Received):
 
 
 class JobStatus(_Received):
-    """One job as it was when the server answered."""
+    """One job as it was when the server answered. With `include_payload` it has what it was
+    submitted with: `payload`, or `payload_bytes` of one that is no JSON.
+    """
 
     job_id: str
     namespace: str
@@ -139,6 +141,8 @@ class JobStatus(_Received):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     progress: ProgressInfo | None = None
+    payload: JsonValue = None
+    payload_base64: str | None = None
     result: JobResult | None = None
     history: tuple[StateTransition, ...] | None = None
     priority: Priority
@@ -149,6 +153,11 @@ class JobStatus(_Received):
     def is_finished(self) -> bool:
         """Whether the job has ended; only a manual retry changes that."""
         return self.state in FINISHED
+
+    @property
+    def payload_bytes(self) -> bytes | None:
+        """The payload of a job that was submitted with bytes."""
+        return None if self.payload_base64 is None else base64.b64decode(self.payload_base64)
 
 
 class JobSearchResult(_Received):

@@ -86,10 +86,18 @@ def submit_batch(
 
 
 def get(
-    job_id: str, include_result: bool, include_history: bool, namespace: str | None
+    job_id: str,
+    namespace: str | None,
+    *,
+    include_result: bool,
+    include_history: bool = False,
+    include_payload: bool = False,
 ) -> Operation[JobStatus]:
     params = params_of(
-        namespace, include_result=_flag(include_result), include_history=_flag(include_history)
+        namespace,
+        include_result=_flag(include_result),
+        include_history=_flag(include_history),
+        include_payload=_flag(include_payload),
     )
     return parsed(Call("GET", job_path(job_id), params, job_ids=(job_id,)), JobStatus)
 

@@ -123,10 +123,19 @@ class QueueClient:
         *,
         include_result: bool = False,
         include_history: bool = False,
+        include_payload: bool = False,
         namespace: str | None = None,
     ) -> JobStatus:
         """Raises JobNotFound."""
-        return self._ask(operations.get(job_id, include_result, include_history, namespace))
+        return self._ask(
+            operations.get(
+                job_id,
+                namespace,
+                include_result=include_result,
+                include_history=include_history,
+                include_payload=include_payload,
+            )
+        )
 
     def wait(
         self,

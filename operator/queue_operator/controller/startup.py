@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import traceback
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -42,6 +43,7 @@ CLOSE_TIMEOUT_S: Final = 2.0
 LOOK_S: Final = 10.0
 LINGER_S: Final = 0.1
 """TLS connections that a cancelled request drops say goodbye in the background."""
+_KOPF: Final = "/kopf/"
 
 _Result = TypeVar("_Result")
 
@@ -78,11 +80,21 @@ def _without_story(record: logging.LogRecord) -> bool:
 
 
 def _unless_of_kopf(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Of several tasks of kopf that end with one error, nobody asks all."""
-    task = context.get("future")
-    code = getattr(task.get_coro(), "cr_code", None) if isinstance(task, asyncio.Task) else None
-    if code is None or "/kopf/" not in code.co_filename:
+    """Of several tasks of kopf that end with one error, nobody asks all; and at its end a callback
+    of its fails that wants to cancel a request.
+    """
+    if not _is_of_kopf(context):
         loop.default_exception_handler(context)
+
+
+def _is_of_kopf(context: dict[str, Any]) -> bool:
+    task = context.get("future")
+    if isinstance(task, asyncio.Task):
+        code = getattr(task.get_coro(), "cr_code", None)
+        return code is not None and _KOPF in code.co_filename
+    error = context.get("exception")
+    frames = list(traceback.walk_tb(error.__traceback__ if error else None))
+    return bool(frames) and _KOPF in frames[-1][0].f_code.co_filename
 
 
 async def _guarded(

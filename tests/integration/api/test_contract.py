@@ -82,8 +82,11 @@ async def test_a_life_through_the_asynchronous_client(door: Door) -> None:
             result_content_type="application/json",
         )
         await door.backend.settle([outcome])
-        job = await queue.get(result.job_id, include_result=True, namespace=door.namespace)
+        job = await queue.get(
+            result.job_id, include_result=True, include_payload=True, namespace=door.namespace
+        )
         assert job.result is not None
+        assert (job.payload, job.payload_bytes) == ({"n": 1}, None)
         assert (job.state, job.result.output, job.tags) == ("COMPLETED", [1], {"k": "v"})
         stats = await queue.stats(tags=["k=v"], namespace=door.namespace)
         assert stats.total == 1
@@ -96,6 +99,8 @@ async def test_a_life_through_the_blocking_client(door: Door) -> None:
         with QueueClient(door.url, lambda: TOKEN) as queue:
             jobs = [Submission(type="t", payload_bytes=b"\x00", job_id=f"b{n}") for n in range(3)]
             assert queue.submit_batch(jobs, namespace=door.namespace).accepted == 3
+            job = queue.get("b1", include_payload=True, namespace=door.namespace)
+            assert job.payload_bytes == b"\x00"
             again = queue.submit_batch(jobs, atomic=False, namespace=door.namespace)
             assert again.rejected == 3
             with pytest.raises(DuplicateJob) as taken:

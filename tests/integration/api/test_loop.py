@@ -20,6 +20,8 @@ LONG: Final = "x" * 255
 ZEROS: Final = "[" + ",".join("0" * (MIB // 2 - 8)) + "]"
 """A mebibyte of JSON in as many values as there can be."""
 IDS: Final = [f"{n:0255}" for n in range(10_000)]
+DEADLINE_S: Final = 250.0
+"""Of a client, however busy the machine is."""
 
 Request = tuple[str, str, bytes]
 """Method, what comes after the version, and the body."""
@@ -155,7 +157,7 @@ def answered(door: Door, request: Request) -> int:
     """The status of the answer, asked for and read in a thread: the loop is the server's."""
     method, path, body = request
     address = urlsplit(door.url)
-    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=DEADLINE_S)
     sign = "&" if "?" in path else "?"
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     try:

@@ -37,6 +37,7 @@ CALLS: list[tuple[Callable[[QueueClient], Any], str, str, Any]] = [
         "/v1/jobs/a?namespace=team+a&include_result=true&include_history=true",
         None,
     ),
+    (lambda q: q.get("a", include_payload=True), "GET", "/v1/jobs/a?include_payload=true", None),
     (lambda q: q.explain("a"), "GET", "/v1/jobs/a/why", None),
     (
         lambda q: q.failure("a", include_all_attempts=True),

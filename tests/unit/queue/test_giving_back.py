@@ -86,4 +86,5 @@ async def test_a_stream_ends_after_all_is_back_whatever_is_refused(
     backend.let.set()
     await asyncio.gather(closing, stopping)
     assert await backend.list_sessions() == []
-    assert "undelivered jobs go back when their lease ends" in caplog.text
+    told = "1 undelivered jobs of w go back when their leases end, the first of them b: "
+    assert told in caplog.text

@@ -21,20 +21,20 @@ class NeverFailed(JobNotFound):
 
 
 async def get_job(call: Call[schemas.JobQuery]) -> Response:
-    """The job as it is now, with its result and its history where they are asked for."""
+    """The job as it is now, with its payload, result and history where they are asked for."""
     services, query = call.services, call.query
-    find = services.jobs.get_job if query.include_result else services.jobs.look_at
+    whole = query.include_result or query.include_payload
+    find = services.jobs.get_job if whole else services.jobs.look_at
     job = await find(call.job_id, call.namespace)
     told = None
     if query.include_history:
         told = history.transitions(
             job, await services.jobs.get_history(call.job_id, call.namespace)
         )
-    now, with_result = services.now(), query.include_result
-    return await call.apart(
-        lambda: render(jobs.job_status(job, now, include_result=with_result, history=told)),
-        len(job.result or b"") if with_result else 0,
-    )
+    now = services.now()
+    shown = {"include_result": query.include_result, "include_payload": query.include_payload}
+    size = len(job.result or b"") * query.include_result + len(job.payload) * query.include_payload
+    return await call.apart(lambda: render(jobs.job_status(job, now, **shown, history=told)), size)
 
 
 async def explain_job(call: Call[schemas.NamespaceQuery]) -> Response:

@@ -19,6 +19,7 @@ class JobQuery(NamespaceQuery):
 
     include_result: bool = Field(False, description="Include the result of a finished job.")
     include_history: bool = Field(False, description="Include all changes of state.")
+    include_payload: bool = Field(False, description="Include what the job was submitted with.")
 
 
 class ProgressInfo(Answer):
@@ -73,6 +74,10 @@ class JobStatus(Answer):
     started_at: datetime | None
     completed_at: datetime | None
     progress: ProgressInfo | None = None
+    payload: Any = Field(None, description="Only with include_payload, where it was given as JSON.")
+    payload_base64: str | None = Field(
+        None, description="Only with include_payload, where it was given as bytes."
+    )
     result: JobResult | None = Field(None, description="Only with include_result.")
     history: list[StateTransition] | None = Field(None, description="Only with include_history.")
     priority: Priority

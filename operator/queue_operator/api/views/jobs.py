@@ -67,6 +67,7 @@ def job_status(
     now: datetime,
     *,
     include_result: bool = False,
+    include_payload: bool = False,
     history: Sequence[schemas.StateTransition] | None = None,
 ) -> schemas.JobStatus:
     """The job as the outside sees it at `now`."""
@@ -78,6 +79,8 @@ def job_status(
         )
     if include_result and (result := job_result(job)) is not None:
         fields["result"] = result
+    if include_payload:
+        fields |= _content("payload", job.payload, job.content_type)
     return schemas.JobStatus(
         job_id=job.id,
         namespace=job.namespace,
@@ -104,7 +107,10 @@ def job_result(job: Job) -> schemas.JobResult | None:
         return None
     fields: dict[str, Any] = {}
     if job.state is JobState.COMPLETED:
-        fields = {"status": "SUCCESS", **_output(job)}
+        fields = {
+            "status": "SUCCESS",
+            **_content("output", job.result or b"", job.result_content_type),
+        }
     elif job.error is not None:
         fields = {"status": "FAILURE", "error": _error(job.error)}
     else:
@@ -112,14 +118,14 @@ def job_result(job: Job) -> schemas.JobResult | None:
     return schemas.JobResult(**fields, duration_ms=_duration_ms(job), attempt=job.attempt)
 
 
-def _output(job: Job) -> dict[str, Any]:
-    raw = job.result or b""
-    if job.result_content_type == documents.JSON_TYPE:
+def _content(name: str, raw: bytes, content_type: str) -> dict[str, Any]:
+    """As JSON where it is that, else as base64, under a name that says so."""
+    if content_type == documents.JSON_TYPE:
         try:
-            return {"output": documents.decode(raw)}
+            return {name: documents.decode(raw)}
         except ValueError:
-            pass  # A handler's bytes that only claim to be JSON still come out, as bytes.
-    return {"output_base64": base64.b64encode(raw).decode("ascii")}
+            pass  # Bytes that only claim to be JSON still come out, as bytes.
+    return {f"{name}_base64": base64.b64encode(raw).decode("ascii")}
 
 
 def _error(error: ErrorInfo) -> schemas.ErrorInfo:

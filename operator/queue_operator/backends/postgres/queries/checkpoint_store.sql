@@ -39,7 +39,7 @@ WITH known AS MATERIALIZED (
 ), stored AS (
     INSERT INTO checkpoint AS kept (job_no, version, number, data)
     SELECT held.job_no, held.lease_version,
-           ((SELECT %(numbers)s::bigint[]))[held.n], ((SELECT %(checkpoints)s::bytea[]))[held.n]
+           ((SELECT %(numbers)s::bigint[]))[held.n], ((SELECT %(checkpoints)b::bytea[]))[held.n]
     FROM held
     ON CONFLICT (job_no) DO UPDATE
     SET version = excluded.version, number = excluded.number, data = excluded.data, at = now()

@@ -18,7 +18,7 @@ WITH certain AS MATERIALIZED (
                AS eligible_at, coalesce(g.waits, false) AS blocked
     FROM unnest(
         %(numbers)s::bigint[], %(namespaces)s::int[], %(ids)s::text[], %(lanes)s::int[],
-        %(payloads)s::bytea[], %(content_types)s::text[], %(created)s::timestamptz[],
+        %(payloads)b::bytea[], %(content_types)s::text[], %(created)s::timestamptz[],
         %(correlations)s::text[], %(clusters)s::text[], %(names)s::text[],
         %(generations)s::bigint[], %(delays)s::float8[], %(scheduled)s::timestamptz[],
         %(max_attempts)s::int[], %(timeouts)s::float8[], %(backoffs)s::text[],
