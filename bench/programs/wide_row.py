@@ -15,7 +15,14 @@ from typing import Any, Final, Self
 import psycopg
 
 from bench.programs.product import Product
-from queue_operator.backends.postgres import PostgresBackend, claiming, completing, copying, migrate
+from queue_operator.backends.postgres import (
+    PostgresBackend,
+    claiming,
+    completing,
+    copying,
+    migrate,
+    staging,
+)
 from queue_operator.backends.postgres.connection import (
     again_when_undone,
     patience_for,
@@ -65,6 +72,7 @@ def _exchanged() -> Iterator[None]:
         (claiming, "_CLAIM", load(__package__, "wide_claim")),
         (completing, "_COMPLETE", load(__package__, "wide_complete")),
         (copying.Copying, "_copy", _copy),
+        (staging.Staging, "stage", _nothing_is_due),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, ours in places:
@@ -74,6 +82,11 @@ def _exchanged() -> Iterator[None]:
     finally:
         for owner, name, theirs in before:
             setattr(owner, name, theirs)
+
+
+async def _nothing_is_due(_: staging.Staging) -> list[int]:
+    """None of these jobs is delayed."""
+    return []
 
 
 @again_when_undone

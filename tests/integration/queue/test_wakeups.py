@@ -107,7 +107,7 @@ async def loss(scene: Scene, queue: QueueService, jobs: list[Job]) -> None:
 
 
 async def _held(scene: Scene, queue: QueueService, jobs: list[Job], event: Event | None) -> None:
-    """Jobs that somebody else holds come back. They were claimed before anybody was told."""
+    """Jobs that somebody else holds come back."""
     backend = scene.there.backend
     demand = Demand(assignee_id="else", limit=len(jobs), namespace=jobs[0].namespace, tags=RED)
     later = [replace(job, delay_s=0.001) for job in jobs]
@@ -117,6 +117,10 @@ async def _held(scene: Scene, queue: QueueService, jobs: list[Job], event: Event
         while len(held) < len(jobs):
             await backend._staging.stage()  # type: ignore[attr-defined]
             held += await backend.claim([demand], lease_ttl_s=600.0)
+    # A replica that made them due itself, first, has told everybody.
+    for replica in (scene.there, scene.here):
+        await scene.settled(replica)
+    scene.looks.clear()
     if event is None:
         await queue.mark_worker_unresponsive("else")
         return
