@@ -140,6 +140,7 @@ SAID: Final[dict[str, dict[str, Callable[[], wire.WorkerMessage]]]] = {
     "outcomes": {
         "most": lambda: outcomes(10_000),
         "too many": lambda: outcomes(MANY),
+        "largest results": lambda: outcomes(15, result=ZEROS, result_content_type=JSON),
         "most context": lambda: outcomes(
             1, error={"context": {f"{n}": "x" for n in range(MANY)}}, kind="OUTCOME_KIND_FAIL"
         ),

@@ -4,7 +4,7 @@
 -- Index: final_pkey.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
-    SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)s::bytea[],
+    SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)b::bytea[],
                            %(content_types)s::text[], %(errors)s::text[], %(unfenced)s::bool[])
         AS g(job_no, new_result, content_type, new_error, unfenced)
 ), done AS (

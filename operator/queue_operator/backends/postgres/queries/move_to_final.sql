@@ -6,7 +6,7 @@
 -- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
-                         %(errors)s::text[], %(reasons)s::text[], %(results)s::bytea[],
+                         %(errors)s::text[], %(reasons)s::text[], %(results)b::bytea[],
                          %(content_types)s::text[], %(retries)s::int[], %(returned)s::int[],
                          %(records)s::bool[], %(cancel_reasons)s::text[], %(notes)s::text[],
                          %(unfenced)s::bool[])

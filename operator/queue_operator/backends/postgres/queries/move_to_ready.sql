@@ -16,7 +16,7 @@ WITH given AS MATERIALIZED (
                          %(errors)s::text[], %(delays)s::float8[], %(bonuses)s::float8[],
                          %(retries)s::int[], %(failures)s::int[], %(returned)s::int[],
                          %(clears)s::bool[], %(records)s::bool[], %(allowed)s::int[],
-                         %(resets)s::bool[], %(lanes)s::int[], %(results)s::bytea[],
+                         %(resets)s::bool[], %(lanes)s::int[], %(results)b::bytea[],
                          %(drops)s::bool[], %(content_types)s::text[], %(notes)s::text[],
                          %(unfenced)s::bool[])
         AS g(job_no, new_state, event, new_error, delay_s, bonus_s, retries, failures, returned,
