@@ -34,6 +34,7 @@ _COPIED: Final = (
 )
 _FILES: Final = (
     "pyproject.toml",
+    "tests/audited.py",
     "tests/conftest.py",
     "tests/programs.py",
     "tests/shared.py",
