@@ -4,7 +4,7 @@
 set -eu
 
 command -v python3 >/dev/null || {
-  echo 'error: python3 is missing; on Debian or Ubuntu run, as root: apt-get install python3 python3-venv' >&2
+  echo 'error: python3 is missing; on Debian or Ubuntu run, as root: apt-get update && apt-get install python3 python3-venv' >&2
   exit 1
 }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -14,7 +14,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
 python3 -c 'import ensurepip' 2>/dev/null && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo 'error: python3 can make no virtual environment; on Debian or Ubuntu run, as root: apt-get install python3-venv' >&2
+  echo 'error: python3 can make no virtual environment; on Debian or Ubuntu run, as root: apt-get update && apt-get install python3-venv' >&2
   exit 1
 fi
 echo 'Debian packages that will be installed now: python3-venv'

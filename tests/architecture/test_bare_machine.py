@@ -71,7 +71,9 @@ def test_elsewhere_the_command_is_named(machine: Machine, uid: str, has_apt: boo
         machine.has("apt-get")
     code, said, calls = machine.run()
     assert (code, calls) == (1, [])
-    assert "on Debian or Ubuntu run, as root: apt-get install python3-venv" in said
+    assert (
+        "on Debian or Ubuntu run, as root: apt-get update && apt-get install python3-venv" in said
+    )
 
 
 def test_an_old_python_is_told_with_its_version(machine: Machine) -> None:
@@ -84,4 +86,4 @@ def test_an_old_python_is_told_with_its_version(machine: Machine) -> None:
 def test_without_python_both_packages_are_named(machine: Machine) -> None:
     code, said, _ = machine.run()
     assert code == 1
-    assert "apt-get install python3 python3-venv" in said
+    assert "apt-get update && apt-get install python3 python3-venv" in said

@@ -6,7 +6,12 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
-from urllib.request import getproxies_environment, proxy_bypass
+
+# `proxy_bypass`, which is what typeshed knows, asks the system on macOS and takes no proxies there.
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies_environment,
+    proxy_bypass_environment,
+)
 
 import httpx
 
@@ -30,7 +35,7 @@ class EnvironmentProxy:
         """
         proxies = getproxies_environment()
         forms = (target.host, target.netloc.decode("ascii"))
-        if any(proxy_bypass(form, proxies) for form in forms):
+        if any(proxy_bypass_environment(form, proxies) for form in forms):
             return None
         scheme = next((one for one in (target.scheme, "all") if proxies.get(one)), None)
         if scheme is None:

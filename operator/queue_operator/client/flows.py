@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from queue_operator.client import operations
+from queue_operator.client.encoding import encode
 from queue_operator.client.models import (
     BatchResult,
     BulkResult,
@@ -23,7 +24,6 @@ from queue_operator.client.protocol import (
     Call,
     Operation,
     Reply,
-    encode,
     error_of,
     unreachable,
 )

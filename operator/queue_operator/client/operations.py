@@ -11,6 +11,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from queue_operator.backends.statistics import Breakdown
+from queue_operator.client.encoding import encode
 from queue_operator.client.models import (
     BatchCancellationResult,
     BatchDeletionResult,
@@ -35,7 +36,6 @@ from queue_operator.client.protocol import (
     Call,
     Operation,
     answer,
-    encode,
     error_of,
     job_path,
     params_of,

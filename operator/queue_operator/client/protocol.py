@@ -1,6 +1,5 @@
 """Requests and answers, the same for both clients."""
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from queue_operator.client.encoding import encode
 from queue_operator.client.environment import CertificateFiles, EnvironmentProxy
 from queue_operator.client.models import APIError, ErrorDetail, QuotaError
 from queue_operator.domain.errors import (
@@ -35,7 +35,6 @@ M = TypeVar("M", bound=BaseModel)
 
 _BATCH_INDEX: Final = re.compile(r"jobs\[(\d+)\]")
 _CONFLICT: Final = 409
-_OUT_OF_RANGE: Final = "Out of range float values"
 _MISSING: Final = 404
 _NO_SUCH_PATH: Final = "NO_SUCH_PATH"
 """The code of a fault: the server has no such operation, whatever the job."""
@@ -140,21 +139,6 @@ def _by_way_of(asked: httpx.RequestError | httpx.Response | None) -> str:
     except (RuntimeError, InvalidArgument):
         return ""
     return f" by way of the proxy of {proxy}" if proxy else ""
-
-
-def encode(body: Any) -> bytes:
-    """`body` as JSON. Raises InvalidArgument for what JSON cannot hold."""
-    try:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return text.encode()
-    except UnicodeEncodeError:
-        reason = "half a character (a lone surrogate) is no text"
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except (ValueError, TypeError) as error:
-        is_number = str(error).startswith(_OUT_OF_RANGE)
-        reason = "NaN and Infinity are no numbers there" if is_number else str(error)
-    raise InvalidArgument("request", f"cannot be written as JSON: {reason}")
 
 
 def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:

@@ -64,8 +64,8 @@ def may_install() -> bool:
 
 
 def install_command(packages: Sequence[str]) -> str:
-    """What a user types to install packages."""
-    return f"apt-get install --no-install-recommends {' '.join(packages)}"
+    """What a user types to install packages, also where no list of them was ever fetched."""
+    return f"apt-get update && apt-get install --no-install-recommends {' '.join(packages)}"
 
 
 def install_packages(packages: Sequence[str], progress: Progress) -> None:

@@ -20,7 +20,8 @@ class JavaMissing(PipelineError):
     def __init__(self) -> None:
         super().__init__(
             "Spark needs Java 17 or later and no `java` was found: install it "
-            "(Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) or set JAVA_HOME"
+            "(Debian, Ubuntu: `apt-get update && apt-get install openjdk-17-jre-headless`) or set "
+            "JAVA_HOME"
         )
 
 

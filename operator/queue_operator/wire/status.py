@@ -8,6 +8,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from queue_operator.domain.errors import (
+    AccessRefused,
     DuplicateJob,
     Forbidden,
     InvalidArgument,
@@ -95,6 +96,7 @@ _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = 
     ),
     Unauthenticated: lambda of: Unauthenticated(of.message),
     Forbidden: lambda of: Forbidden(of.message),
+    AccessRefused: lambda of: AccessRefused(of.message),
     SchemaMismatch: lambda of: SchemaMismatch(of.message),
     MissingPrivilege: lambda of: MissingPrivilege(of.message),
     Unavailable: lambda of: Unavailable(of.message),

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from queue_operator.worker.callables import gives_coroutine
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import InvalidHandler
 
@@ -15,7 +16,7 @@ Middleware = Callable[[JobContext, CallNext], Awaitable[Any]]
 
 def check(function: Middleware) -> None:
     """Raises InvalidHandler unless it can stand around a handler."""
-    if not inspect.iscoroutinefunction(function):
+    if not gives_coroutine(function):
         raise InvalidHandler("middleware", "must be `async def`: it awaits call_next(ctx)")
     try:
         inspect.signature(function).bind(None, None)

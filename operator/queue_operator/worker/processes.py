@@ -277,8 +277,11 @@ class _Child:
 
     def join(self, timeout_s: float) -> None:
         if self._exit_code(timeout_s) is None:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+            if self._exit_code(GRACE_S) is None:
+                # The supervisor itself hangs: nobody is left who knows what it has started.
+                self._process.kill()
+                self._process.wait()
         if self._killer is not None:
             self._killer.cancel()
         self._connection.close()

@@ -36,6 +36,7 @@ EXAMPLES: list[tuple[QueueError, int, str]] = [
     (errors.Forbidden("no"), 403, "FORBIDDEN"),
     (errors.QuotaExceeded("jobs", 10, 10, 3), 429, "QUOTA_EXCEEDED"),
     (errors.Unavailable("down"), 503, "INTERNAL_ERROR"),
+    (errors.AccessRefused("wrong password"), 503, "INTERNAL_ERROR"),
     (errors.SchemaMismatch("old"), 503, "INTERNAL_ERROR"),
     (errors.MissingPrivilege("may not"), 503, "INTERNAL_ERROR"),
     (QueueError("what?"), 500, "INTERNAL_ERROR"),

@@ -145,7 +145,9 @@ def test_present_packages_are_not_installed_again() -> None:
 
 def test_missing_packages_name_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "is_root", lambda: False)
-    with pytest.raises(ToolMissing, match="apt-get install --no-install-recommends nothing-such"):
+    with pytest.raises(
+        ToolMissing, match="apt-get update && apt-get install --no-install-recommends nothing-such"
+    ):
         toolchain.ensure_debian_packages({"nothing-such": "no-such-program"}, SilentProgress())
 
 

@@ -13,7 +13,7 @@ from queue_operator.devcluster import machine, needs, toolchain
 from queue_operator.devcluster.needs import MachineLacks, Purpose, ensure, findings
 from queue_operator.devcluster.progress import LineProgress, SilentProgress
 
-INSTALL = "apt-get install --no-install-recommends"
+INSTALL = "apt-get update && apt-get install --no-install-recommends"
 Script = Callable[[str, str], None]
 
 

@@ -30,7 +30,9 @@ def test_without_java_it_says_how_to_get_it(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissing, match="apt-get install openjdk-17-jre-headless"):
+    with pytest.raises(
+        JavaMissing, match="apt-get update && apt-get install openjdk-17-jre-headless"
+    ):
         build_session()
 
 

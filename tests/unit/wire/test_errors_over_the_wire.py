@@ -27,6 +27,7 @@ EVERY = [
     errors.Unauthenticated("who"),
     errors.Forbidden("not you"),
     errors.Unavailable("away"),
+    errors.AccessRefused("wrong password"),
     errors.SchemaMismatch("too old"),
     errors.MissingPrivilege("grant it"),
     errors.QueueError("odd"),

@@ -18,6 +18,7 @@ CODES = [
     (errors.Forbidden("f"), grpc.StatusCode.PERMISSION_DENIED),
     (errors.QuotaExceeded("l", 1, 1, 1.0), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.Unavailable("u"), grpc.StatusCode.UNAVAILABLE),
+    (errors.AccessRefused("a"), grpc.StatusCode.UNAVAILABLE),
     (errors.SchemaMismatch("s"), grpc.StatusCode.UNAVAILABLE),
     (errors.MissingPrivilege("m"), grpc.StatusCode.UNAVAILABLE),
     (errors.QueueError("q"), grpc.StatusCode.INTERNAL),

@@ -1,5 +1,6 @@
 """Handlers that run in processes of their own, which import this module."""
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -123,6 +124,12 @@ def starts(ctx: JobContext, payload: str) -> None:
     threading.Event().wait()
 
 
+def lingers(ctx: JobContext) -> int:
+    """Leaves a program behind, and a process that does not want to end."""
+    atexit.register(threading.Event().wait)
+    return subprocess.Popen(["sleep", "7303"], start_new_session=True).pid
+
+
 class Unspeakable:
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -159,6 +166,7 @@ HANDLERS: list[Callable[..., Any]] = [
     uses,
     has_children,
     starts,
+    lingers,
     logs_oddly,
     finds,
 ]

@@ -74,6 +74,16 @@ async def test_at_the_start_the_address_may_be_wrong(error: Exception) -> None:
     assert (first.refused, later.refused) == (False, False)
 
 
+async def test_a_proxy_before_the_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://me:SECRET@proxy.example:3128")
+    away = status(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; refused")
+    failure = await told(away, server="queue.example:50051")
+    assert "by way of the proxy of http_proxy (http://proxy.example:3128)" in failure.text
+    assert "name queue.example in no_proxy" in failure.text
+
+
 async def test_a_hello_that_is_refused_is_hopeless() -> None:
     assert (await told(status(grpc.StatusCode.INVALID_ARGUMENT, "tags"))).hopeless
     assert not (await told(status(grpc.StatusCode.PERMISSION_DENIED, "no"))).hopeless

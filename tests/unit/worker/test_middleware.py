@@ -175,6 +175,17 @@ def test_only_coroutine_functions_will_do(function: Any) -> None:
         Worker().middleware(function)
 
 
+def test_an_object_that_is_called_as_a_coroutine_function_will_do() -> None:
+    class Adding:
+        async def __call__(self, ctx: JobContext, call_next: CallNext) -> Any:
+            return [*await call_next(ctx), "added"]
+
+    worker = Worker()
+    worker.middleware(Adding())
+    worker.handler("t")(lambda ctx: ["handled"])
+    assert run_handler(worker, "t") == ["handled", "added"]
+
+
 def test_it_must_take_the_context_and_the_next() -> None:
     async def lonely(ctx: JobContext) -> None: ...
 

@@ -17,7 +17,8 @@ from tests.unit.worker import heavy
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import CallNext, JobContext, Worker
-from queue_operator.worker.testing import run_handler
+from queue_operator.worker.processes import Processes
+from queue_operator.worker.testing import job_context, run_handler
 
 Heavy = Callable[..., tuple[Worker, Any, Any]]
 
@@ -274,6 +275,13 @@ def test_one_that_dies_takes_along_what_it_has_started(start: Heavy, say: Any, h
     assert "signal SIGKILL" in outcome.error.message
     assert gone(handler)
     assert gone(program)
+
+
+def test_one_that_does_not_close_in_time_ends_with_all_that_it_has_started() -> None:
+    processes = Processes()
+    done = processes.call(heavy.worker.registry.known("lingers"), job_context(), 1024)
+    processes.close(0.01)
+    wait_for_end(int(done.body))
 
 
 def test_the_test_kit_runs_them_here() -> None:

@@ -1,14 +1,13 @@
 """A submission, in the words of REST, as the job that the queue itself takes."""
 
-import json
 import secrets
 import time
 from typing import Any
 
+from queue_operator.client.encoding import encode
 from queue_operator.client.requests import Backoff, Submission
 from queue_operator.domain import retry
 from queue_operator.domain.dependencies import DependencyMode
-from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.ids import ENTROPY_BITS, uuid7
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
 from queue_operator.domain.ordering import Priority
@@ -49,13 +48,7 @@ def job_of(submission: Submission, *, namespace: str = DEFAULT_NAMESPACE) -> Job
 def _payload(submission: Submission) -> tuple[bytes, str]:
     if submission.payload_bytes is not None:
         return submission.payload_bytes, "application/octet-stream"
-    try:
-        text = json.dumps(
-            submission.payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
-        return text.encode(), "application/json"
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArgument("payload", f"cannot be written as JSON: {error}") from None
+    return encode(submission.payload, "payload"), "application/json"
 
 
 def _backoff(submission: Submission) -> retry.Backoff | None:
