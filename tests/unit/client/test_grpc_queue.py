@@ -275,11 +275,11 @@ async def test_credentials_and_namespace_travel_as_metadata(rig: Rig) -> None:
         (lambda q: q.complete_job("j", "text"), "result"),
         (lambda q: q.complete_job("j", b"", token=7), "token"),
         (lambda q: q.fail_job("j", None), "error_msg"),
-        (lambda q: q.cleanup_expired_jobs(float("nan")), "ttl"),
-        (lambda q: q.cleanup_expired_jobs(-1), "ttl"),
+        (lambda q: q.cleanup_expired_jobs(float("nan")), "ttl_s"),
+        (lambda q: q.cleanup_expired_jobs(-1), "ttl_s"),
         (lambda q: q.mark_worker_unresponsive(""), "assignee_id"),
         (lambda q: q.enqueue_job("job"), "job"),
-        (lambda q: q.enqueue_jobs([JOB, "job"]), "jobs[1].job"),
+        (lambda q: q.enqueue_jobs([JOB, "job"]), "jobs[1]"),
     ],
 )
 async def test_what_no_message_can_hold_is_refused_and_not_sent(
