@@ -63,6 +63,9 @@ async def replicas(
         async with asyncio.timeout(DEADLINE_S):
             while not step.done():
                 await clock.pass_by(POLL_S)
+        push = step.result()
+        assert push is not None
+        stream.delivered(push)
         await stream.close()
         replicas.told = request.param
         yield replicas

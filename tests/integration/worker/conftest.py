@@ -68,11 +68,15 @@ class Operator:
 
     async def reached(self, job_id: str, *states: JobState, attempt: int = 0) -> Job:
         """The job once it is in one of the states and at that attempt or later."""
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                job = await self.queue.get_job(job_id, namespace=self.namespace)
-                if job.state in states and job.attempt >= attempt:
-                    return job
+        job: Job | None = None
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    job = await self.queue.get_job(job_id, namespace=self.namespace)
+                    if job.state in states and job.attempt >= attempt:
+                        return job
+        except TimeoutError:
+            pytest.fail(f"after {DEADLINE_S:g} s the job is {job and (job.state, job.attempt)}")
 
     async def progressed(self, job_id: str, message: str) -> None:
         """Returns once the job's handler has reported this."""

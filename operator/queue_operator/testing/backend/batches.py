@@ -56,7 +56,7 @@ async def test_enqueue_jobs_of_none(backend: Contract) -> None:
 async def test_enqueue_jobs_with_what_is_no_job(backend: Contract, thing: Any) -> None:
     with pytest.raises(InvalidArgument) as raised:
         await backend.enqueue_jobs([a_job(), thing])
-    assert raised.value.field == "jobs[1].job"
+    assert raised.value.field == "jobs[1]"
     assert (await backend.get_job_stats([])).total_jobs == 0
 
 

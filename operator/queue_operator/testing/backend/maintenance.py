@@ -56,7 +56,7 @@ async def test_cleanup_expired_jobs_with_a_bad_ttl(
     await store.age(_DAY_S)
     with pytest.raises(InvalidArgument) as raised:
         await backend.cleanup_expired_jobs(ttl)
-    assert raised.value.field == "ttl"
+    assert raised.value.field == "ttl_s"
     assert await _exists(backend, job)
 
 

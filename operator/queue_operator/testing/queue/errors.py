@@ -165,7 +165,7 @@ async def test_calls_for_many_jobs_whose_caller_is_cancelled_on_the_way(desk: De
         ("complete_job", ("j", "text"), "result"),
         ("fail_job", ("j", ""), "error_msg"),
         ("mark_worker_unresponsive", ("",), "assignee_id"),
-        ("cleanup_expired_jobs", (-1.0,), "ttl"),
+        ("cleanup_expired_jobs", (-1.0,), "ttl_s"),
         ("get_job_stats", ([""],), "tags"),
         ("cancel_jobs", ("text", []), "tags"),
         ("delete_jobs", ([], [""]), "job_ids"),

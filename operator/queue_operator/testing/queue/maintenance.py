@@ -23,7 +23,7 @@ async def test_cleanup_needs_a_time(desk: Desk, ttl_s: float) -> None:
     await desk.rig.age(10)
     with pytest.raises(InvalidArgument) as raised:
         await desk.calls.cleanup_expired_jobs(ttl_s)
-    assert raised.value.field == "ttl"
+    assert raised.value.field == "ttl_s"
     assert await desk.state(done) is JobState.COMPLETED
 
 

@@ -37,7 +37,7 @@ async def test_enqueue_what_is_no_job(desk: Desk, what: Any) -> None:
     assert raised.value.field == "job"
     with pytest.raises(InvalidArgument) as raised:
         await desk.calls.enqueue_jobs([what])
-    assert raised.value.field == "jobs[0].job"
+    assert raised.value.field == "jobs[0]"
     await desk.nothing_more(waiting)
     assert desk.rig.looks(waiting.assignee) == before
 
