@@ -86,4 +86,4 @@ async def test_a_stream_ends_after_all_is_back_whatever_is_refused(
     backend.let.set()
     await asyncio.gather(closing, stopping)
     assert await backend.list_sessions() == []
-    assert "undelivered jobs go back when their lease ends" in caplog.text
+    assert "1 undelivered jobs of w go back when their leases end" in caplog.text
