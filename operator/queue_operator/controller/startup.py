@@ -158,8 +158,7 @@ async def serve_controller(
             try:
                 await controller.run(credentials, stop, ready, vitals, take_signals)
             finally:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(started.backend.close(), CLOSE_TIMEOUT_S)
+                await _close(started.backend)
     finally:
         await _cancel((beating,))
 
@@ -211,6 +210,18 @@ async def _or_stop(work: Coroutine[Any, Any, _Result], stop: asyncio.Event) -> _
         return await task if task.done() else None
     finally:
         await _cancel((task, stopped))
+
+
+async def _close(backend: ControllerBackend) -> None:
+    """kopf, when it ends, cancels tasks of the backend's too, and closing it meets them: that is no
+    cancel of ours.
+    """
+    closing = asyncio.create_task(backend.close())
+    await asyncio.wait((closing,), timeout=CLOSE_TIMEOUT_S)
+    if not closing.done():
+        await _cancel((closing,))
+    elif not closing.cancelled():
+        closing.result()
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
