@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, LiteralString
@@ -17,7 +17,7 @@ from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend, arrivals, staging
+from queue_operator.backends.postgres import PostgresBackend, arrivals
 from queue_operator.backends.postgres.pulse import Pulse
 from queue_operator.backends.protocol import Pause
 from queue_operator.domain.dependencies import DependencyMode
@@ -573,23 +573,3 @@ async def test_a_beat_that_fails_has_nobody_begin_anew(
         patched.setattr(backend._pulse, "_read", breaks)
         await backend._pulse._turn()
     assert backend._arrivals.has_begun
-
-
-async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_for(
-    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await backend.enqueue_job(Job(id="j", type="t", delay_s=0.001))
-    where = "WHERE NOT due AND NOT blocked AND eligible_at >= %(since)s"
-    sleep = "SELECT pg_sleep(9) WHERE %(until)s - %(since)s > interval '9 h' AND %(until)s > now()"
-    assert where in staging._STAGE
-    slow = staging._STAGE.replace(where, f"{where} AND (SELECT count(*) FROM ({sleep}) s) >= 0")
-    monkeypatch.setattr(staging, "_STAGE", slow)
-    fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.2)
-    staged, tries = list[int](), 0
-    while not staged and tries < 30:
-        tries += 1
-        with suppress(Unavailable):
-            staged = await fresh._staging.stage()
-    assert len(staged) == 1
-    assert tries > 2
-    await fresh.close()

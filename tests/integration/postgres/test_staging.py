@@ -1,6 +1,7 @@
 """Jobs become due whatever lies before them that cannot."""
 
 import asyncio
+from contextlib import suppress
 from typing import LiteralString
 
 import psycopg
@@ -10,8 +11,9 @@ from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import watched
 
-from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres import PostgresBackend, staging
 from queue_operator.backends.postgres.pulse import PULSE_S
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.retry import Backoff, BackoffStrategy
@@ -252,3 +254,23 @@ async def test_the_last_of_many_looks_reads_no_more_than_the_first(pinned: str) 
         idle = seen.pages
     assert idle <= 20, str(seen)
     assert pages[-1] <= pages[2] * 1.2, pages
+
+
+async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_for(
+    dsn: str, backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.enqueue_job(Job(id="j", type="t", delay_s=0.001))
+    where = "WHERE NOT due AND NOT blocked AND eligible_at >= %(since)s"
+    sleep = "SELECT pg_sleep(9) WHERE %(until)s - %(since)s > interval '9 h' AND %(until)s > now()"
+    assert where in staging._STAGE
+    slow = staging._STAGE.replace(where, f"{where} AND (SELECT count(*) FROM ({sleep}) s) >= 0")
+    monkeypatch.setattr(staging, "_STAGE", slow)
+    fresh = await PostgresBackend.open(dsn, statement_timeout_s=0.2)
+    staged, tries = list[int](), 0
+    while not staged and tries < 30:
+        tries += 1
+        with suppress(Unavailable):
+            staged = await fresh._staging.stage()
+    assert len(staged) == 1
+    assert tries > 2
+    await fresh.close()
