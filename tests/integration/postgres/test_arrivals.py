@@ -520,20 +520,6 @@ async def test_what_is_made_due_here_is_claimed_at_once(
     assert await claim(backend) == ["a"]
 
 
-async def test_the_pulse_outlives_an_error_of_any_kind(
-    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def breaks(*_: object) -> None:
-        raise KeyError(2)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(backend._pulse, "_read", breaks)
-        waits = [await backend._pulse._turn() for _ in range(3)]
-    assert waits == [0.25] * 3
-    assert [record.exc_info is not None for record in caplog.records] == [True]
-    await backend._pulse._turn()
-
-
 async def test_a_lane_without_a_name_stops_nobody(
     dsn: str, backend: PostgresBackend, caplog: pytest.LogCaptureFixture
 ) -> None:

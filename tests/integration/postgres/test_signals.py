@@ -278,3 +278,17 @@ def test_own_rises_are_no_news_and_hide_no_others() -> None:
     assert seen.notice(told(14, origin="me")) == {}
     seen.raise_own({Topic.READY: 15})
     assert seen.notice(told(16, kinds=[["team", "bill", []]])) == {Topic.READY: frozenset({BILL})}
+
+
+async def test_the_pulse_outlives_an_error_of_any_kind(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise KeyError(2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend._pulse, "_read", breaks)
+        waits = [await backend._pulse._turn() for _ in range(3)]
+    assert waits == [0.25] * 3
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    await backend._pulse._turn()
