@@ -12,6 +12,7 @@ from tests.integration.postgres.test_old_snapshot import pinned
 from tests.integration.postgres.watching import watched
 
 from queue_operator.backends.postgres import PostgresBackend, staging
+from queue_operator.backends.postgres.driver_errors import TookTooLong
 from queue_operator.backends.postgres.pulse import PULSE_S
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Demand, Job
@@ -274,3 +275,17 @@ async def test_staging_looks_in_pieces_where_more_is_dead_than_it_has_the_time_f
     assert len(staged) == 1
     assert tries > 2
     await fresh.close()
+
+
+async def test_staging_that_takes_too_long_is_no_error_of_a_claim(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind an old snapshot, in a process that does not listen."""
+
+    async def too_slow() -> list[int]:
+        raise TookTooLong("too slow")
+
+    monkeypatch.setattr(backend._staging, "stage", too_slow)
+    assert await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=60.0) == []
+    await backend.enqueue_job(Job(id="a", type="t"))
+    assert [job.id for job in await backend.dequeue_jobs("w", [], 2)] == ["a"]

@@ -302,7 +302,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         claimed = await self._claims.claim([demand], lease_ttl_s, {}, thorough=True)
         try:
             # Who calls this may not listen, and then nobody else makes delayed jobs due.
-            if len(claimed) < demand.limit and await self._staging.stage():
+            if len(claimed) < demand.limit and await self._staging.stage_for_claim():
                 rest = replace(demand, limit=demand.limit - len(claimed))
                 claimed += await self._claims.claim([rest], lease_ttl_s, {}, thorough=True)
             jobs = await self._get(demand.namespace, [a.job_id for a in claimed])
@@ -320,7 +320,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
     ) -> list[Assignment]:
         claimed = await self._claims.claim(demands, lease_ttl_s, defaults)
         # Nobody else makes delayed jobs due where nobody listens.
-        if not claimed and not self._pulse.beats and await self._staging.stage():
+        if not claimed and not self._pulse.beats and await self._staging.stage_for_claim():
             claimed = await self._claims.claim(demands, lease_ttl_s, defaults, thorough=True)
         if claimed:
             self._announcer.announce(Topic.MIRROR)

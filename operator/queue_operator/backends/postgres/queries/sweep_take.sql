@@ -4,8 +4,8 @@
 -- higher number renews it. The progress of leases that are gone is removed.
 -- Parameters, by kind: kinds (text[]), marks (timestamptz[], NULL: from the beginning) and untils
 --   (timestamptz[]); seen: the snapshot of the statement before, text, NULL: none; ended_before:
---   where those of leases end, NULL if they are not asked for; cancel_before: when a cancel that is overdue was asked for, at the latest; and of each kind at
---   most max_rows rows and max_bytes bytes.
+--   where those of leases end, NULL if they are not asked for; cancel_before: when a cancel that is
+--   overdue was asked for, at the latest; and of each kind at most max_rows rows and max_bytes bytes.
 -- Index: lease_check_due, a range per kind; lease_check_fresh; lease_pkey, progress_pkey,
 --   ready_pkey.
 -- Locks: the rows taken, which nobody else touches.
