@@ -134,7 +134,11 @@ class LimitSettings(_Frozen):
     stack_trace_bytes: Bytes = Field(64 * KIB, description="Longer stack traces are cut.")
     progress_message_bytes: Bytes = Field(KIB, description="Longer progress messages are cut.")
     json_depth: Count = Field(100, description="Deepest nesting of a JSON payload.")
-    tags: Count = Field(32, description="Most tags of one job or worker.")
+    tags: Count = Field(
+        32,
+        description="Most tags of one job or worker. Those of a job "
+        "may take 2,560 bytes together, eight counted for each beside its text.",
+    )
     tag_characters: Count = Field(128, description="Longest tag.")
     id_characters: Count = Field(255, description="Longest id or key.")
     batch_jobs: Count = Field(1000, description="Most jobs of one batch submission.")

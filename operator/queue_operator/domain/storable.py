@@ -44,6 +44,9 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "result": (bytes, NoneType),
     "error": (ErrorInfo, NoneType),
     "priority": (Priority, NoneType),
+    "worker_plane": (bool,),
+    "reset_attempts": (bool,),
+    "assignee_id": (str, NoneType),
 }
 
 
@@ -88,6 +91,11 @@ def clean_error(error: ErrorInfo, limits: Limits = DEFAULT_LIMITS) -> ErrorInfo:
             for key, value in entries
         },
     )
+
+
+def without_unstorable(text: str) -> str:
+    """The same without the characters that no store holds."""
+    return _UNSTORABLE.sub("", text)
 
 
 def _clean(text: str, limit: int) -> str:

@@ -22,15 +22,23 @@ from queue_operator.domain.job import Demand, Job, Progress, ResourceRef, TypeDe
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
+from queue_operator.domain.running import LogLine
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _PLACE: Final = re.compile(r"^jobs\[\d+\]")
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 MAX_ATTEMPTS_BOUND: Final = 100
 MAX_JSON_DEPTH: Final = 100
 _MAX_GENERATION: Final = 2**63 - 1
+_MAX_LINE: Final = 2**63 - 1
 REASON_CHARACTERS: Final = 1024
+TAGS_BYTES: Final = 2560
+_TAG_COSTS_BYTES: Final = 8
+"""What a tag takes beside its text in an index over all tags of a job. PostgreSQL takes no row
+there that is longer than a third of a page.
+"""
 MAX_LIMIT: Final = 1_000_000
 """The most rows that one call may ask for."""
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
@@ -235,6 +243,13 @@ def _check_labels(job: Job, limits: Limits) -> None:
         if len(together) <= limits.tag_characters and together.isprintable():
             return
     check_tags("tags", job.tags, limits)
+    size = sum(len(tag.encode()) + _TAG_COSTS_BYTES for tag in job.tags)
+    if size > TAGS_BYTES:
+        raise InvalidArgument(
+            "tags",
+            f"take {size} bytes together, {_TAG_COSTS_BYTES} more than its text for each; "
+            f"the limit is {TAGS_BYTES}",
+        )
 
 
 def _check_dependencies(job: Job, limits: Limits) -> None:
@@ -327,6 +342,9 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
     check_text("assignee_id", demand.assignee_id, limits.id_characters)
     check_limit("limit", demand.limit)
     check_text("namespace", demand.namespace, limits.id_characters)
+    for field in ("tags", "types"):
+        if not isinstance(getattr(demand, field), frozenset):
+            raise InvalidArgument(field, "must be a frozenset of strings")
     check_tags("tags", demand.tags, limits)
     check_texts("types", demand.types, limits.id_characters)
     for field in ("worker_name", "host"):
@@ -336,7 +354,8 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
 def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
     """Raises InvalidArgument for a registration that no job could take its options from."""
     check_kind("defaults", defaults, Mapping)
-    for of_type in defaults.values():
+    for name, of_type in defaults.items():
+        check_kind("defaults", name, str)
         if not isinstance(of_type, TypeDefaults):
             raise InvalidArgument("defaults", f"must be TypeDefaults, not {type(of_type).__name__}")
         if of_type.max_attempts is not None:
@@ -353,8 +372,35 @@ def check_held(
         raise InvalidArgument(f"{among}[{place}]", f"must be a Held, not {type(held).__name__}")
     for field in ("job_id", "namespace"):
         check_text(f"{among}[{place}].{field}", getattr(held, field), limits.id_characters)
-    if not isinstance(held.token, str):
-        raise InvalidArgument(f"{among}[{place}].token", "must be a string")
+    check_token(f"{among}[{place}].token", held.token)
+
+
+def check_token(field: str, token: object, *, required: bool = True) -> None:
+    """Raises InvalidArgument unless it is a string. One that no job ever has is a stale token."""
+    if (required or token is not None) and not isinstance(token, str):
+        raise InvalidArgument(field, f"must be a string, not {type(token).__name__}")
+
+
+def check_lines(field: str, lines: object) -> None:
+    """Raises InvalidArgument unless they are what a log can keep."""
+    check_sequence(field, lines)
+    for place, line in enumerate(lines):  # type: ignore[arg-type, var-annotated]
+        name = f"{field}[{place}]"
+        check_kind(name, line, LogLine)
+        check_limit(f"{name}.number", line.number, _MAX_LINE)
+        if line.at is None:
+            raise InvalidArgument(f"{name}.at", "is required")
+        check_time(f"{name}.at", line.at)
+        for text in ("level", "message", "fields"):
+            _check_logged(f"{name}.{text}", getattr(line, text))
+
+
+def _check_logged(field: str, text: object) -> None:
+    """What handlers print has control characters, and stays as it is."""
+    if not isinstance(text, str):
+        raise InvalidArgument(field, f"must be a string, not {type(text).__name__}")
+    if _SURROGATES.search(text):
+        raise InvalidArgument(field, "must not contain lone surrogates")
 
 
 def check_progress(field: str, progress: Progress) -> None:
