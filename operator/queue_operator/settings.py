@@ -164,7 +164,11 @@ class LimitSettings(_Frozen):
     stack_trace_bytes: Bytes = Field(64 * KIB, description="Longer stack traces are cut.")
     progress_message_bytes: Bytes = Field(KIB, description="Longer progress messages are cut.")
     json_depth: Count = Field(MAX_JSON_DEPTH, description="Deepest nesting of a JSON payload.")
-    tags: Count = Field(DEFAULT_LIMITS.tags, description="Most tags of one job or worker.")
+    tags: Count = Field(
+        DEFAULT_LIMITS.tags,
+        description="Most tags of one job or worker. Those of a job "
+        "may take 2,560 bytes together, eight counted for each beside its text.",
+    )
     tag_characters: Count = Field(DEFAULT_LIMITS.tag_characters, description="Longest tag.")
     id_characters: Count = Field(DEFAULT_LIMITS.id_characters, description="Longest id or key.")
     dependencies: Count = Field(

@@ -64,6 +64,7 @@ from queue_operator.domain.validation import (
     check_text,
     check_texts,
     check_time,
+    check_token,
     check_ttl,
 )
 from queue_operator.domain.views import Phase
@@ -246,6 +247,7 @@ class BaseBackend(ABC):
         check_text("job_id", job_id, self._limits.id_characters)
         self._check_namespace(namespace)
         check_choice("status", status, JobState)
+        check_token("token", token, required=False)
         if result is not None:
             check_bytes("result", result, self._limits.result_bytes)
         message = self._message(error_msg)
@@ -405,6 +407,7 @@ class BaseBackend(ABC):
         check_choices("phases", search.phases, Phase)
         check_choices("priorities", search.priorities, Priority)
         check_choice("order", search.order, SearchOrder)
+        check_flag("count", search.count)
         for field in ("created_after", "created_before", "updated_after"):
             check_time(field, getattr(search, field))
         return await self._search(search)
@@ -417,6 +420,7 @@ class BaseBackend(ABC):
         check_text("error_code", search.error_code, self._limits.id_characters, required=False)
         check_choices("states", search.states, JobState)
         check_choices("categories", search.categories, ErrorCategory)
+        check_flag("count", search.count)
         for field in ("failed_after", "failed_before"):
             check_time(field, getattr(search, field))
         check_choices("phases", search.phases, Phase)

@@ -22,11 +22,14 @@ from queue_operator.domain.validation import (
     check_bytes,
     check_held,
     check_job,
+    check_kind,
     check_limit,
+    check_lines,
     check_progress,
     check_sequence,
     check_text,
     check_texts,
+    check_token,
 )
 
 SPAWN = "SPAWN"
@@ -62,8 +65,7 @@ class PlaneBase(ABC):
     def _check_checkpoint(self, report: CheckpointReport) -> None:
         for name in ("job_id", "namespace"):
             check_text(name, getattr(report, name), self._limits.id_characters)
-        if not isinstance(report.token, str):
-            raise InvalidArgument("token", "must be a string")
+        check_token("token", report.token)
         check_limit("number", report.number, _MAX_NUMBER)
         check_bytes("checkpoint", report.data, self._limits.checkpoint_bytes)
 
@@ -83,7 +85,7 @@ class PlaneBase(ABC):
             try:
                 complete = self._complete(request)
             except InvalidArgument as error:
-                answers[place] = Submitted(job_id=request.job.id, error=error)
+                answers[place] = Submitted(job_id=getattr(request.job, "id", ""), error=error)
                 continue
             if first.setdefault(_child(complete), place) == place:
                 good[place] = complete
@@ -100,10 +102,8 @@ class PlaneBase(ABC):
     def _complete(self, request: SpawnRequest) -> SpawnRequest:
         for name in ("parent_id", "namespace", "key"):
             check_text(name, getattr(request, name), self._limits.id_characters)
-        if not isinstance(request.token, str):
-            raise InvalidArgument("token", "must be a string")
-        if not isinstance(request.job, Job):
-            raise InvalidArgument("job", f"must be a Job, not {type(request.job).__name__}")
+        check_token("token", request.token)
+        check_kind("job", request.job, Job)
         made = spawned_id(request.namespace, request.parent_id, request.key)
         job = replace(request.job, namespace=request.namespace, id=request.job.id or made)
         check_job(job, self._limits)
@@ -122,6 +122,8 @@ class PlaneBase(ABC):
                 check_text(
                     f"reports[{place}].{name}", getattr(report, name), self._limits.id_characters
                 )
+            check_token(f"reports[{place}].token", report.token)
+            check_lines(f"reports[{place}].lines", report.lines)
         if some := [report for report in reports if report.lines]:
             await self._append_logs(await self._owners.heard(some))
 
@@ -144,8 +146,7 @@ class PlaneBase(ABC):
             raise InvalidArgument(place, "must be a ProgressReport")
         for name in ("job_id", "namespace"):
             check_text(f"{place}.{name}", getattr(report, name), self._limits.id_characters)
-        if not isinstance(report.token, str):
-            raise InvalidArgument(f"{place}.token", "must be a string")
+        check_token(f"{place}.token", report.token)
         check_progress(f"{place}.progress", report.progress)
 
     async def pending_cancels(self, assignee_ids: Collection[str]) -> Cancelled:

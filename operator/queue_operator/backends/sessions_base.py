@@ -24,7 +24,7 @@ from queue_operator.domain.validation import (
     check_ttl,
 )
 
-_TEXTS = ("worker_name", "pod_uid", "host", "replica", "version", "connection")
+_TEXTS = ("worker_name", "pod_uid", "host", "replica", "version")
 
 
 class SessionsBase(ABC):
@@ -50,6 +50,8 @@ class SessionsBase(ABC):
     async def keep_sessions(self, roll: SessionRoll) -> bool:
         check_kind("roll", roll, SessionRoll)
         check_text("roll.replica", roll.replica, REASON_CHARACTERS, required=False)
+        check_count("roll.count", roll.count)
+        check_kind("roll.mark", roll.mark, int)
         return await self._keep_sessions(roll)
 
     async def session_news(self, sessions: Sequence[WorkerSession]) -> list[SessionNews]:
@@ -63,6 +65,9 @@ class SessionsBase(ABC):
             check_count("order.capacity", order.capacity, MAX_CAPACITY)
         if order.tags is not None:
             check_texts("order.tags", order.tags, self._limits.tag_characters)
+        if order.drain is not None:
+            check_flag("order.drain", order.drain)
+        check_flag("order.ended", order.ended)
         await self._order_session(session_id, order)
 
     async def close_sessions(
@@ -87,6 +92,7 @@ class SessionsBase(ABC):
         """What every call about a session tells of it."""
         check_kind(name, session, WorkerSession)
         check_text(f"{name}.session_id", session.session_id, self._limits.id_characters)
+        check_text(f"{name}.connection", session.connection, REASON_CHARACTERS, required=False)
         check_count(f"{name}.busy", session.busy)
         check_count(f"{name}.followed", session.followed)
         check_flag(f"{name}.draining", session.draining)

@@ -17,6 +17,7 @@ from queue_operator.domain.states import (
     Event,
     JobState,
 )
+from queue_operator.domain.storable import without_unstorable
 from queue_operator.domain.transition import FENCED, Current, Move
 
 
@@ -157,7 +158,7 @@ class Stored:
         if self.job.state in SLOT_HOLDING and not (
             known and known.updated_at > progress.updated_at
         ):
-            message = progress.message.replace("\x00", "")
+            message = without_unstorable(progress.message)
             self.job = replace(self.job, progress=replace(progress, message=message))
 
     def version_of(self, token: str) -> int | None:

@@ -1,14 +1,15 @@
 """Buckets of tokens: what may be used per second, and how much at once. Pure."""
 
 from datetime import datetime
-from sys import float_info
 from typing import NamedTuple, Protocol
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import MAX_DURATION_S
 
 LEAST_WAIT_S = 0.001
-_MOST = float_info.max
+_LEAST = 1e-100
+_MOST = 1e100
+"""Beyond these, what comes back with time may be no number of a store any more."""
 
 
 class Bucket(NamedTuple):
@@ -65,5 +66,5 @@ def wait_for(lacking: float, rate_per_s: float) -> float:
 def check_amount(field: str, value: object) -> None:
     """Raises InvalidArgument unless it is a number that something can be taken by."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= _MOST:  # type: ignore[operator]
-        raise InvalidArgument(field, "must be a number above 0")
+    if not number or not _LEAST <= value <= _MOST:  # type: ignore[operator]
+        raise InvalidArgument(field, f"must be a number above 0, from {_LEAST:g} to {_MOST:g}")

@@ -19,6 +19,12 @@ MAX_JSON_DEPTH: Final = 100
 MAX_URL_CHARACTERS: Final = 2048
 REASON_CHARACTERS: Final = 1024
 MAX_PAGE: Final = 1000
+TAGS_BYTES: Final = 2560
+"""The tags of one job together, with what each takes beside its text."""
+TAG_COSTS_BYTES: Final = 8
+"""What a tag takes beside its text in an index over all tags of a job. PostgreSQL takes no row
+there that is longer than a third of a page.
+"""
 SPAWN_DEPTH: Final = 100
 """Generations of children below a job that came from outside, unless a quota says otherwise."""
 BATCH_JOBS: Final = 1000
@@ -106,6 +112,13 @@ BOUNDS: Final = (
         least=0,
         most=REASON_CHARACTERS,
         what="Characters; of a cancel or a pause.",
+    ),
+    Bound(
+        of="tags",
+        kind="bytes",
+        least=0,
+        most=TAGS_BYTES,
+        what="Of one job's tags together, eight counted for each beside its text.",
     ),
     Bound(
         of="callback_url",

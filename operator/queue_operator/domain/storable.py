@@ -48,6 +48,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     # Any text would count as true.
     "worker_plane": (bool,),
     "reset_attempts": (bool,),
+    "assignee_id": (str, NoneType),
 }
 
 
@@ -95,6 +96,11 @@ def clean_error(error: ErrorInfo, limits: Limits = DEFAULT_LIMITS) -> ErrorInfo:
             for key, value in entries
         },
     )
+
+
+def without_unstorable(text: str) -> str:
+    """The same without the characters that no store holds."""
+    return _UNSTORABLE.sub("", text)
 
 
 def _clean(text: str, limit: int) -> str:

@@ -18,7 +18,13 @@ from queue_operator.domain.lease import Held
 # Those who check know the limits from here.
 from queue_operator.domain.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from queue_operator.domain.limits import MAX_ATTEMPTS_BOUND as MAX_ATTEMPTS_BOUND
-from queue_operator.domain.limits import MAX_CAPACITY, MAX_DELAYS, MAX_MULTIPLIER
+from queue_operator.domain.limits import (
+    MAX_CAPACITY,
+    MAX_DELAYS,
+    MAX_MULTIPLIER,
+    TAG_COSTS_BYTES,
+    TAGS_BYTES,
+)
 from queue_operator.domain.limits import MAX_DURATION_S as MAX_DURATION_S
 from queue_operator.domain.limits import MAX_JSON_DEPTH as MAX_JSON_DEPTH
 from queue_operator.domain.limits import MAX_LIMIT as MAX_LIMIT
@@ -26,11 +32,14 @@ from queue_operator.domain.limits import REASON_CHARACTERS as REASON_CHARACTERS
 from queue_operator.domain.limits import Limits as Limits
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
+from queue_operator.domain.running import LogLine
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _MAX_GENERATION: Final = 2**63 - 1
+_MAX_LINE: Final = 2**63 - 1
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
 _EARLIEST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
@@ -237,6 +246,13 @@ def _check_labels(job: Job, limits: Limits) -> None:
         if len(together) <= limits.tag_characters and together.isprintable():
             return
     check_tags("tags", job.tags, limits)
+    size = sum(len(tag.encode()) + TAG_COSTS_BYTES for tag in job.tags)
+    if size > TAGS_BYTES:
+        raise InvalidArgument(
+            "tags",
+            f"take {size} bytes together, {TAG_COSTS_BYTES} more than its text for each; "
+            f"the limit is {TAGS_BYTES}",
+        )
 
 
 def _check_dependencies(job: Job, limits: Limits) -> None:
@@ -332,6 +348,9 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
     check_text("assignee_id", demand.assignee_id, limits.id_characters)
     check_limit("limit", demand.limit)
     check_text("namespace", demand.namespace, limits.id_characters)
+    for field in ("tags", "types"):
+        if not isinstance(getattr(demand, field), frozenset):
+            raise InvalidArgument(field, "must be a frozenset of strings")
     check_tags("tags", demand.tags, limits)
     check_texts("types", demand.types, limits.id_characters)
     for field in ("worker_name", "host"):
@@ -341,7 +360,8 @@ def check_demand(demand: Demand, limits: Limits = DEFAULT_LIMITS) -> None:
 def check_defaults(defaults: Mapping[str, TypeDefaults]) -> None:
     """Raises InvalidArgument for a registration that no job could take its options from."""
     check_kind("defaults", defaults, Mapping)
-    for of_type in defaults.values():
+    for name, of_type in defaults.items():
+        check_kind("defaults", name, str)
         if not isinstance(of_type, TypeDefaults):
             raise InvalidArgument("defaults", f"must be TypeDefaults, not {type(of_type).__name__}")
         if of_type.max_attempts is not None:
@@ -358,8 +378,35 @@ def check_held(
         raise InvalidArgument(f"{among}[{place}]", f"must be a Held, not {type(held).__name__}")
     for field in ("job_id", "namespace"):
         check_text(f"{among}[{place}].{field}", getattr(held, field), limits.id_characters)
-    if not isinstance(held.token, str):
-        raise InvalidArgument(f"{among}[{place}].token", "must be a string")
+    check_token(f"{among}[{place}].token", held.token)
+
+
+def check_token(field: str, token: object, *, required: bool = True) -> None:
+    """Raises InvalidArgument unless it is a string. One that no job ever has is a stale token."""
+    if (required or token is not None) and not isinstance(token, str):
+        raise InvalidArgument(field, f"must be a string, not {type(token).__name__}")
+
+
+def check_lines(field: str, lines: object) -> None:
+    """Raises InvalidArgument unless they are what a log can keep."""
+    check_sequence(field, lines)
+    for place, line in enumerate(lines):  # type: ignore[arg-type, var-annotated]
+        name = f"{field}[{place}]"
+        check_kind(name, line, LogLine)
+        check_limit(f"{name}.number", line.number, _MAX_LINE)
+        if line.at is None:
+            raise InvalidArgument(f"{name}.at", "is required")
+        check_time(f"{name}.at", line.at)
+        for text in ("level", "message", "fields"):
+            _check_logged(f"{name}.{text}", getattr(line, text))
+
+
+def _check_logged(field: str, text: object) -> None:
+    """What handlers print has control characters, and stays as it is."""
+    if not isinstance(text, str):
+        raise InvalidArgument(field, f"must be a string, not {type(text).__name__}")
+    if _SURROGATES.search(text):
+        raise InvalidArgument(field, "must not contain lone surrogates")
 
 
 def check_progress(field: str, progress: Progress) -> None:

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.postgres.connection import TRANSACTION_TIMEOUT_SINCE
 from queue_operator.backends.sql import load
 
 _STATE: Final = load(__package__, "migration_index")
@@ -61,6 +62,8 @@ async def _unhurried(
     options = " ".join([given, *(f"-c {name}={value}" for name, value in settings.items())])
     try:
         connection = await _connect(make_conninfo(conninfo, options=options.strip()))
+        if connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
+            await connection.execute("SET transaction_timeout = 0")
     except psycopg.OperationalError as error:
         if "unsupported startup parameter" not in str(error):
             raise

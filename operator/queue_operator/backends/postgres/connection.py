@@ -56,7 +56,11 @@ _SETTINGS: Final[dict[LiteralString, str]] = {
     "extra_float_digits": "1",
     "array_nulls": "on",
     "default_transaction_isolation": "read committed",
+    # How long to wait for others, and in all, is for the statement's own patience to say.
+    "lock_timeout": "0",
 }
+TRANSACTION_TIMEOUT_SINCE: Final = 170_000
+"""The version of the server that has it; older ones refuse the name."""
 _SET: Final = (
     "SELECT set_config(name, value, %s) FROM unnest(%s::text[], %s::text[]) s(name, value)"
 )
@@ -207,6 +211,8 @@ def _is_dead(connection: Line) -> bool:
 
 async def _apply_settings(connection: Line, statement_s: float, *, local: bool) -> None:
     settings = {**_SETTINGS, "statement_timeout": str(int(statement_s * 1000))}
+    if connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
+        settings["transaction_timeout"] = "0"
     await connection.execute(_SET, (local, list(settings), list(settings.values())))
 
 

@@ -54,6 +54,7 @@ SET LOCAL search_path = queue_operator;
 SET LOCAL timezone = 'UTC';
 SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
+SELECT set_config(name, '0', true) FROM pg_settings WHERE name = 'transaction_timeout';
 """
 _CONNECT_TIMEOUT_S: Final = 5
 

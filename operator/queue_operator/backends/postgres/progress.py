@@ -7,6 +7,7 @@ from uuid import UUID
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.protocol import ProgressReport
 from queue_operator.backends.sql import load
+from queue_operator.domain.storable import without_unstorable
 
 _RECORD: Final = load(__package__, "progress_record")
 
@@ -34,7 +35,7 @@ class ProgressStore:
             "job_ids": [job_id for _, job_id, _ in newest],
             "tokens": [token for _, _, token in newest],
             "percents": [one.percent for one in progress],
-            "messages": [one.message.replace("\x00", "") for one in progress],
+            "messages": [without_unstorable(one.message) for one in progress],
             "updated_ats": [one.updated_at for one in progress],
         }
         async with borrowed(self._pool) as connection:

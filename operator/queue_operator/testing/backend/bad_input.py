@@ -35,6 +35,19 @@ _NO_KIND: Final = (None, 7, "x", [7])
 _NO_FLAG: Final = (None, 0, 1, "no", "")
 
 
+# A demand is looked up by what it asks for, so it must not change.
+_NO_FILTER: Final[tuple[Any, ...]] = (
+    "t",
+    [""],
+    [7],
+    ["t"],
+    [],
+    {"t"},
+    {"t": 1}.keys(),
+    frozenset({""}),
+)
+
+
 def _demand(**change: Any) -> list[Demand]:
     return [Demand(**{"assignee_id": "w", "limit": 1, **change})]
 
@@ -56,7 +69,8 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
     ("claim", "limit", lambda b, x: b.claim(_demand(limit=x), lease_ttl_s=5), LIMITS),
     ("claim", "namespace", lambda b, x: b.claim(_demand(namespace=x), lease_ttl_s=5), UNSTORABLE),
     ("claim", "tags", lambda b, x: b.claim(_demand(tags=x), lease_ttl_s=5), TAGS),
-    ("claim", "types", lambda b, x: b.claim(_demand(types=x), lease_ttl_s=5), ("t", [""], [7])),
+    ("claim", "types", lambda b, x: b.claim(_demand(types=x), lease_ttl_s=5), _NO_FILTER),
+    ("claim", "tags", lambda b, x: b.claim(_demand(tags=x), lease_ttl_s=5), _NO_FILTER),
     (
         "claim",
         "defaults.timeout_s",
@@ -104,6 +118,12 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
         "error_msg",
         lambda b, x: b.update_job_status("live", JobState.STOPPED, None, x),
         TEXTS,
+    ),
+    (
+        "update",
+        "token",
+        lambda b, x: b.update_job_status("live", JobState.COMPLETED, token=x),
+        (7, b"x", ["x"]),
     ),
     ("cancel", "tags", lambda b, x: b.cancel_jobs(x, ["live"]), TAGS),
     ("cancel", "job_ids", lambda b, x: b.cancel_jobs(["a"], x), IDS),
@@ -154,7 +174,14 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
         lambda b, x: b.acknowledge_cancellation("live", x),
         _NO_FLAG,
     ),
-    ("claim", "defaults", lambda b, x: b.claim(_demand(), lease_ttl_s=5, defaults=x), (7, "t")),
+    (
+        "claim",
+        "defaults",
+        lambda b, x: b.claim(_demand(), lease_ttl_s=5, defaults=x),
+        (7, "t", {7: TypeDefaults()}),
+    ),
+    ("search", "count", lambda b, x: b.search_jobs(JobSearch(count=x)), _NO_FLAG),
+    ("failures", "count", lambda b, x: b.search_failures(FailureSearch(count=x)), _NO_FLAG),
     ("settle", "outcomes", lambda b, x: b.settle(x), (None, "x", 7)),
     ("settle", "outcomes[0]", lambda b, x: b.settle(x), ([None], ["x"])),
 ]
@@ -189,8 +216,9 @@ _BAD_OUTCOMES: Final[dict[str, tuple[Any, ...]]] = {
     "retry_after_s": DELAYS,
     "reason": ("a\x00", "\ud800", 7, None, TEN_KB),
     "priority": ("HIGH", 7),
-    "reset_attempts": _NO_FLAG,
     "worker_plane": _NO_FLAG,
+    "reset_attempts": _NO_FLAG,
+    "assignee_id": (7, b"w", ["w"]),
     "error": ("boom", {}),
     "error.message": (ErrorInfo(None), ErrorInfo(7)),  # type: ignore[arg-type]
     "error.category": (ErrorInfo("x", "TIMEOUT"),),  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """A job that is wrong is refused with the name of its field, and nothing is written."""
 
+import random
+import string
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -35,6 +37,8 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
         frozenset({"a\x00"}),
         frozenset({"x" * 129}),
         frozenset({f"t{n}" for n in range(33)}),
+        frozenset({f"{n:0128}" for n in range(19)}),
+        frozenset({chr(0x1F600 + n) * 128 for n in range(5)}),
     ),
     "priority": ("HIGH", None, 1),
     "created_at": TIMES,
@@ -127,3 +131,22 @@ async def test_a_payload_over_the_limit_is_refused_with_its_size(store: Store) -
         await backend.enqueue_jobs([replace(_GOOD, id="z"), replace(_GOOD, payload=b"x" * 11)])
     assert in_batch.value.field == "jobs[1].payload"
     assert (await backend.get_job_stats([])).total_jobs == 1
+
+
+async def test_the_most_that_tags_may_take_together_is_stored_and_found(backend: Contract) -> None:
+    rng = random.Random(1)  # noqa: S311  (texts that no compression makes shorter)
+    # 18 of 128 bytes and one of 104, each of which takes eight more.
+    sizes = [128] * 18 + [104]
+    most = frozenset("".join(rng.choices(string.printable[:94], k=size)) for size in sizes)
+    wide = frozenset(
+        "".join(map(chr, rng.choices(range(0x1F300, 0x1F600), k=120))) for _ in "12345"
+    )
+    for number, tags in enumerate((most, wide)):
+        await backend.enqueue_job(replace(_GOOD, id=f"most-{number}", tags=tags))
+        [claimed] = await backend.dequeue_jobs("w", tags, 5)
+        assert (claimed.id, claimed.tags) == (f"most-{number}", tags)
+    with pytest.raises(InvalidArgument) as raised:
+        await backend.enqueue_job(replace(_GOOD, id="more", tags=most | {"x"}))
+    assert str(raised.value.reason) == (
+        "take 2569 bytes together, 8 more than its text for each; the limit is 2560"
+    )

@@ -1,8 +1,9 @@
 """What handlers logged, for stores that keep it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -24,6 +25,29 @@ from queue_operator.testing.store import Contract, Store
 
 _NOON: Final = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 _NEVER: Final = "00000000-0000-4000-8000-000000000000"
+
+
+_GOOD: Final = LogLine(number=1, at=_NOON, level="INFO", message="good")
+_WRONG: Final[dict[str, tuple[Any, ...]]] = {
+    "number": (None, 0, -1, True, 1.5, "1", 2**63),
+    "at": (None, 7, "now", datetime(2026, 1, 1)),
+    "level": (None, 7, b"INFO", "\ud800"),
+    "message": (None, 7, b"x", "a\udfffb"),
+    "fields": (None, {}, "\ud800"),
+}
+_NO_LINES: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"token": None}, "token"),
+    ({"token": 7}, "token"),
+    ({"lines": 7}, "lines"),
+    ({"lines": "text"}, "lines"),
+    ({"lines": ("text",)}, "lines[0]"),
+    ({"lines": (_GOOD, None)}, "lines[1]"),
+    *(
+        ({"lines": (_GOOD, replace(_GOOD, **{field: value}))}, f"lines[1].{field}")
+        for field, values in _WRONG.items()
+        for value in values
+    ),
+]
 
 
 def line(number: int, message: str = "") -> LogLine:
@@ -225,5 +249,10 @@ async def test_arguments_that_make_no_sense_are_named(backend: Contract) -> None
         await append(backend, report(job, token, lines(1, 1)), nameless)
     with pytest.raises(InvalidArgument, match=r"reports\[0\]"):
         await append(backend, "no report")  # type: ignore[arg-type]
+    for change, field in _NO_LINES:
+        wrong = replace(report(job, token, lines(1, 1)), **change)
+        with pytest.raises(InvalidArgument) as refused:
+            await append(backend, report(job, token, lines(1, 1)), wrong)
+        assert refused.value.field == f"reports[1].{field}"
     assert await read(backend, job) == []
     await append(backend)

@@ -84,7 +84,7 @@ async def test_progress_ends_with_its_attempt(backend: Contract) -> None:
 
 async def test_a_message_that_no_store_holds_is_shown_without_it(backend: Contract) -> None:
     job, token = await running(backend)
-    await _report(backend, (job, token, Progress(1, "ab\x00c", _NOON)))
+    await _report(backend, (job, token, Progress(1, "ab\x00\ud800c", _NOON)))
     assert (await backend.get_job(job.id)).progress == Progress(1, "abc", _NOON)
 
 

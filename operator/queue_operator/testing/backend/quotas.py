@@ -143,6 +143,10 @@ async def test_taken_keys_are_those_of_jobs_that_are_stored(backend: Contract) -
         ({"burst": float("inf")}, "burst"),
         ({"burst": "10"}, "burst"),
         ({"amount": 10**400}, "amount"),
+        # Times the seconds that have passed they are too small, or too large, for any number.
+        ({"rate_per_s": 5e-324}, "rate_per_s"),
+        ({"rate_per_s": 1e308}, "rate_per_s"),
+        ({"burst": True}, "burst"),
         ({"bucket": ""}, "bucket"),
     ],
 )

@@ -246,6 +246,10 @@ async def test_what_is_wrong_with_a_child_is_its_own_answer(store: Store) -> Non
     assert (await backend.get_job_stats([])).total_jobs == 3
     with pytest.raises(InvalidArgument, match=r"requests\[0\]"):
         await spawn(backend, "no request")  # type: ignore[arg-type]
+    no_job = replace(request(parent, token, "none"), job=None)  # type: ignore[arg-type]
+    [answer] = await spawn(backend, no_job)
+    assert isinstance(answer.error, InvalidArgument)
+    assert answer.error.field == "job"
     assert await spawn(backend) == []
 
 
