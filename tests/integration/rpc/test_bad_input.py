@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.integration.rpc.test_admission import Granting
 
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import Unauthenticated
@@ -43,7 +44,8 @@ def outcome(job_id: str, token: str, kind: Any = pb.OUTCOME_KIND_COMPLETE) -> pb
 
 @pytest.fixture
 async def pods(start_plane: Callable[..., Awaitable[Any]], namespace: str) -> Any:
-    return await start_plane(Pods(namespace))
+    granting = Granting(("connect", "queueworkers", namespace))
+    return await start_plane(Pods(namespace), granting)
 
 
 @pytest.fixture
