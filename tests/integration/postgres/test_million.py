@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 from tests.integration.postgres import million
-from tests.integration.postgres.calls import CASES
+from tests.integration.postgres.cases import CASES
 from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds, pages_of
 from tests.integration.postgres.watching import at_most, watched
 
@@ -35,7 +35,7 @@ UNWATCHED = {
     *("lane_empty", "lane_told", "name_used"),
     "lane_skip",
     # One row.
-    "count_is_ours",
+    *("count_is_ours", "queue_uid"),
 }
 """Statements that have no plan, or a plan on short tables only."""
 
