@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from queue_operator.api.errors import InvalidBody, details_from, details_of, public_field
+from queue_operator.api.errors import InvalidBody, details_from, details_of, in_submission
 from queue_operator.api.schemas import ErrorDetail, JobSubmission
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
@@ -89,7 +89,7 @@ def _semantic(
             reading.check(job)
         except InvalidArgument as error:
             root = _root(error.field)
-            if public_field(root) not in known:
+            if in_submission(root) not in known:
                 errors.append(error)
             if root not in _HARMLESS:
                 break
