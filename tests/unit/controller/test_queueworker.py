@@ -223,7 +223,7 @@ def test_other_names_become_legal_and_stay_distinct(name: str) -> None:
 
 
 def test_a_spec_that_another_release_let_in_stops_nobody() -> None:
-    """Objects are not looked at again when their definition changes, and charts do not change it."""
+    """Objects are not looked at again when their definition changes."""
     other = replace(SESSION, session_id="s2", worker_name="pod-2")
     items = [
         existing(spec={"capacity": 50_000, "drain": True}),
