@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.crd.names import API_VERSION, FIELD_MANAGER, QUEUE_WORKER
 from queue_operator.crd.v1alpha1 import (
@@ -20,8 +18,6 @@ from queue_operator.crd.v1alpha1 import (
     QueueWorkerSpec,
     QueueWorkerStatus,
 )
-from queue_operator.domain.errors import InvalidArgument
-from queue_operator.domain.validation import check_tags
 
 Key = tuple[str, str]
 
@@ -150,28 +146,9 @@ def _order(item: Existing | None) -> SessionOrder:
     """What the object asks of its session; without one, to be gone."""
     if item is None:
         return SessionOrder(ended=True)
-    spec, _ = _spec(item)
+    spec = QueueWorkerSpec.model_validate(item.spec)
     tags = None if spec.tags is None else frozenset(spec.tags)
     return SessionOrder(capacity=spec.capacity, tags=tags, drain=spec.drain)
-
-
-def _spec(item: Existing) -> tuple[QueueWorkerSpec, Mapping[str, str]]:
-    """What it asks, and by field what is wrong with the rest: the definition of another release may
-    have let it in, and one object must not stop the others.
-    """
-    wrong: dict[str, str] = {}
-    try:
-        spec = QueueWorkerSpec.model_validate(item.spec)
-    except ValidationError as error:
-        wrong |= {str(fault["loc"][0]): fault["msg"] for fault in error.errors()}
-        right = {name: value for name, value in item.spec.items() if name not in wrong}
-        spec = QueueWorkerSpec.model_validate(right)
-    try:
-        check_tags("tags", spec.tags or ())
-    except InvalidArgument as error:
-        # Characters that no schema can tell.
-        return spec.model_copy(update={"tags": None}), wrong | {error.field: error.reason}
-    return spec, wrong
 
 
 def _is_left_over(item: Existing, session: WorkerSession | None) -> bool:
@@ -244,10 +221,6 @@ def _ready(item: Existing, session: WorkerSession, now: datetime) -> Condition:
 
 def _spec_applied(item: Existing, session: WorkerSession, now: datetime) -> list[Condition]:
     """Says so when the spec asks for what the session does not do; nothing without a spec."""
-    if wrong := _spec(item)[1]:
-        faults = "; ".join(f"{name}: {reason}" for name, reason in sorted(wrong.items()))
-        words = ("Invalid", f"not taken, correct them: {faults}")
-        return [_condition(item, ConditionType.SPEC_APPLIED, ConditionStatus.FALSE, words, now)]
     order, (capacity, tags) = _order(item), _in_effect(session)
     actual = {"capacity": capacity, "tags": tags, "drain": session.draining}
     asked = {"capacity": order.capacity, "tags": order.tags, "drain": order.drain}

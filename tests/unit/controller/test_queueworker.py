@@ -220,38 +220,3 @@ def test_other_names_become_legal_and_stay_distinct(name: str) -> None:
     legal = object_name(name)
     assert object_name(legal) == legal
     assert object_name(name + "!") != legal
-
-
-def test_a_spec_that_another_release_let_in_stops_nobody() -> None:
-    """Objects are not looked at again when their definition changes."""
-    other = replace(SESSION, session_id="s2", worker_name="pod-2")
-    items = [
-        existing(spec={"capacity": 50_000, "drain": True}),
-        replace(existing(spec={"tags": ["a\x00"], "pace": 1}), name="pod-2", uid="qw-2"),
-    ]
-    plan = make_plan([SESSION, other], items, (), NOW)
-    assert [(told.session_id, order) for told, order in plan.order] == [
-        ("s1", SessionOrder(drain=True)),
-        ("s2", SessionOrder()),
-    ]
-    told = [
-        [(one["status"], one["reason"], one["message"]) for one in status["conditions"][1:]]
-        for _, status in plan.write
-    ]
-    assert told == [
-        [
-            (
-                "False",
-                "Invalid",
-                "not taken, correct them: capacity: Input should be less than or equal to 10000",
-            )
-        ],
-        [
-            (
-                "False",
-                "Invalid",
-                "not taken, correct them: pace: Extra inputs are not permitted; "
-                "tags: must not contain NUL characters or lone surrogates",
-            )
-        ],
-    ]
