@@ -119,8 +119,8 @@ async def test_a_patch_that_no_session_can_follow_holds_up_no_other(
     stored = {s.worker_name: s.order for s in await stage.backend.list_sessions()}
     assert stored == {"w0": SessionOrder(), "w1": SessionOrder(drain=True)}
     told = (
-        f"the spec of the QueueWorker {team}/w0 is not taken: tags: must not contain NUL characters "
-        "or lone surrogates; correct it"
+        f"the spec of the QueueWorker {team}/w0 is not taken: "
+        "tags: must not contain NUL characters or lone surrogates; correct it"
     )
     assert caplog.messages.count(told) == 1
 
