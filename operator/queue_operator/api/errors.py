@@ -26,7 +26,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.states import Event
-from queue_operator.domain.units import without_unit
+from queue_operator.domain.units import in_submission
 
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
@@ -63,12 +63,6 @@ OURS: Final = {
     503: "the job store or the cluster does not answer now; try again in a while",
 }
 """What a caller is told of errors that are ours; the log has the rest, by request id."""
-
-_PUBLIC: Final = (
-    (re.compile(r"(^|\.)id$"), r"\1job_id"),
-    (re.compile(r"(^|\.)dependency_mode$"), r"\1dependency_type"),
-)
-
 
 _EVENTS: Final = {Event.RETRY_NOW.value: "RETRY"}
 """Names of the queue that this API has others for."""
@@ -124,7 +118,7 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
     if isinstance(error, QuotaExceeded):
         return [ErrorDetail(field=error.limit, code=error.code, message=error.message)]
     if isinstance(error, InvalidArgument):
-        field = public_field(error.field)
+        field = in_submission(error.field)
         holder = error.job_id if isinstance(error, KeyConflict) else None
         return [ErrorDetail(field=field, code=error.code, message=error.reason, job_id=holder)]
     if isinstance(error, InvalidTransition):
@@ -137,7 +131,7 @@ def details_of(error: QueueError) -> list[ErrorDetail]:
 
 def _told(finding: Fault) -> ErrorDetail:
     return ErrorDetail(
-        field=public_field(finding.field),
+        field=in_submission(finding.field),
         code=finding.code,
         message=finding.message,
         job_id=finding.job_id or None,
@@ -153,13 +147,6 @@ def _not_allowed(error: InvalidTransition) -> ErrorDetail:
         state=shown(error.state),
         event=_EVENTS.get(error.event, error.event),
     )
-
-
-def public_field(field: str) -> str:
-    """The name of a job's field in this API."""
-    for pattern, name in _PUBLIC:
-        field = pattern.sub(name, field)
-    return without_unit(field)
 
 
 def fault(field: str, code: str, message: str) -> "InvalidBody":
@@ -201,7 +188,7 @@ def message_of(error: QueueError) -> str:
         return _summary(error.details)
     if isinstance(error, InvalidArgument):
         others = f" (and {len(error.findings) - 1} more)" if error.findings else ""
-        return f"{public_field(error.field)}: {error.reason}{others}"
+        return f"{in_submission(error.field)}: {error.reason}{others}"
     if isinstance(error, InvalidTransition):
         return not_possible(error)
     return error.message

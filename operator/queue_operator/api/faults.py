@@ -8,10 +8,11 @@ from typing import Any, Final, Protocol
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from queue_operator.api.errors import InvalidBody, details_from, details_of, public_field
+from queue_operator.api.errors import InvalidBody, details_from, details_of
 from queue_operator.api.schemas import ErrorDetail, JobSubmission
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
+from queue_operator.domain.units import in_submission
 
 _ROUNDS: Final = 20
 """More than there are fields."""
@@ -89,7 +90,7 @@ def _semantic(
             reading.check(job)
         except InvalidArgument as error:
             root = _root(error.field)
-            if public_field(root) not in known:
+            if in_submission(root) not in known:
                 errors.append(error)
             if root not in _HARMLESS:
                 break

@@ -400,7 +400,6 @@ class BaseBackend(ABC):
     async def search_jobs(self, search: JobSearch) -> JobPage:
         check_kind("search", search, JobSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
-        check_flag("count", search.count)
         check_tags("tags", search.tags, self._limits)
         check_texts("types", search.types, self._limits.id_characters)
         check_choices("states", search.states, JobState)
@@ -415,7 +414,6 @@ class BaseBackend(ABC):
     async def search_failures(self, search: FailureSearch) -> FailurePage:
         check_kind("search", search, FailureSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
-        check_flag("count", search.count)
         check_texts("types", search.types, self._limits.id_characters)
         check_text("error_code", search.error_code, self._limits.id_characters, required=False)
         check_choices("states", search.states, JobState)

@@ -23,11 +23,14 @@ from queue_operator.controller.sightings import Sightings
 from queue_operator.controller.standins import StandIns
 from queue_operator.crd.conditions import over_quota, refused
 from queue_operator.crd.names import QUEUE_JOB
+from queue_operator.crd.submission import in_manifest
 from queue_operator.crd.v1alpha1 import QueueJobStatus
+from queue_operator.domain.batch import unplaced
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import InvalidArgument, QueueError, QuotaExceeded, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import is_terminal
+from queue_operator.domain.units import respelled
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings
 
@@ -228,7 +231,7 @@ class Intake:
             taken = await self._backend.take_in(list(jobs.values()))
         except InvalidArgument as error:
             if len(jobs) == 1:
-                self._refuse(seen[next(iter(jobs))], error)
+                self._refuse(seen[next(iter(jobs))], _spelled(error))
                 return
             # One of them is at fault: alone, it disturbs nobody.
             for uid, job in jobs.items():
@@ -240,7 +243,7 @@ class Intake:
         for uid, end in taken.ended.items():
             self._writer.put(Write(seen[uid].namespace, seen[uid].resource, job=end))
         for uid, fault in taken.refused.items():
-            self._refuse(seen[uid], fault)
+            self._refuse(seen[uid], _spelled(fault))
         known = jobs.keys() - {*taken.new, *taken.stands_for, *taken.ended, *taken.refused}
         await self._observe([seen[uid] for uid in known])
 
@@ -329,3 +332,8 @@ async def is_absent(kube: KubeClient, namespace: str, name: str, uid: str) -> bo
         raise
     metadata = found["metadata"]
     return metadata["uid"] != uid or "deletionTimestamp" in metadata
+
+
+def _spelled(error: QueueError) -> QueueError:
+    """Not by the place in what was taken in together, which nobody knows."""
+    return respelled(unplaced(error), in_manifest)

@@ -24,7 +24,7 @@ from queue_operator.controller.queueworker import (
 from queue_operator.controller.waiting import wait_for_event
 from queue_operator.crd.names import QUEUE_WORKER
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import InvalidArgument, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ class WorkerMirror:
         self._seen: set[Key] = set()
         self._written_s: dict[Key, float] = {}
         self._settled: dict[Key, tuple[object, ...]] = {}
+        self._refused: dict[Key, SessionOrder] = {}
         self._bucket = TokenBucket(writes_per_s, clock)
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
@@ -98,6 +99,7 @@ class WorkerMirror:
         if known is None or known.uid != item.uid:
             return False
         del self._objects[item.key]
+        self._refused.pop(item.key, None)
         return True
 
     async def run(self, list_s: float) -> None:
@@ -221,7 +223,22 @@ class WorkerMirror:
         session, order = work
         if order.ended and not await self._is_absent(session):
             return
-        await self._backend.order_session(session.session_id, order)
+        try:
+            await self._backend.order_session(session.session_id, order)
+        except InvalidArgument as error:
+            self._refuse(session, order, error)
+
+    def _refuse(self, session: WorkerSession, order: SessionOrder, error: InvalidArgument) -> None:
+        """It asks for what the definition lets in, and no store holds. Told once."""
+        key = (session.namespace, object_name(session.worker_name))
+        if self._refused.get(key) != order:
+            self._refused[key] = order
+            logger.warning(
+                "the spec of the QueueWorker %s/%s is not taken: %s: %s; correct it",
+                *key,
+                error.field.removeprefix("order."),
+                error.reason,
+            )
 
     async def _is_absent(self, session: WorkerSession) -> bool:
         """What is known of the objects may be old, and a session that is ended stays ended."""

@@ -9,11 +9,11 @@ from pydantic.alias_generators import to_camel
 
 from queue_operator.crd.v1alpha1 import BackoffSpec, QueueJobSpec
 from queue_operator.domain import tags as tag_map
-from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
-from queue_operator.domain.units import without_unit
+from queue_operator.domain.units import respelled, without_unit
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_job
 
 JSON: Final = "application/json"
@@ -139,11 +139,10 @@ def _check(job: Job, limits: Limits) -> None:
     """The checks of every door, with the field as the manifest spells it."""
     try:
         check_job(job, limits)
-    except PayloadTooLarge as error:
-        raise PayloadTooLarge(_spelled(error.field), error.size, error.limit) from None
     except InvalidArgument as error:
-        raise InvalidArgument(_spelled(error.field), error.reason) from None
+        raise respelled(error, in_manifest) from None
 
 
-def _spelled(field: str) -> str:
+def in_manifest(field: str) -> str:
+    """The name of a job's field in the spec of a QueueJob."""
     return f"spec.{to_camel(without_unit(field))}"

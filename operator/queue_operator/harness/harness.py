@@ -13,8 +13,10 @@ from queue_operator.auth.open import AdministratorsOnly, OpenAuthenticator
 from queue_operator.auth.protocol import Identity
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.client.requests import Submission
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.states import TERMINAL, JobState
+from queue_operator.domain.units import in_submission, respelled
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.harness import arguments
 from queue_operator.harness.call import ServerEnd, connected
@@ -248,7 +250,10 @@ class WorkerHarness:
         """
         self.worker.registry.known(type.type if isinstance(type, Submission) else type)
         job = arguments.job(type, payload, options, self._namespace)
-        return self._do(self._backend.enqueue_job(job))
+        try:
+            return self._do(self._backend.enqueue_job(job))
+        except InvalidArgument as error:
+            raise respelled(error, in_submission) from None
 
     def cancel(self, *job_ids: str, force: bool = False, reason: str = "") -> None:
         """Asks to cancel the jobs; `force` interrupts a coroutine where it waits."""

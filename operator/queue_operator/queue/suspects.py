@@ -13,6 +13,8 @@ PATIENCE_S: Final = 60.0
 """How long a worker is kept free of other jobs until what it has is done."""
 PAUSE_S: Final = 10.0
 """How long a job for which no worker is kept free waits, until it is looked for again."""
+_WAITS: Final = 0.5
+"""Of its timeout, which runs while it waits: what a job with one waits at most."""
 _TRIES: Final = 5
 """After so many workers that were not done in time, the next is kept free until it is."""
 _REMEMBERED: Final = 10_000
@@ -112,6 +114,8 @@ class Apart:
         token = next(iter(self._waiting))
         job = self._alone = self._waiting.pop(token)
         self._isolation.runs(_key(job))
+        if job.timeout_s is not None:
+            job = job._replace(timeout_s=max(job.timeout_s - self._waited_s(job), 0.0))
         slot = self._slots.get(_key(job))
         if slot is not None:
             slot.since_s = self._clock.monotonic()
@@ -119,13 +123,23 @@ class Apart:
 
     def overdue(self) -> list[Assignment]:
         """Those that another worker may sooner be free for. They are not waiting any more."""
-        late = self._clock.monotonic() - self._since_s > PATIENCE_S
-        if not late or self._alone is not None:
-            return []
-        self._since_s = self._clock.monotonic()
-        given_up = [job for job in self if self._isolation.may_give_up(_key(job))]
+        given_up = [job for job in self if self._runs_out(job)]
         self._forget(given_up)
+        late = self._clock.monotonic() - self._since_s > PATIENCE_S
+        if late and self._alone is None:
+            self._since_s = self._clock.monotonic()
+            impatient = [job for job in self if self._isolation.may_give_up(_key(job))]
+            self._forget(impatient)
+            given_up += impatient
         return given_up
+
+    def _runs_out(self, job: Assignment) -> bool:
+        """What is left of its timeout would be too little for its handler."""
+        return job.timeout_s is not None and self._waited_s(job) > job.timeout_s * _WAITS
+
+    def _waited_s(self, job: Assignment) -> float:
+        slot = self._slots.get(_key(job))
+        return 0.0 if slot is None else self._clock.monotonic() - slot.since_s
 
     def _forget(self, jobs: Iterable[Assignment]) -> None:
         for job in jobs:

@@ -32,6 +32,7 @@ from queue_operator.domain.running import (
 )
 from queue_operator.domain.states import Event
 from queue_operator.domain.texts import cut
+from queue_operator.domain.units import in_submission, told
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
     MAX_DURATION_S,
@@ -384,7 +385,8 @@ def spawn_answer_to_wire(answer: Submitted, message: pb.Spawn) -> pb.SpawnAnswer
     if answer.error is None:
         named.job_id = answer.job_id
     else:
-        named.error_code, named.error_message = answer.error.code, answer.error.message
+        named.error_code = answer.error.code
+        named.error_message = told(answer.error, in_submission)
     return named
 
 

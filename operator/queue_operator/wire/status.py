@@ -26,7 +26,7 @@ from queue_operator.domain.errors import (
     Unavailable,
     with_findings,
 )
-from queue_operator.domain.units import with_unit, without_unit
+from queue_operator.domain.units import told, with_unit, without_unit
 from queue_operator.wire.queue_convert import duration_to_wire, seconds_from_wire
 from queue_operator.wire.v1 import queue_pb2 as pb
 
@@ -72,7 +72,7 @@ def trailers(error: QueueError) -> Metadata:
 
 def status_text(error: QueueError) -> str:
     """The message, cut to what fits into a status."""
-    return _cut(error.message)
+    return _cut(told(error, without_unit))
 
 
 def _cut(text: str) -> str:
@@ -114,7 +114,7 @@ _KINDS: Final = {kind.__name__: kind for kind in _BUILDERS}
 def error_to_wire(error: QueueError) -> pb.Error:
     """The nearest kind that both sides know, with what it needs to be made again."""
     kind = next(kind for kind in type(error).__mro__ if kind in _BUILDERS)
-    message = pb.Error(kind=kind.__name__, code=error.code, message=_cut(error.message))
+    message = pb.Error(kind=kind.__name__, code=error.code, message=status_text(error))
     match error:
         case InvalidArgument():
             _argument_to_wire(error, message)
@@ -138,16 +138,16 @@ def _findings_to_wire(error: QueueError, message: pb.Error) -> None:
     """As many as fit beside the rest."""
     message.found, used = len(error.findings), 0
     for fault in error.findings:
-        told = pb.Finding(
+        finding = pb.Finding(
             field=_cut(without_unit(fault.field)),
             code=fault.code,
             message=_cut(fault.message),
             job_id=fault.job_id.encode(errors="replace").decode(),
         )
-        used += told.ByteSize()
+        used += finding.ByteSize()
         if used > _FINDINGS_BYTES:
             break
-        message.findings.append(told)
+        message.findings.append(finding)
 
 
 def _argument_to_wire(error: InvalidArgument, message: pb.Error) -> None:
@@ -214,8 +214,8 @@ def error_from_status(
 
 def explained(code: grpc.StatusCode, text: str) -> str:
     """A status of gRPC itself in words that say what to do, where that is known."""
-    told = f"{code.name}: {text}" if text else code.name
-    return f"{told}; {NO_GRPC}" if _NO_HTTP_2 in text else told
+    said = f"{code.name}: {text}" if text else code.name
+    return f"{said}; {NO_GRPC}" if _NO_HTTP_2 in text else said
 
 
 _NO_HTTP_2: Final = "Expected SETTINGS frame"

@@ -9,18 +9,16 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any, Final
 
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.worker.handlers import Place, Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.injection import Provider, Resource, all_of
 from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import (
     Ending,
-    Failed,
     Run,
     Runner,
     Stopped,
@@ -59,6 +57,7 @@ class Executor:
         self._runner = Runner(registry.middleware, self._provider, self._pool, self._processes)
         self._tasks: dict[Run, asyncio.Task[Ending]] = {}
         self._running: set[Run] = set()
+        self._lacks_threads = False
         self._thread.start()
 
     @property
@@ -95,14 +94,25 @@ class Executor:
     def _start_in_thread(self, run: Run) -> None:
         try:
             # A context of its own: threads are used again.
-            future = self._pool.submit(copy_context().run, self._runner.run_in_thread, run)
+            self._pool.submit(self._run_in_thread, copy_context(), run)
+            self._lacks_threads = False
         except RuntimeError as error:
-            # The pool keeps what it could not find a thread for.
-            run.withdraw()
-            self._running.discard(run)
-            self._ended(run, _no_thread(error))
-        else:
-            future.add_done_callback(lambda done: self._end(run, done))
+            # The pool keeps it in line for a thread that others leave. If none does, it never
+            # began, and the session hands it back.
+            if not self._lacks_threads:
+                self._lacks_threads = True
+                logger.warning(
+                    "no thread can be started for a handler: %s; lower QUEUE_OPERATOR_CAPACITY, or "
+                    "raise the limit of the process or the pod",
+                    error,
+                )
+
+    def _run_in_thread(self, context: Context, run: Run) -> None:
+        try:
+            ending = context.run(self._runner.run_in_thread, run)
+        except BaseException as error:
+            ending = ending_of(error)
+        self._end(run, ending)
 
     def interrupt(self, run: Run) -> None:
         """Cancels the task of a coroutine and ends the process of a handler that has one. A
@@ -117,6 +127,9 @@ class Executor:
         lifespan, for at most `close_s`. Returns how many handlers have not ended.
         """
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for run in list(self._running):
+            if self._runner.needs_no_loop(run.spec) and run.withdraw():
+                self._end(run, Stopped())
         self._processes.close(timeout_s)
         self._wait_for(self._cancel_all(), timeout_s)
         self._wait_for(self._close(close_s), timeout_s + close_s)
@@ -161,18 +174,12 @@ class Executor:
 
     def _task_ended(self, run: Run, task: asyncio.Task[Ending]) -> None:
         self._tasks.pop(run, None)
-        self._running.discard(run)
-        self._ended(run, ending_of_task(task))
+        self._end(run, ending_of_task(task))
 
-    def _end(self, run: Run, future: Future[Ending]) -> None:
-        self._running.discard(run)
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled():
-            self._ended(run, Stopped())
-        else:
-            self._ended(run, ending_of(error) if error is not None else future.result())
-
-
-def _no_thread(error: RuntimeError) -> Ending:
-    message = f"the worker has no thread for it: {error}; lower its capacity, or raise its limits"
-    return Failed(ErrorInfo(message, ErrorCategory.SYSTEM, "NO_THREAD"))
+    def _end(self, run: Run, ending: Ending) -> None:
+        """Once, though a thread may find a run that was given up."""
+        try:
+            self._running.remove(run)
+        except KeyError:
+            return
+        self._ended(run, ending)

@@ -28,6 +28,10 @@ _CANNOT_BEGIN: Final = (
     "a coroutine blocks the event loop, and with it all others: await, use asyncio.to_thread, or "
     "make it a plain function"
 )
+_HAS_NO_THREAD: Final = (
+    "no thread was free for it, of which the log tells, or a coroutine blocks the event loop, "
+    "which its middleware or a dependency needs"
+)
 
 
 class StuckWatch:
@@ -48,7 +52,7 @@ class StuckWatch:
         """
         late = [run for run in runs if self._is_late(run)]
         for run in late:
-            self._tell(run, _CANNOT_BEGIN)
+            self._tell(run, _why_not(run))
         behind = [run for run in waiting if self._is_late(run)]
         for run in behind:
             self._tell(run, "the handler of an earlier attempt still runs here")
@@ -67,7 +71,7 @@ class StuckWatch:
                 "until it ends; to free the slot now, restart the worker",
                 run.job_id,
                 run.spec.type,
-                _GOES_ON[run.spec.place] if run.begun else f"could not begin: {_CANNOT_BEGIN}",
+                _GOES_ON[run.spec.place] if run.begun else f"could not begin: {_why_not(run)}",
             )
         return False
 
@@ -89,3 +93,7 @@ class StuckWatch:
             logger.info("job %s (%s): its handler has ended at last", run.job_id, run.spec.type)
         if not self._stuck:
             self._told.clear()
+
+
+def _why_not(run: Run) -> str:
+    return _CANNOT_BEGIN if run.spec.place is Place.LOOP else _HAS_NO_THREAD

@@ -71,10 +71,15 @@ def _supervise(handler: int, connection: "Connection[Any, Any]") -> NoReturn:
     def end(_number: int, _frame: FrameType | None) -> None:
         _kill_group(handler, signal.SIGKILL)
 
+    def reap(_number: int, _frame: FrameType | None) -> None:
+        _reap_all_but(handler)
+
     try:
         signal.signal(signal.SIGTERM, forward)
         signal.signal(END_ALL, end)
+        signal.signal(signal.SIGCHLD, reap)
         _wait(handler, connection)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Before its status is read its number cannot be another's.
         _kill_group(handler, signal.SIGKILL)
         _, status = os.waitpid(handler, 0)
@@ -98,6 +103,17 @@ def _wait(handler: int, connection: "Connection[Any, Any]") -> None:
             return
         changes.unregister(connection.fileno())
         _kill_group(handler, signal.SIGKILL)
+
+
+def _reap_all_but(handler: int) -> None:
+    """Reads how orphans ended, of which the handler may leave one with every job: until that is
+    done each takes a number of the system's. The handler's own status is read at its end.
+    """
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == handler:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def _kill_group(leader: int, number: int) -> None:

@@ -93,12 +93,16 @@ async def test_after_a_restart_it_stands_in_again(start: StartStage, team: str) 
 
 async def test_other_content_under_the_key_is_refused(start: StartStage, team: str) -> None:
     stage = await start()
-    await submitted(stage, team)
+    job_id = await submitted(stage, team)
     body = stage.api.make("j", team, idempotencyKey="once", payload=2)
     fine = stage.api.make("fine", team)
-    await stage.see(body, fine)
+    await stage.see(fine, body)
     await stage.until(lambda: stage.api.status("j", team).get("finished") is True)
     assert stage.api.accepted("j", team) == "False Duplicate"
+    assert stage.api.status("j", team)["message"] == (
+        f"spec.idempotencyKey: 'once' belongs to job {job_id!r} with other content; "
+        "use a new key for new content"
+    )
     assert await stage.stored(team) == 2
 
 

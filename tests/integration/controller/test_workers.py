@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.integration.controller.conftest import Stage, StartStage
 
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
@@ -101,6 +102,27 @@ async def test_a_patch_is_seen_in_the_watch(start: StartStage, team: str) -> Non
     await stage.workers.once()
     [stored] = [s for s in await stage.backend.list_sessions() if s.session_id == one.session_id]
     assert stored.order == SessionOrder(drain=True)
+
+
+async def test_a_patch_that_no_session_can_follow_holds_up_no_other(
+    start: StartStage, team: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = await start()
+    await connected(stage, team, 2)
+    for name, spec in (("w0", {"tags": ["a\x00"]}), ("w1", {"drain": True})):
+        body = stage.api.workers[team, name]
+        body["spec"] = spec
+        body["metadata"] |= {"generation": 2, "resourceVersion": f"1000000-{name}"}
+        stage.workers.see(body, gone=False)
+    for _ in range(3):
+        await stage.workers.once()
+    stored = {s.worker_name: s.order for s in await stage.backend.list_sessions()}
+    assert stored == {"w0": SessionOrder(), "w1": SessionOrder(drain=True)}
+    told = (
+        f"the spec of the QueueWorker {team}/w0 is not taken: "
+        "tags: must not contain NUL characters or lone surrogates; correct it"
+    )
+    assert caplog.messages.count(told) == 1
 
 
 async def test_a_session_is_ended_only_when_its_object_is_really_gone(

@@ -281,6 +281,8 @@ def test_children_of_no_handler_wait_and_are_named(worker: Worker, harness: Work
         (lambda h: h.submit("send", tags="eu"), "tags: must be a list of texts, not 'eu'"),
         (lambda h: h.submit("send", depends_on=5), "depends_on: must be a list of texts, not 5"),
         (lambda h: h.submit("send", priority="URGENT"), "priority: must be one of CRITICAL"),
+        (lambda h: h.submit("send", timeout=0), r"^timeout: must be more than 0 seconds"),
+        (lambda h: h.submit("send", job_id="j" * 300), r"^job_id: has 300 characters"),
         (lambda h: h.advance("10 minutes"), "duration: '10 minutes' is no duration: write"),
         (lambda h: h.advance(float("nan")), "duration: must be a duration: seconds"),
         (lambda h: h.advance(-1), "duration: must not be negative"),
@@ -294,6 +296,37 @@ def test_what_makes_no_sense_is_refused_by_its_name(
     with pytest.raises(InvalidArgument, match=told):
         call(harness)
     assert harness.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"timeout": 0}, "timeout: must be more than 0 seconds"),
+        (
+            {"delay": 5, "scheduled_at": START},
+            "delay: give either delay or scheduled_at, not both",
+        ),
+        (
+            {"backoff": Backoff(strategy=BackoffStrategy.CUSTOM)},
+            "backoff.delays: belongs to the strategy CUSTOM, and only to it",
+        ),
+        ({"job_id": "j" * 300}, "job_id: has 300 characters; the limit is 255"),
+        ({"job_id": "taken"}, "job_id: already exists: taken"),
+    ],
+)
+def test_what_the_queue_refuses_of_a_child_has_the_name_of_its_option(
+    worker: Worker, harness: WorkerHarness, options: dict[str, Any], told: str
+) -> None:
+    @worker.handler("parent")
+    def parent(ctx: JobContext) -> list[str]:
+        with pytest.raises(InvalidArgument) as refused:
+            ctx.spawn("parent", **options)
+        return [refused.value.field, str(refused.value)]
+
+    harness.submit("parent", job_id="taken", delay=timedelta(days=1))
+    job_id = harness.submit("parent")
+    harness.run_until_idle()
+    assert harness.result(job_id) == [told.partition(":")[0], told]
 
 
 def test_a_whole_submission_says_the_same_as_its_parts(

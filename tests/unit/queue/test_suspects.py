@@ -46,9 +46,12 @@ class Bench:
         assert isinstance(stream, JobStream)
         return stream
 
-    async def claimed(self, stream: JobStream, *names: str) -> list[Assignment]:
+    async def claimed(
+        self, stream: JobStream, *names: str, timeout_s: float | None = None
+    ) -> list[Assignment]:
         """Jobs whose name begins with `bad` are suspects."""
-        await self.store.enqueue_jobs([Job(id=name, type="t") for name in names])
+        jobs = [Job(id=name, type="t", timeout_s=timeout_s) for name in names]
+        await self.store.enqueue_jobs(jobs)
         for name in (one for one in names if one.startswith("bad")):
             await self.store.claim([Demand(assignee_id="x", limit=len(names))], lease_ttl_s=60)
             await self.store.settle([Outcome(name, Event.FAIL, error=SUSPECTED)])
@@ -187,6 +190,48 @@ async def test_a_worker_that_is_busy_for_long_is_kept_free_for_a_while(
     stream.tend_suspects()
     assert stream.accepting
     await bench.is_back("bad")
+
+
+async def test_a_suspect_goes_back_before_its_timeout_passes_in_waiting(
+    bench: Bench, clock: ManualClock
+) -> None:
+    stream = await bench.open()
+    stream.push(await bench.claimed(stream, "long", "bad-1", timeout_s=10.0))
+    [long] = await take(stream, 1)
+    # More often than one without a timeout would.
+    for _ in range(7):
+        clock.now_s += 4
+        stream.tend_suspects()
+        assert not stream.accepting
+        clock.now_s += 2
+        stream.tend_suspects()
+        await bench.is_back("bad-1")
+        assert (await bench.store.get_job("bad-1")).attempt == 1
+        await bench.store.settle([Outcome("bad-1", Event.RETRY_NOW)])
+        stream.push(await bench.store.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=3600))
+    # Behind another suspect too.
+    stream.push(await bench.claimed(stream, "bad-2"))
+    await done(stream, long)
+    [alone] = await take(stream, 1)
+    assert alone.job_id == "bad-1"
+    stream.push(await bench.claimed(stream, "bad-3", timeout_s=10.0))
+    clock.now_s += 6
+    stream.tend_suspects()
+    await bench.is_back("bad-3")
+    assert [held.job_id for held in stream.to_renew()] == ["bad-2"]
+
+
+async def test_what_a_suspect_has_waited_is_no_longer_left_of_its_timeout(
+    bench: Bench, clock: ManualClock
+) -> None:
+    stream = await bench.open()
+    stream.push(await bench.claimed(stream, "good", "bad", timeout_s=60.0))
+    [good] = await take(stream, 1)
+    assert good.timeout_s == 60.0
+    clock.now_s += 20
+    await done(stream, good)
+    [alone] = await take(stream, 1)
+    assert (alone.job_id, alone.timeout_s) == ("bad", 40.0)
 
 
 async def test_after_some_tries_a_suspect_is_waited_for(bench: Bench, clock: ManualClock) -> None:

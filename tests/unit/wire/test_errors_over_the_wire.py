@@ -10,6 +10,7 @@ from queue_operator.wire.status import (
     ERROR_CODE_KEY,
     ERROR_KEY,
     error_from_status,
+    error_to_wire,
     status_code,
     status_text,
     trailers,
@@ -45,6 +46,32 @@ def test_an_error_comes_back_as_the_same_exception(error: errors.QueueError) -> 
     back = sent(error)
     assert type(back) is type(error)
     assert (str(back), vars(back)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            errors.InvalidArgument("jobs[1].timeout_s", "is too long"),
+            "jobs[1].timeout: is too long",
+        ),
+        (
+            errors.with_findings(
+                errors.InvalidArgument("jobs[0].delay_s", "is too long"),
+                [errors.Fault("jobs[0].delay_s", "INVALID_REQUEST", "is too long")],
+                3,
+            ),
+            "jobs[0].delay: is too long (and 2 more)",
+        ),
+        (errors.JobNotFound("delay_s", "team"), "job 'delay_s' does not exist in namespace 'team'"),
+    ],
+)
+def test_who_has_no_library_reads_the_names_of_the_messages(
+    error: errors.QueueError, told: str
+) -> None:
+    assert status_text(error) == told
+    assert dict(trailers(error))[ERROR_KEY] == error_to_wire(error).SerializeToString()
+    assert error_to_wire(error).message == told
 
 
 def test_a_batch_that_never_fits_has_no_time_to_come_again() -> None:

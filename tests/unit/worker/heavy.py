@@ -130,6 +130,12 @@ def lingers(ctx: JobContext) -> int:
     return subprocess.Popen(["sleep", "7303"], start_new_session=True).pid
 
 
+def leaves(ctx: JobContext) -> int:
+    """Leaves a program behind that ends at once, and nobody below the supervisor waits for."""
+    command = ["sh", "-c", "true >/dev/null 2>&1 & echo $!"]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
 class Unspeakable:
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -167,6 +173,7 @@ HANDLERS: list[Callable[..., Any]] = [
     has_children,
     starts,
     lingers,
+    leaves,
     logs_oddly,
     finds,
 ]

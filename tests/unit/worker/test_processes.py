@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,16 @@ def test_one_that_does_not_close_in_time_ends_with_all_that_it_has_started() -> 
     wait_for_end(int(done.body))
 
 
+def test_what_was_left_behind_and_has_ended_takes_no_number(start: Heavy, say: Any) -> None:
+    """A process runs jobs for days: nothing but the supervisor is there to read those statuses."""
+    _, connection, _ = start()
+    for number in range(3):
+        assign(connection, say, "leaves", job_id=str(number))
+        wait_until_read(int(connection.settle(1)[0].result))
+    assign(connection, say, "pid")
+    assert not gone(int(connection.settle(1)[0].result))
+
+
 def test_the_test_kit_runs_them_here() -> None:
     assert run_handler(heavy.worker, "pid") == os.getpid()
 
@@ -345,3 +356,11 @@ def wait_for_end(pid: int) -> None:
         return
     assert select.select([handle], [], [], 30.0)[0], f"process {pid} lives on"
     os.close(handle)
+
+
+def wait_until_read(pid: int) -> None:
+    """Until nothing is left of it, also not its status."""
+    until_s = time.monotonic() + 10.0
+    while not gone(pid):
+        assert time.monotonic() < until_s, f"process {pid} has ended, and is still there"
+        select.select([], [], [], 0.01)

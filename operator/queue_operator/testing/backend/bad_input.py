@@ -180,8 +180,6 @@ _CALLS: Final[list[tuple[str, str, _Call, tuple[Any, ...]]]] = [
         lambda b, x: b.claim(_demand(), lease_ttl_s=5, defaults=x),
         (7, "t", {7: TypeDefaults()}),
     ),
-    ("search", "count", lambda b, x: b.search_jobs(JobSearch(count=x)), _NO_FLAG),
-    ("failures", "count", lambda b, x: b.search_failures(FailureSearch(count=x)), _NO_FLAG),
     ("settle", "outcomes", lambda b, x: b.settle(x), (None, "x", 7)),
     ("settle", "outcomes[0]", lambda b, x: b.settle(x), ([None], ["x"])),
 ]
