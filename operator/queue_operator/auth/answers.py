@@ -11,9 +11,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 AWAY_S: Final = 15.0
-"""How long after a question that it did not answer the reviewer counts as away: longer than the next
-one may take, and too short for who comes when it is back.
-"""
+"""How long after a question that it did not answer the reviewer counts as away."""
 
 
 class _Kept(NamedTuple, Generic[V]):
