@@ -1,6 +1,7 @@
 """Answers of a reviewer are kept for a while, and asked for once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -197,13 +198,16 @@ async def test_one_question_at_a_time_looks_whether_it_is_back() -> None:
     asked: list[str] = []
     silent = asyncio.Event()
 
-    async def hang(key: str) -> str:
-        asked.append(key)
-        await silent.wait()
-        return "known"
+    def hanging(key: str) -> Callable[[], Awaitable[str]]:
+        async def hang() -> str:
+            asked.append(key)
+            await silent.wait()
+            return "known"
+
+        return hang
 
     for key in ("a", "b", "c", "a"):
-        assert await reviewer.answers.get(key, lambda key=key: hang(key)) == "known"
+        assert await reviewer.answers.get(key, hanging(key)) == "known"
         await asyncio.sleep(0)
     assert asked == ["a"]
     silent.set()
