@@ -213,7 +213,8 @@ class RestSettings(_Frozen):
     body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
     connections: Count = Field(
         5000,
-        description="Most connections that are open at a time; those above it are closed at once.",
+        description="Most connections that are open at a time. For one more, that which has had no "
+        "request for longest is closed; where all have one, the new one is.",
     )
     keep_alive_s: Seconds = Field(
         75.0,
