@@ -54,6 +54,14 @@ class _Held:
 
 
 @dataclass(slots=True)
+class _Failing:
+    """Its Lease could not be written, from `since_s` to `last_s`."""
+
+    since_s: float
+    last_s: float
+
+
+@dataclass(slots=True)
 class _Refused:
     """`seen` is what the other's Lease looked like, for the first time at `since_s`: clocks of two
     machines are not compared.
@@ -88,7 +96,7 @@ class Ownership:
         self._held: dict[str, _Held] = {}
         self._refused: dict[str, _Refused] = {}
         self._absent_s: dict[str, float] = {}
-        self._failing_s: dict[str, float] = {}
+        self._failing: dict[str, _Failing] = {}
         self._answered_s = float("-inf")
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
@@ -110,11 +118,8 @@ class Ownership:
         self._count()
         gone_before = now - RENEW_S
         self._absent_s = {name: at for name, at in self._absent_s.items() if at > gone_before}
-        self._failing_s = {
-            name: at
-            for name, at in self._failing_s.items()
-            if name in self._refused or at > now - self._idle_s
-        }
+        failed_before = now - 2 * RENEW_S
+        self._failing = {n: one for n, one in self._failing.items() if one.last_s > failed_before}
         await self._claim({*self._fixed, *self._held, *self._refused})
 
     def _is_idle(self, namespace: str, one: _Held | _Refused, now: float) -> bool:
@@ -230,15 +235,16 @@ class Ownership:
         self._tell(namespace, why, version)
 
     def _answered(self, namespace: str) -> None:
-        self._failing_s.pop(namespace, None)
+        self._failing.pop(namespace, None)
         self._answered_s = self._clock.monotonic()
 
     def _fails_alone(self, namespace: str) -> bool:
         """One namespace may have a webhook that is down: the others do not wait for it."""
         now = self._clock.monotonic()
-        since_s = self._failing_s.setdefault(namespace, now)
-        has_time = self.owns(namespace) or now - since_s < FAILING_S
-        return not has_time and self._answered_s > since_s
+        failing = self._failing.setdefault(namespace, _Failing(now, now))
+        failing.last_s = now
+        has_time = self.owns(namespace) or now - failing.since_s < FAILING_S
+        return not has_time and self._answered_s > failing.since_s
 
     def _failed(self, namespace: str, error: ApiError) -> None:
         if error.retryable and not self._fails_alone(namespace):

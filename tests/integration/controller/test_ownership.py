@@ -214,6 +214,21 @@ async def test_a_lease_that_can_no_longer_be_renewed_counts_for_as_long_as_other
     assert await stage.ownership.serve({team, broken}) == {team}
 
 
+async def test_a_failure_of_long_ago_makes_nobody_give_up_at_the_next_one(
+    start: StartStage, team: str
+) -> None:
+    stage, broken = await start(queue_uid=OURS), f"{team}-broken"
+    for _ in range(2):
+        stage.api.hooked.add(broken)
+        with pytest.raises(Unavailable):
+            await stage.ownership.serve({broken})
+        stage.api.hooked.clear()
+        for _ in range(3):
+            stage.clock.now_s += RENEW_S
+            assert await stage.ownership.serve({team}) == {team}
+            await stage.ownership.once()
+
+
 async def test_an_api_server_that_takes_no_lease_at_all_is_waited_for(
     start: StartStage, team: str, caplog: pytest.LogCaptureFixture
 ) -> None:
