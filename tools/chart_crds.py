@@ -30,9 +30,10 @@ NOT_SETTINGS = frozenset(
         ("controller", "namespaces"),
         *((door, field) for door in ("rest", "grpc", "metrics") for field in ("host", "port")),
         *(("grpc", name) for name in ("certificate_file", "key_file", "client_ca_file")),
+        *(("auth", name) for name in ("mode", "audience", "tokens", "tokens_file")),
     }
 )
-SECTIONS_APART = frozenset({"auth", "health"})
+SECTIONS_APART = frozenset({"health"})
 
 
 def copies() -> dict[Path, str]:

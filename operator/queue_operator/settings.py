@@ -213,7 +213,8 @@ class RestSettings(_Frozen):
     body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
     connections: Count = Field(
         5000,
-        description="Most connections that are open at a time; those above it are closed at once.",
+        description="Most connections that are open at a time. For one more, that which has had no "
+        "request for longest is closed; where all have one, the new one is.",
     )
     keep_alive_s: Seconds = Field(
         75.0,
@@ -311,6 +312,14 @@ class AuthSettings(_Frozen):
         "below; none: everybody (development only).",
     )
     audience: str = Field("queue-operator", description="Audience a token must be made for.")
+    outage_s: float = Field(
+        600.0,
+        ge=0,
+        le=3600,
+        description="Kubernetes mode: how long after its last answer in favour of a caller that "
+        "answer counts while the API server is away. A token or right that is taken away "
+        "meanwhile counts for as long; with 0 all callers get 503 until the API server is back.",
+    )
     tokens: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="Static mode: token by caller name; whoever has one is an administrator.",

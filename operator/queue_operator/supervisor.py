@@ -119,7 +119,7 @@ class Supervisor:
         if self._vitals.silent_s() > self._hung_after_s:
             raise Unavailable("the controller is silent")
         if refused:
-            raise NamespaceTaken(f"another operator serves {refused} of the namespaces")
+            raise NamespaceTaken(f"{refused} of the namespaces are left alone; the log says why")
 
     def figures(self) -> ControllerFigures | None:
         """For the metrics; None where no controller runs."""

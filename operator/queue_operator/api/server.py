@@ -5,7 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -35,10 +35,13 @@ _SHUTDOWN_S: Final = 10
 class _Bounded(HttpToolsProtocol):
     """Hangs up on a request whose head, chunk line or trailers do not end: neither the parser nor
     the server counts. Trailers are dropped: the server took them for headers. Hangs up, too, on
-    whoever says nothing, or does not go on, and on those above the number that is served.
+    whoever says nothing, or does not go on. Above the number that is served whoever has been
+    without a request for longest gives way: nobody is kept out by those who only connect.
     """
 
     most = 0
+    idle: ClassVar[dict["_Bounded", None]] = {}
+    """Those of one server without a request, the longest so first."""
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
     _counts = False
@@ -47,12 +50,16 @@ class _Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-            return
+        self.idle[self] = None
         self._hang_up_in(HEAD_S)
+        if len(self.connections) > self.most:
+            # At the least the new one itself.
+            longest = next(iter(self.idle))
+            del self.idle[longest]
+            longest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.idle.pop(self, None)
         self._wait_no_more()
         super().connection_lost(exc)
 
@@ -95,7 +102,13 @@ class _Bounded(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._count()
         self._head_ended = True
+        self.idle.pop(self, None)
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None:
+            self.idle[self] = None
 
     def on_body(self, body: bytes) -> None:
         self._counts = False
@@ -178,8 +191,9 @@ class _Embedded(uvicorn.Server):
 
 class RestServer:
     """One listening server. `start` once, then `stop` once. `setting` is the part of the
-    settings that has the address. Beyond so many `connections` others are closed at once; one
-    without a request is closed after `keep_alive_s`. With `files` it speaks TLS only.
+    settings that has the address. Of more than so many `connections` one without a request is
+    closed, or the new one; without a request one is closed after `keep_alive_s` anyway. With
+    `files` it speaks TLS only.
     """
 
     def __init__(
@@ -198,7 +212,7 @@ class RestServer:
         self._server = _Embedded(
             uvicorn.Config(
                 app,
-                http=type("Bounded", (_Bounded,), {"most": connections}),
+                http=type("Bounded", (_Bounded,), {"most": connections, "idle": {}}),
                 ws="none",
                 log_config=None,
                 access_log=False,

@@ -3,12 +3,15 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from queue_operator.domain.errors import Unavailable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+AWAY_S: Final = 15.0
+"""How long after a question that it did not answer the reviewer counts as away."""
 
 
 class _Kept(NamedTuple, Generic[V]):
@@ -20,8 +23,8 @@ class Answers(Generic[K, V]):
     """A bounded cache in which concurrent questions about one key ask only once.
 
     `ttl_s` says how long an answer may be reused, `outage_s` how long while the reviewer is away:
-    then nobody waits for it who has such an answer. Errors are never kept. The least recently used
-    of more than `size` answers is dropped.
+    then nobody waits for it who has such an answer, and one question at a time looks whether it is
+    back. Errors are never kept. The least recently used of more than `size` answers is dropped.
     """
 
     def __init__(
@@ -36,7 +39,7 @@ class Answers(Generic[K, V]):
         self._outage_s = outage_s
         self._monotonic = monotonic
         self._size = size
-        self._is_away = False
+        self._unanswered_s = float("-inf")
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
         self._asking: dict[K, asyncio.Task[V]] = {}
 
@@ -48,34 +51,39 @@ class Answers(Generic[K, V]):
         if kept is not None and self._is_within(kept, self._ttl_s):
             self._kept.move_to_end(key)
             return kept.answer
-        task = self._asking.get(key)
-        if task is None:
-            task = asyncio.ensure_future(self._ask(key, ask))
-            self._asking[key] = task
-            task.add_done_callback(lambda done: self._asked(key, done))
-        if kept is None or not self._is_within(kept, self._outage_s):
-            return await self._shared(task)
-        if self._is_away:
-            return kept.answer
+        stand_in = kept if kept is not None and self._is_within(kept, self._outage_s) else None
+        if stand_in is not None and self._is_away():
+            if not self._asking:
+                self._begin(key, ask)
+            return stand_in.answer
+        task = self._asking.get(key) or self._begin(key, ask)
         try:
-            return await self._shared(task)
+            # One caller that gives up must not take the answer from the others.
+            return await asyncio.shield(task)
         except Unavailable:
-            return kept.answer
+            if stand_in is None:
+                raise
+            return stand_in.answer
+
+    def _is_away(self) -> bool:
+        return self._monotonic() < self._unanswered_s + AWAY_S
 
     def _is_within(self, kept: _Kept[V], limit_s: Callable[[V], float]) -> bool:
         return self._monotonic() < kept.asked_s + limit_s(kept.answer)
 
-    async def _shared(self, task: asyncio.Task[V]) -> V:
-        # One caller that gives up must not take the answer from the others.
-        return await asyncio.shield(task)
+    def _begin(self, key: K, ask: Callable[[], Awaitable[V]]) -> asyncio.Task[V]:
+        task = asyncio.ensure_future(self._ask(key, ask))
+        self._asking[key] = task
+        task.add_done_callback(lambda done: self._asked(key, done))
+        return task
 
     async def _ask(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
         try:
             answer = await ask()
         except Unavailable:
-            self._is_away = True
+            self._unanswered_s = self._monotonic()
             raise
-        self._is_away = False
+        self._unanswered_s = float("-inf")
         self._kept[key] = _Kept(self._monotonic(), answer)
         self._kept.move_to_end(key)
         while len(self._kept) > self._size:

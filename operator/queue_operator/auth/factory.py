@@ -27,8 +27,8 @@ def build(
         case AuthMode.KUBERNETES:
             reviews = connect(kubeconfig)
             return (
-                KubernetesAuthenticator(reviews, settings.audience),
-                KubernetesAuthorizer(reviews),
+                KubernetesAuthenticator(reviews, settings.audience, outage_s=settings.outage_s),
+                KubernetesAuthorizer(reviews, outage_s=settings.outage_s),
             )
         case AuthMode.STATIC:
             named = settings.tokens_file

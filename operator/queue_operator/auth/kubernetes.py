@@ -28,7 +28,9 @@ ALLOWED_TTL_S: Final = 10.0
 REFUSED_TTL_S: Final = 2.0
 """Refusals are kept shorter, so that a new grant works soon."""
 OUTAGE_S: Final = 600.0
-"""How long who was vouched for, or allowed something, still is while the API server is away."""
+"""How long who was vouched for, or allowed something, still is while the API server is away, unless
+the settings say otherwise.
+"""
 
 _CALL_TIMEOUT_S: Final = 5.0
 _THREADS: Final = 4
@@ -43,9 +45,14 @@ _load_kubeconfig: Callable[..., None] = config.load_kube_config
 
 
 class KubernetesReviews:
-    """The two review APIs without blocking the event loop."""
+    """The two review APIs without blocking the event loop.
+
+    A server that hangs makes few wait for its silence: whoever stands in line meanwhile is told the
+    same as those in front.
+    """
 
     def __init__(self, api: client.ApiClient) -> None:
+        self._unanswered_s = float("-inf")
         self._authentication = client.AuthenticationV1Api(api)
         self._authorization = client.AuthorizationV1Api(api)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes-review")
@@ -75,9 +82,10 @@ class KubernetesReviews:
 
     async def _call(self, create: Callable[..., Any], body: object, resource: str) -> Any:
         loop = asyncio.get_running_loop()
+        in_line_s = time.monotonic()
         try:
             review = await loop.run_in_executor(
-                self._threads, lambda: create(body, _request_timeout=_CALL_TIMEOUT_S)
+                self._threads, self._create, create, body, in_line_s
             )
         except client.ApiException as error:
             raise Unavailable(_explain(error, resource)) from error
@@ -86,6 +94,16 @@ class KubernetesReviews:
                 f"the Kubernetes API server cannot be reached to review this call: {error}"
             ) from error
         return review.status
+
+    def _create(self, create: Callable[..., Any], body: object, in_line_s: float) -> Any:
+        """In one of the threads."""
+        if self._unanswered_s > in_line_s:
+            raise OSError("it did not answer those who asked before")
+        try:
+            return create(body, _request_timeout=_CALL_TIMEOUT_S)
+        except (HTTPError, OSError):
+            self._unanswered_s = time.monotonic()
+            raise
 
 
 def _explain(error: client.ApiException, resource: str) -> str:
@@ -141,13 +159,14 @@ class KubernetesAuthenticator:
         reviews: KubernetesReviews,
         audience: str,
         monotonic: Callable[[], float] = time.monotonic,
+        outage_s: float = OUTAGE_S,
     ) -> None:
         self._reviews = reviews
         self._audience = audience
         self._answers: Answers[bytes, Identity | _Refused] = Answers(
             lambda answer: REFUSED_TTL_S if isinstance(answer, _Refused) else TOKEN_TTL_S,
             monotonic,
-            outage_s=lambda answer: 0.0 if isinstance(answer, _Refused) else OUTAGE_S,
+            outage_s=lambda answer: 0.0 if isinstance(answer, _Refused) else outage_s,
         )
 
     async def authenticate(self, token: str | None) -> Identity:
@@ -198,13 +217,16 @@ class KubernetesAuthorizer:
     """SubjectAccessReview for the caller on resources of `queueoperator.dev`."""
 
     def __init__(
-        self, reviews: KubernetesReviews, monotonic: Callable[[], float] = time.monotonic
+        self,
+        reviews: KubernetesReviews,
+        monotonic: Callable[[], float] = time.monotonic,
+        outage_s: float = OUTAGE_S,
     ) -> None:
         self._reviews = reviews
         self._answers: Answers[tuple[Identity, str, str, str], str | None] = Answers(
             lambda refusal: ALLOWED_TTL_S if refusal is None else REFUSED_TTL_S,
             monotonic,
-            outage_s=lambda refusal: OUTAGE_S if refusal is None else 0.0,
+            outage_s=lambda refusal: outage_s if refusal is None else 0.0,
         )
 
     async def authorize(self, identity: Identity, verb: str, resource: str, namespace: str) -> None:

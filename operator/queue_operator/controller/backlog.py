@@ -86,6 +86,10 @@ class Backlog:
             Write(job.namespace, job.resource, job=job, sequences={entry.sequence}), now
         )
 
+    def drop(self, entry: MirrorEntry) -> None:
+        """A change that is not to be told."""
+        self._delivered.add(entry.sequence)
+
     def _is_written(self, uid: str, transition: int) -> bool:
         return self._written.get(uid, -1) >= transition
 

@@ -29,7 +29,11 @@ RENEW_S: Final = 60.0
 SURE_S: Final = 150.0
 """So long after its last renewal a Lease counts as held here: others must not be first."""
 IDLE_S: Final = 600.0
-"""A Lease that nobody asked for is not renewed any more."""
+"""A Lease that nobody asked for is not renewed any more, unless the comparison, which asks for all,
+comes more rarely.
+"""
+FAILING_S: Final = 10.0
+"""After so long a Lease that the API server cannot take, while it takes others, holds up nobody."""
 REMIND_S: Final = 600.0
 _CONCURRENT: Final = 16
 _TRIES: Final = 3
@@ -38,7 +42,7 @@ _TERMINATING: Final = "being terminated"
 
 
 class NamespaceTaken(QueueError):
-    """Another operator serves it."""
+    """Another operator serves it, or nobody can say who does."""
 
     code = "NAMESPACE_TAKEN"
 
@@ -47,6 +51,14 @@ class NamespaceTaken(QueueError):
 class _Held:
     renewed_s: float
     used_s: float
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Its Lease could not be written, from `since_s` to `last_s`."""
+
+    since_s: float
+    last_s: float
 
 
 @dataclass(slots=True)
@@ -72,15 +84,20 @@ class Ownership:
         namespaces: Collection[str],
         clock: Clock,
         stats: ControllerStats,
+        *,
+        resync_s: float,
     ) -> None:
         self._kube = kube
         self._queue_uid = queue_uid
+        self._idle_s = max(IDLE_S, 2 * resync_s)
         self._fixed = frozenset(namespaces)
         self._clock = clock
         self._stats = stats
         self._held: dict[str, _Held] = {}
         self._refused: dict[str, _Refused] = {}
         self._absent_s: dict[str, float] = {}
+        self._failing: dict[str, _Failing] = {}
+        self._answered_s = float("-inf")
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
     async def run(self) -> None:
@@ -101,14 +118,21 @@ class Ownership:
         self._count()
         gone_before = now - RENEW_S
         self._absent_s = {name: at for name, at in self._absent_s.items() if at > gone_before}
+        failed_before = now - 2 * RENEW_S
+        self._failing = {n: one for n, one in self._failing.items() if one.last_s > failed_before}
         await self._claim({*self._fixed, *self._held, *self._refused})
 
     def _is_idle(self, namespace: str, one: _Held | _Refused, now: float) -> bool:
-        return namespace not in self._fixed and now - one.used_s > IDLE_S
+        return namespace not in self._fixed and now - one.used_s > self._idle_s
 
     def owns(self, namespace: str) -> bool:
         held = self._held.get(namespace)
         return held is not None and self._clock.monotonic() - held.renewed_s < SURE_S
+
+    def is_anothers(self, namespace: str) -> bool:
+        """Whether another queue was seen to have it. Without a right to look, nobody was."""
+        refused = self._refused.get(namespace)
+        return refused is not None and refused.seen != ""
 
     async def serve(self, namespaces: Collection[str]) -> frozenset[str]:
         """Those of the namespaces that are this queue's, claimed now where nobody has them. Raises
@@ -145,6 +169,7 @@ class Ownership:
             try:
                 lease = await self._find(namespace)
                 if lease is not None and (other := self._other(namespace, lease)):
+                    self._answered(namespace)
                     self._refuse(namespace, other, lease["metadata"]["resourceVersion"])
                     return
                 await self._write(namespace, lease)
@@ -153,6 +178,7 @@ class Ownership:
                     continue
                 self._failed(namespace, error)
                 return
+            self._answered(namespace)
             self._hold(namespace, asked_s)
             return
 
@@ -208,9 +234,29 @@ class Ownership:
         )
         self._tell(namespace, why, version)
 
+    def _answered(self, namespace: str) -> None:
+        self._failing.pop(namespace, None)
+        self._answered_s = self._clock.monotonic()
+
+    def _fails_alone(self, namespace: str) -> bool:
+        """One namespace may have a webhook that is down: the others do not wait for it."""
+        now = self._clock.monotonic()
+        failing = self._failing.setdefault(namespace, _Failing(now, now))
+        failing.last_s = now
+        has_time = self.owns(namespace) or now - failing.since_s < FAILING_S
+        return not has_time and self._answered_s > failing.since_s
+
     def _failed(self, namespace: str, error: ApiError) -> None:
-        if error.retryable:
+        if error.retryable and not self._fails_alone(namespace):
             raise Unavailable(str(error)) from error
+        if error.retryable:
+            why = (
+                f"{error}; mend what keeps the Lease {LEASE} there from being written, such as a "
+                "webhook; it is tried again each minute"
+            )
+            self._tell(namespace, why, "")
+            return
+        self._answered(namespace)
         if error.status == HTTPStatus.NOT_FOUND or _TERMINATING in error.message:
             self._held.pop(namespace, None)
             self._absent_s[namespace] = self._clock.monotonic()

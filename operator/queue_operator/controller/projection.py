@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from queue_operator.backends.protocol import MirrorEntry
 from queue_operator.controller.backlog import Backlog, Write
 from queue_operator.controller.kube import ApiError, KubeClient, object_path
+from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.pacing import TokenBucket, backoff_s
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
 from queue_operator.controller.sightings import Sightings
@@ -43,6 +45,7 @@ class StatusWriter:
         backend: ControllerBackend,
         kube: KubeClient,
         sightings: Sightings,
+        ownership: Ownership,
         *,
         cluster_uid: str,
         namespaces: Collection[str],
@@ -53,6 +56,7 @@ class StatusWriter:
         self._backend = backend
         self._kube = kube
         self._sightings = sightings
+        self._ownership = ownership
         self._cluster_uid = cluster_uid
         self._namespaces = frozenset(namespaces)
         self._clock = clock
@@ -120,15 +124,29 @@ class StatusWriter:
         # What waits here is still in the feed, ahead of what is new.
         limit = len(self._backlog) + self._others + PULL_BATCH
         entries = await self._backend.pending_mirrors(limit)
-        now = self._clock.monotonic()
         ours = [entry for entry in entries if self._is_ours(entry)]
         self._others = len(entries) - len(ours)
-        news = sum([self._backlog.offer(entry, now) for entry in ours])
+        news = await self._offer(ours)
         if news:
             self._changed.set()
         if news >= PULL_BATCH // 4 or len(self._backlog.delivered()) >= PULL_BATCH:
             self.notice()
         self._stats.status_backlog = len(self._backlog)
+
+    async def _offer(self, entries: Sequence[MirrorEntry]) -> int:
+        """How many are news. Where another queue has taken a namespace over, resources tell of its
+        jobs, and no more of ours.
+        """
+        with suppress(Unavailable):
+            # Without an answer, what is known of the namespaces has to do.
+            await self._ownership.serve({entry.job.namespace for entry in entries})
+        now, news = self._clock.monotonic(), 0
+        for entry in entries:
+            if self._ownership.is_anothers(entry.job.namespace):
+                self._backlog.drop(entry)
+            else:
+                news += self._backlog.offer(entry, now)
+        return news
 
     def _is_ours(self, entry: MirrorEntry) -> bool:
         resource = entry.job.resource

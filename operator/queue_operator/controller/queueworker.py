@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.crd.names import API_VERSION, FIELD_MANAGER, QUEUE_WORKER
 from queue_operator.crd.v1alpha1 import (
+    MAX_MESSAGE,
     Condition,
     ConditionStatus,
     ConditionType,
@@ -146,9 +149,22 @@ def _order(item: Existing | None) -> SessionOrder:
     """What the object asks of its session; without one, to be gone."""
     if item is None:
         return SessionOrder(ended=True)
-    spec = QueueWorkerSpec.model_validate(item.spec)
+    spec, _ = _spec(item)
     tags = None if spec.tags is None else frozenset(spec.tags)
     return SessionOrder(capacity=spec.capacity, tags=tags, drain=spec.drain)
+
+
+def _spec(item: Existing) -> tuple[QueueWorkerSpec, str]:
+    """What can be taken of the spec, and what is wrong with the rest: the definition in the cluster
+    may be of another release, or was when the object was stored.
+    """
+    try:
+        return QueueWorkerSpec.model_validate(item.spec), ""
+    except ValidationError as error:
+        faults = {str(one["loc"][0]): one["msg"] for one in error.errors()}
+    good = {name: value for name, value in item.spec.items() if name not in faults}
+    told = "; ".join(f"spec.{name}: {why}" for name, why in sorted(faults.items()))
+    return QueueWorkerSpec.model_validate(good), told
 
 
 def _is_left_over(item: Existing, session: WorkerSession | None) -> bool:
@@ -226,6 +242,11 @@ def _spec_applied(item: Existing, session: WorkerSession, now: datetime) -> list
     asked = {"capacity": order.capacity, "tags": order.tags, "drain": order.drain}
     given = {name: value for name, value in asked.items() if value is not None}
     ignored = [name for name, value in given.items() if actual[name] != value]
+    _, wrong = _spec(item)
+    if wrong:
+        text = f"not in effect where it is wrong; correct that or take it away: {wrong}"
+        words = ("Invalid", text[:MAX_MESSAGE])
+        return [_condition(item, ConditionType.SPEC_APPLIED, ConditionStatus.FALSE, words, now)]
     if not given:
         return []
     if ignored:

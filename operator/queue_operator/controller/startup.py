@@ -262,11 +262,14 @@ class Controller:
         self._backend = backend
         self._kube = kube
         self._settings = settings.controller
-        self.ownership = Ownership(kube, started.queue_uid, served, clock, stats)
+        self.ownership = Ownership(
+            kube, started.queue_uid, served, clock, stats, resync_s=settings.controller.resync_s
+        )
         self.writer = StatusWriter(
             backend,
             kube,
             sightings,
+            self.ownership,
             cluster_uid=started.cluster_uid,
             namespaces=served,
             rate_per_s=settings.controller.status_writes_per_s,

@@ -39,7 +39,15 @@ MAX_SUMMARY_BYTES = SHOWN_RESULT_BYTES
 AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
 TagValue = Annotated[str, Field(max_length=MAX_TAG)]
-Seen = Annotated[str, Field(max_length=MAX_NAME)]
+
+
+def _seen(text: object) -> object:
+    """Names may be longer where the limits of the server are wider than the definition."""
+    is_long = isinstance(text, str) and len(text) > MAX_NAME
+    return f"{str(text)[: MAX_NAME - 1]}…" if is_long else text
+
+
+Seen = Annotated[str, BeforeValidator(_seen), Field(max_length=MAX_NAME)]
 _WHOLE = BeforeValidator(whole)
 _NUMBER = BeforeValidator(number)
 # The bounds are nearer to the type, where the schema looks for them.

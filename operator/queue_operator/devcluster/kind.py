@@ -96,11 +96,7 @@ class KindCluster:
             return str(settings["cluster"])
         plain = self._folder.name
         if settings and plain in _clusters(kind):
-            raise NotOurs(
-                f"nothing says that the kind cluster {plain!r} was made by `queue-operator dev`, "
-                f"and it is left alone: if it was, run `kind delete cluster --name {plain}`, and "
-                "this again"
-            )
+            raise _unnamed(plain)
         self._record(cluster=f"{plain}-{secrets.token_hex(3)}")
         return kind_name(self._folder)
 
@@ -144,8 +140,23 @@ def cluster_configuration() -> dict[str, object]:
 
 
 def kind_name(folder: StateFolder) -> str:
-    """What kind calls the cluster of a folder."""
-    return str(folder.settings()["cluster"])
+    """What kind calls the cluster of a folder.
+
+    Raises:
+        NotOurs: an earlier release recorded no name.
+
+    """
+    settings = folder.settings()
+    if "cluster" not in settings:
+        raise _unnamed(folder.name)
+    return str(settings["cluster"])
+
+
+def _unnamed(name: str) -> NotOurs:
+    return NotOurs(
+        f"nothing says that the kind cluster {name!r} was made by `queue-operator dev`, and it is "
+        f"left alone: if it was, run `kind delete cluster --name {name}`, and this again"
+    )
 
 
 def create_command(

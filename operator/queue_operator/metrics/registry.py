@@ -88,7 +88,8 @@ REFUSED_NAMESPACES: Final = Metric(
     name="queue_controller_refused_namespaces",
     kind=Kind.GAUGE,
     help="Namespaces whose custom resources this replica leaves alone, because an operator with "
-    "another database serves them. Anything but 0 wants somebody to part the two.",
+    "another database serves them, or the Lease that says so cannot be written there. Anything but "
+    "0 wants somebody to look; the log says why.",
 )
 BUILD_INFO: Final = Metric(
     name="queue_build_info",

@@ -81,13 +81,19 @@ class Changes:
             logger.error("a gRPC call met a fault of the server", exc_info=error)
 
 
-def count_of(answer: Message) -> dict[str, int]:
-    """How many jobs a call has changed, where its answer says so."""
+def count_of(request: Message, answer: Message) -> dict[str, int]:
+    """How many jobs a call has changed, where its answer says so. Only of calls that succeeded."""
     match answer:
+        case pb.EnqueueJobResponse():
+            return {"count": 1}
+        case pb.EnqueueJobsResponse():
+            return {"count": len(answer.job_ids)}
         case pb.EnqueueEachResponse():
             return {"count": sum(not one.HasField("error") for one in answer.enqueued)}
         case pb.CancelJobsResponse():
             return {"count": len(answer.cancelled_job_ids)}
         case pb.DeleteJobsResponse() | pb.CleanupExpiredJobsResponse():
             return {"count": answer.deleted}
+    if isinstance(request, pb.ReturnJobsRequest):
+        return {"count": len(request.jobs)}
     return {}

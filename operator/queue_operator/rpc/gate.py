@@ -8,13 +8,13 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from queue_operator.auth.protocol import Authenticator
-from queue_operator.domain.errors import QueueError, QuotaExceeded
+from queue_operator.domain.errors import QueueError, QuotaExceeded, Unauthenticated
 from queue_operator.rpc.door import Context, bearer_token, refuse
 
 MOST_UNVOUCHED: Final = 256
 """Calls of which nobody has said yet whose they are."""
 MOST_KNOWN: Final = 10_000
-"""Tokens that were good once: these calls have a place whatever strangers do."""
+"""Tokens that were good when last looked at: these calls have a place whatever strangers do."""
 REPEAT_AFTER_S: Final = 1.0
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
@@ -43,10 +43,15 @@ class Gate(grpc.aio.ServerInterceptor):
     async def _vouch(self, call: grpc.HandlerCallDetails) -> None:
         token = bearer_token(call.invocation_metadata)
         key = hashlib.sha256((token or "").encode("utf-8", "surrogatepass")).digest()
-        if key in self._known:
-            await self._authenticator.authenticate(token)
-        else:
-            await self._vouch_for_stranger(token)
+        try:
+            if key in self._known:
+                await self._authenticator.authenticate(token)
+            else:
+                await self._vouch_for_stranger(token)
+        except Unauthenticated:
+            # What was good once and is no more has no place of its own.
+            self._known.pop(key, None)
+            raise
         self._known[key] = None
         self._known.move_to_end(key)
         if len(self._known) > MOST_KNOWN:

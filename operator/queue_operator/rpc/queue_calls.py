@@ -124,11 +124,11 @@ class Method:
 
 
 def _one_job(request: Any) -> dict[str, Any]:
-    return {"job": request.job.id, "count": 1}
+    return {"job": request.job.id}
 
 
 def _many_jobs(request: Any) -> dict[str, Any]:
-    return {"count": len(request.jobs)}
+    return {"jobs": [job.id for job in request.jobs]}
 
 
 def _selected(request: Any) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _ended(request: Any) -> dict[str, Any]:
 
 
 def _given_back(request: pb.ReturnJobsRequest) -> dict[str, Any]:
-    return {"jobs": [job.job_id for job in request.jobs], "count": len(request.jobs)}
+    return {"jobs": [job.job_id for job in request.jobs]}
 
 
 def _of_namespaces(request: Any) -> dict[str, Any]:

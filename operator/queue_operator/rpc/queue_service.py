@@ -132,7 +132,7 @@ class QueueServicer:
                     identity, right.verb, name, concerned, **audited(request)
                 ) as told:
                     answer = await run(self._queue, request, namespace)
-                    told.update(count_of(answer))
+                    told.update(count_of(request, answer))
                     return answer
 
             return await self._changes.to_its_end(change())

@@ -99,17 +99,42 @@ async def test_a_body_that_goes_on_is_read_to_its_end() -> None:
         assert (await told((reader, writer))).endswith(b"6")
 
 
-async def test_connections_above_the_number_are_closed_at_once() -> None:
+ASKED = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\n"
+LASTING = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+
+
+async def test_who_only_connects_gives_way_to_who_asks() -> None:
     async with serving(connections=2) as server:
         first, second = await connected(server), await connected(server)
         for connection in (first, second):
             connection[1].write(b"POST / HT")
-        third = await connected(server)
-        assert await told(third) == b""
-        # The others had their time.
+        for _ in range(3):
+            caller = await connected(server)
+            caller[1].write(ASKED + b"x")
+            assert (await told(caller)).startswith(b"HTTP/1.1 200")
         assert await told(first) == await told(second) == b""
-        last = await connected(server)
-        last[1].write(
-            b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
-        )
-        assert (await told(last)).startswith(b"HTTP/1.1 200")
+
+
+async def test_above_the_number_who_asks_is_not_hung_up_on_and_the_next_one_is() -> None:
+    async with serving(connections=2) as server:
+        asking = [await connected(server) for _ in range(2)]
+        for reader, writer in asking:
+            writer.write(ASKED.replace(b"Host", b"Expect: 100-continue\r\nHost"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert await told(await connected(server)) == b""
+        for connection in asking:
+            connection[1].write(b"x")
+            assert (await told(connection)).startswith(b"HTTP/1.1 200")
+
+
+async def test_between_two_requests_a_connection_may_have_to_give_way() -> None:
+    async with serving(connections=1) as server:
+        kept = await connected(server)
+        for _ in range(2):
+            kept[1].write(LASTING)
+            async with asyncio.timeout(DEADLINE_S):
+                assert (await kept[0].readuntil(b"\r\n\r\n1")).startswith(b"HTTP/1.1 200")
+        caller = await connected(server)
+        caller[1].write(ASKED + b"x")
+        assert (await told(caller)).startswith(b"HTTP/1.1 200")
+        assert await told(kept) == b""

@@ -31,6 +31,8 @@ class ApiServer:
         """Namespaces in which nothing can be read."""
         self.absent: set[str] = set()
         """Namespaces that are not there."""
+        self.hooked: set[str] = set()
+        """Namespaces in which a webhook fails whatever Lease is written."""
         self.broken: set[str] = set()
         """Objects that cannot be read."""
         self.cut: set[str] = set()
@@ -163,6 +165,8 @@ class ApiServer:
             return _not_found()
         if namespace in self.forbidden:
             return web.json_response({"message": "leases is forbidden"}, status=403)
+        if namespace in self.hooked:
+            return web.json_response({"message": "failed calling webhook"}, status=500)
         body["metadata"]["resourceVersion"] = self._next_version()
         self.leases[namespace] = body
         self.lease_writes[namespace] += 1

@@ -163,11 +163,17 @@ def _assemble(
     # Late enough for a token bucket to be full.
     clock.now_s = 1000.0
     here: dict[str, Any] = {"cluster_uid": cluster_uid, "namespaces": (), "stats": stats}
-    ownership = Ownership(kube, queue_uid, (), clock, stats)
+    ownership = Ownership(kube, queue_uid, (), clock, stats, resync_s=60.0)
     sightings, deferred = Sightings(), Deferred()
     quotas = Quotas(backend, settings, clock)
     writer = StatusWriter(
-        backend, kube, sightings, rate_per_s=WRITES_PER_S, clock=MonotonicClock(), **here
+        backend,
+        kube,
+        sightings,
+        ownership,
+        rate_per_s=WRITES_PER_S,
+        clock=MonotonicClock(),
+        **here,
     )
     intake = Intake(
         backend,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.integration.rpc.conftest import DEADLINE_S, TOKEN, Plane
 from tests.waiting import until
 
 from queue_operator.client.grpc import GrpcQueue
-from queue_operator.domain.errors import QueueError
+from queue_operator.domain.errors import DuplicateJob, QueueError
 from queue_operator.domain.job import Job
 from queue_operator.queue.protocol import Queue
 from queue_operator.queue.service import QueueService
@@ -48,6 +49,29 @@ async def test_a_line_says_who_did_what_to_how_many(
         line["request_id"] for line in lines
     ]
     assert len({line["request_id"] for line in lines}) == 3
+
+
+async def test_a_submission_names_its_jobs_before_and_counts_those_that_were_stored(
+    client: GrpcQueue, namespace: str, new_jobs: NewJobs, audited: Audited
+) -> None:
+    one, two = new_jobs(2)
+    await client.enqueue_jobs([one, two])
+    with pytest.raises(DuplicateJob):
+        await client.enqueue_jobs([replace(one, payload=b"another")])
+    with pytest.raises(DuplicateJob):
+        await client.enqueue_job(replace(two, payload=b"another"))
+    told = [
+        (line["stage"], line.get("jobs", line.get("job")), line.get("outcome"), line.get("count"))
+        for line in audited.lines()
+    ]
+    assert told == [
+        ("intent", [one.id, two.id], None, None),
+        ("result", [one.id, two.id], "OK", 2),
+        ("intent", [one.id], None, None),
+        ("result", [one.id], "DUPLICATE", None),
+        ("intent", two.id, None, None),
+        ("result", two.id, "DUPLICATE", None),
+    ]
 
 
 Outcome = Callable[[Queue, str, str], Awaitable[Any]]
@@ -149,10 +173,12 @@ async def test_who_cancels_a_call_does_not_escape_the_audit(
     await gate.left_by(client, jobs)
     gate.open()
 
-    async def all_are_cancelled() -> bool:
-        return (await queue.get_job_stats((), namespace=jobs[0].namespace)).stopped_jobs == 60
+    async def all_are_told() -> bool:
+        # A job is cancelled a moment before its line.
+        stats = await queue.get_job_stats((), namespace=jobs[0].namespace)
+        return stats.stopped_jobs == len(audited.lines("result")) == 60
 
-    await until(all_are_cancelled)
+    await until(all_are_told)
     told = audited.lines("result")
     assert [(line["outcome"], line["count"]) for line in told] == [("OK", 1)] * 60
     assert {line["request_id"] for line in told} == {

@@ -114,8 +114,11 @@ class Slow:
         self.asked = 0
         self.full = asyncio.Event()
         self.answer = asyncio.Event()
+        self.revoked = False
 
     async def authenticate(self, token: str | None) -> Identity:
+        if token == KNOWN and self.revoked:
+            raise Unauthenticated("nobody knows you any more")
         if token == KNOWN:
             return Identity(name="me", namespace="default", admin=True)
         self.asked += 1
@@ -140,6 +143,21 @@ async def test_so_many_are_vouched_for_at_a_time(start_plane: StartPlane) -> Non
         slow.answer.set()
         assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.UNAUTHENTICATED}
         assert await refused(channel, b"") is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_who_has_a_token_that_was_revoked_is_a_stranger(start_plane: StartPlane) -> None:
+    slow = Slow()
+    plane = await start_plane(authenticator=slow)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{plane.port}") as channel:
+        assert await refused(channel, b"\xff", KNOWN) is grpc.StatusCode.INVALID_ARGUMENT
+        slow.revoked = True
+        assert await refused(channel, b"", KNOWN) is grpc.StatusCode.UNAUTHENTICATED
+        waiting = [asyncio.create_task(refused(channel, b"")) for _ in range(MOST_UNVOUCHED)]
+        async with asyncio.timeout(DEADLINE_S):
+            await slow.full.wait()
+        assert await refused(channel, b"", KNOWN) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        slow.answer.set()
+        assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.UNAUTHENTICATED}
 
 
 async def test_connections_above_the_limit_are_closed(start_plane: StartPlane) -> None:

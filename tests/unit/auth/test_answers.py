@@ -1,11 +1,12 @@
 """Answers of a reviewer are kept for a while, and asked for once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from queue_operator.auth.answers import Answers
+from queue_operator.auth.answers import AWAY_S, Answers
 from queue_operator.domain.errors import Unavailable
 
 
@@ -173,3 +174,40 @@ async def test_while_it_is_known_to_be_away_nobody_waits_for_it() -> None:
     reviewer.may_answer.set()
     await answered.wait()
     assert await answers.get("key", slowly) == "answer 2"
+
+
+async def test_a_reviewer_that_was_away_long_ago_is_asked_before_an_old_answer_counts() -> None:
+    reviewer = Away()
+    assert await reviewer.get("known") == "known"
+    reviewer.is_away, reviewer.now = True, 11.0
+    assert await reviewer.get("known") == "known"
+    reviewer.is_away, reviewer.now = False, 11.0 + AWAY_S
+
+    async def ask() -> str:
+        return "refused"
+
+    assert await reviewer.answers.get("known", ask) == "refused"
+
+
+async def test_one_question_at_a_time_looks_whether_it_is_back() -> None:
+    reviewer = Away()
+    for key in ("a", "b", "c"):
+        assert await reviewer.answers.get(key, lambda: reviewer.ask("known")) == "known"
+    reviewer.is_away, reviewer.now = True, 11.0
+    assert await reviewer.answers.get("a", lambda: reviewer.ask("known")) == "known"
+    asked: list[str] = []
+    silent = asyncio.Event()
+
+    def hanging(key: str) -> Callable[[], Awaitable[str]]:
+        async def hang() -> str:
+            asked.append(key)
+            await silent.wait()
+            return "known"
+
+        return hang
+
+    for key in ("a", "b", "c", "a"):
+        assert await reviewer.answers.get(key, hanging(key)) == "known"
+        await asyncio.sleep(0)
+    assert asked == ["a"]
+    silent.set()

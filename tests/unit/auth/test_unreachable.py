@@ -58,6 +58,47 @@ async def test_a_silent_api_server_does_not_stop_the_event_loop(
     reviews.close()
 
 
+async def test_whoever_stands_in_line_while_nobody_answers_does_not_wait_for_a_silence_of_his_own(
+    silent: socket.socket, tmp_path: Path
+) -> None:
+    reviews = reviews_by(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path)
+    authenticator = KubernetesAuthenticator(reviews, "queue-operator")
+    waiting = [asyncio.create_task(authenticator.authenticate(f"token {n}")) for n in range(20)]
+    loop = asyncio.get_running_loop()
+    silent.setblocking(False)
+    # Four ask at a time; the others stand in line.
+    asking = [(await loop.sock_accept(silent))[0] for _ in range(4)]
+    for connection in asking:
+        connection.close()
+    refused = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(one) for one in refused} == {Unavailable}
+    with pytest.raises(BlockingIOError):
+        silent.accept()
+    reviews.close()
+
+
+async def test_with_no_time_for_outages_nobody_is_let_in_while_it_is_away(tmp_path: Path) -> None:
+    now = 0.0
+    with HTTPServer(("127.0.0.1", 0), Cluster) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        reviews = reviews_by(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        authenticator = KubernetesAuthenticator(
+            reviews, "queue-operator", lambda: now, outage_s=0.0
+        )
+        authorizer = KubernetesAuthorizer(reviews, lambda: now, outage_s=0.0)
+        me = await authenticator.authenticate("token")
+        await authorizer.authorize(me, "create", "queuejobs", "a")
+        server.shutdown()
+        thread.join()
+    now = 10.0
+    with pytest.raises(Unavailable):
+        await authenticator.authenticate("token")
+    with pytest.raises(Unavailable):
+        await authorizer.authorize(me, "create", "queuejobs", "a")
+    reviews.close()
+
+
 class Cluster(BaseHTTPRequestHandler):
     """Vouches for each token, and allows everything."""
 

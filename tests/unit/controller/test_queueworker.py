@@ -210,6 +210,29 @@ def test_whether_the_spec_is_in_effect(spec: Any, expected: tuple[str, str] | No
     assert conditions(with_status(spec=spec).status).get("SpecApplied") == expected
 
 
+def test_of_a_spec_that_an_earlier_definition_let_in_the_rest_is_in_effect() -> None:
+    spec = {"capacity": 50_000, "drain": True, "of_a_later_release": "x" * 5000}
+    item = existing(spec=spec)
+    told = replace(SESSION, shown=True)
+    plan = make_plan([told], [item], (), NOW)
+    assert plan.order == ((told, SessionOrder(drain=True)),)
+    ((_, status),) = plan.write
+    [found] = [c for c in status["conditions"] if c["type"] == "SpecApplied"]
+    assert (found["status"], found["reason"]) == ("False", "Invalid")
+    assert found["message"] == (
+        "not in effect where it is wrong; correct that or take it away: spec.capacity: Input "
+        "should be less than or equal to 10000; spec.of_a_later_release: Extra inputs are not "
+        "permitted"
+    )
+
+
+def test_names_that_the_definition_has_no_room_for_are_cut() -> None:
+    session = replace(SESSION, host="h" * 300, version="v" * 300)
+    status = with_status(session).status
+    assert status["host"] == "h" * 254 + "…"
+    assert status["version"] == "v" * 254 + "…"
+
+
 @pytest.mark.parametrize("name", ["pod-1", "a.b-c.d", "x" * 253])
 def test_a_legal_name_is_kept(name: str) -> None:
     assert object_name(name) == name

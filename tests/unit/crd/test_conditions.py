@@ -111,6 +111,12 @@ def test_reason_of_a_dead_letter(category: ErrorCategory, code: str, reason: str
     assert status_of(job(JobState.DEAD_LETTER, error=error), NOW).reason == reason
 
 
+def test_names_that_the_definition_has_no_room_for_are_cut() -> None:
+    status = status_of(ShownJob(id="j" * 256, namespace="n", worker="w" * 255), NOW)
+    assert status.job_id == "j" * 254 + "…"
+    assert status.worker == "w" * 255
+
+
 def test_long_texts_are_cut() -> None:
     error = ErrorInfo("é" * 9000)
     status = status_of(job(JobState.DEAD_LETTER, error=error), NOW)

@@ -178,3 +178,14 @@ def test_a_kind_cluster_that_nothing_says_is_ours_is_left_alone(docker: Docker) 
     docker.has("other")
     assert typed("down").exit_code == 0
     assert docker.clusters() == ["other"]
+
+
+def test_a_kind_cluster_of_an_earlier_release_gets_no_image_and_is_named(
+    docker: Docker, tmp_path: Path
+) -> None:
+    docker.has("dev")
+    folder = folder_of("dev")
+    folder.create()
+    folder.write_settings("kind")
+    with pytest.raises(NotOurs, match="kind delete cluster --name dev"):
+        kind.KindCluster(folder).load_image(tmp_path / "image.tar")
