@@ -1,13 +1,17 @@
 """What tests wait for: that it never comes fails them."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from queue_operator.domain.job import Assignment, Job
 from queue_operator.queue.protocol import JobBatches, Stream
 
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = float(os.environ.get("QUEUE_OPERATOR_TEST_DEADLINE_S", "120"))
+"""However busy the machine is. Where it is known that something is broken, less is enough."""
+STATEMENT_S: Final = 60.0
+"""The patience of a store with one statement, where what a test asks is not how long that takes."""
 
 
 async def until(ask: Callable[[], Awaitable[bool]]) -> None:
