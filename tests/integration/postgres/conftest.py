@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
+from tests.pools import closed_pools  # noqa: F401
 from tests.waiting import STATEMENT_S
 
 from queue_operator.backends.postgres import PostgresBackend, migrate

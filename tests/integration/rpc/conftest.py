@@ -11,6 +11,7 @@ import grpc
 import pytest
 from pydantic import SecretStr
 from tests.conftest import migrated_database
+from tests.pools import closed_pools  # noqa: F401
 from tests.waiting import DEADLINE_S, STATEMENT_S
 
 from queue_operator.auth.protocol import Authenticator, Authorizer
