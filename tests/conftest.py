@@ -20,11 +20,18 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests import hanging
 from tests.audited import Audited
 from tests.shared import used
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.devcluster import ClusterInfo, Postgres, down, statuses, up
+
+# What runs for ever after a test ends the run, and says where it stands.
+pytest_configure = hanging.pytest_configure
+pytest_runtest_call = hanging.pytest_runtest_call
+pytest_runtest_teardown = hanging.pytest_runtest_teardown
+pytest_unconfigure = hanging.pytest_unconfigure
 
 CLUSTER_NAME = "test"
 POSTGRES_PORT_VARIABLE = "QUEUE_OPERATOR_TEST_POSTGRES_PORT"

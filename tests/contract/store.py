@@ -6,13 +6,14 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg import sql
+from tests.waiting import STATEMENT_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 from queue_operator.testing.store import half
 
 # A store that is broken on purpose is waited for this long, once per test.
-_CONNECT_TIMEOUT_S: Final = 1.0
+_CONNECT_TIMEOUT_S: Final = 3.0
 
 _CLEAR: LiteralString = """
 DELETE FROM ready; DELETE FROM lease; DELETE FROM final; DELETE FROM attempt; DELETE FROM job;
@@ -170,6 +171,7 @@ class PostgresStore:
             rng=rng,
             cancel_timeout_s=30.0,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
+            statement_timeout_s=STATEMENT_S,
         )
         self.opened.append(backend)
         return backend

@@ -1,6 +1,5 @@
 """What is drawn is drawn anew each time: by every process, every backend of one, and every job."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.conftest import migrated_database
 from tests.programs import finish, started
+from tests.waiting import together
 
 from queue_operator.testing.clauses import proves
 
@@ -71,10 +71,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @proves("queue-semantics.Backoff.rule.4", "queue-semantics.Fencing.rule.2")
 async def test_processes_backends_and_jobs_draw_for_themselves(url: str) -> None:
-    first, second = await asyncio.gather(drawn(url, "a"), drawn(url, "b"))
+    first, second = await together([drawn(url, "a"), drawn(url, "b")])
     assert len(first) == len(second) == 2 * JOBS
-    together = list(zip(*[*first, *second], strict=True))
-    assert [len(set(values)) for values in together] == [4 * JOBS] * 3
+    drawn_by_all = list(zip(*[*first, *second], strict=True))
+    assert [len(set(values)) for values in drawn_by_all] == [4 * JOBS] * 3
     # From nothing to the whole delay, which is an hour.
-    delays = together[2]
+    delays = drawn_by_all[2]
     assert max(delays) - min(delays) > 600.0

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.ending import end_tasks
 from queue_operator.controller.ownership import NamespaceTaken
@@ -15,8 +16,6 @@ from queue_operator.controller.vitals import Standing, Vitals
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.settings import ControllerSettings
 from queue_operator.supervisor import STEADY_S, Supervisor
-
-DEADLINE_S = 60.0
 
 
 class Pauses:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -20,20 +21,25 @@ from psycopg import sql
 
 from queue_operator.devcluster.commands import run, succeeds
 from queue_operator.devcluster.errors import CommandFailed, NotOurs
+from queue_operator.devcluster.locks import locked_folder
 from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
-from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
+from queue_operator.devcluster.processes import ProcessIdentity, all_processes, kill_all
 
 MARK = ".made-by-queue-operator-dev"
 """A file in each folder that was made here. Others are neither used nor stopped."""
 DATABASE = "queue_operator"
 OWNER = "queue_operator"
 SUPERUSER = "postgres"
+_KILLED_S = 60.0
+"""A killed process that waits for its disk ends when that has answered."""
+_SHARED = Path("/dev/shm")  # noqa: S108
 
 
 @dataclass(frozen=True)
 class Postgres:
-    """One server: a folder, an address and the networks that may connect.
+    """One server: a folder, an address and the networks that may connect. Who starts or ends it
+    waits for others who do, in whatever process.
 
     Attributes:
         folder: holds the data, the log and the passwords; made if missing.
@@ -75,12 +81,12 @@ class Postgres:
             NotOurs: the folder holds something that was not made here.
 
         """
-        self._claim()
-        if not (self.folder / ".initialised").exists():
-            self._initialise()
-        if not self.running():
-            self._start_server()
-        self._ensure_database()
+        with locked_folder(self.folder, lambda _: self._claim()):
+            if not (self.folder / ".initialised").exists():
+                self._initialise()
+            if not self.running():
+                self._start_server()
+            self._ensure_database()
 
     def running(self) -> bool:
         return self.pid() is not None
@@ -96,20 +102,33 @@ class Postgres:
 
     def stop(self) -> None:
         """Ends every connection and stops the server; nothing if it does not run, or is another."""
-        if self._is_made_here() and self.running():
-            self._pg_ctl("stop", "-m", "fast", "-w")
+        if not self._is_made_here():
+            return
+        with locked_folder(self.folder):
+            if self.running():
+                self._pg_ctl("stop", "-m", "fast", "-w")
 
     def kill(self) -> None:
-        """Ends the server without a checkpoint, for data that is about to be removed; nothing in a
-        folder that was not made here.
+        """Ends the server without a checkpoint, and all that it started; nothing in a folder that
+        was not made here.
+
+        Raises:
+            NotReady: a process did not end; the message says which, and what it is at.
+
         """
         if not self._is_made_here():
             return
-        if self.running():
-            self._pg_ctl("stop", "-m", "immediate", "-w")
-        for process in self._processes():
-            process.kill()
-        self._remove_shared_memory()
+        with locked_folder(self.folder):
+            shared = self._shared_memory()
+            if self.running():
+                # What it does not end is killed below.
+                with suppress(CommandFailed):
+                    self._pg_ctl("stop", "-m", "immediate", "-w")
+            self._kill_processes()
+            self._remove_shared_memory(shared)
+
+    def _kill_processes(self) -> None:
+        kill_all(self._processes, f"the old server of {self.data}", _KILLED_S)
 
     def _is_made_here(self) -> bool:
         # Earlier releases left no mark, but this.
@@ -170,8 +189,8 @@ class Postgres:
         self.log.touch(mode=0o640)
         if is_root():
             os.chown(self.log, server_uid(), -1)
-        # The children of a killed server end on their own, and until then block a new one.
-        wait_until(lambda: not self._processes(), f"the end of the old server of {self.data}", 20)
+        # The children of a killed server end by themselves if they look, and block a new one.
+        self._kill_processes()
         try:
             self._pg_ctl("start", "-l", str(self.log), "-w")
         except CommandFailed as failed:
@@ -207,8 +226,18 @@ class Postgres:
             return False
         return folder == self.data.resolve() and program.name == "postgres"
 
-    def _remove_shared_memory(self) -> None:
-        """A killed server leaves one segment, whose key and id are in its pid file."""
+    def _shared_memory(self) -> set[Path]:
+        """The segments that belong to the processes of this server and no other."""
+        maps = (_read(Path(f"/proc/{process.pid}/maps")) for process in self._processes())
+        words = (line.split()[-1] for text in maps for line in text.splitlines())
+        return {Path(word) for word in words if word.startswith(f"{_SHARED}/PostgreSQL.")}
+
+    def _remove_shared_memory(self, shared: Iterable[Path]) -> None:
+        """A killed server leaves what it shared with its children, and one segment more, whose key
+        and id are in its pid file.
+        """
+        for path in shared:
+            path.unlink(missing_ok=True)
         try:
             key, segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()
         except (FileNotFoundError, IndexError, ValueError):
@@ -233,6 +262,13 @@ class Postgres:
     def _dsn(self, role: str, database: str) -> str:
         password = quote(self._password(role), safe="")
         return f"postgresql://{role}:{password}@{self.host}:{self.port}/{database}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _write_secret(path: Path, value: str) -> None:

@@ -117,14 +117,41 @@ def marked(folder: StateFolder) -> Iterator[ProcessIdentity]:
 
 def kill_marked(folder: StateFolder) -> None:
     """Kills all of them and waits until none is left."""
+    kill_all(lambda: list(marked(folder)), f"all processes of {folder.name}", 20)
+
+
+def kill_all(find: Callable[[], Sequence[ProcessIdentity]], what: str, timeout_s: float) -> None:
+    """Kills what `find` finds until it finds nothing: until it ends, a process may start others.
+
+    Raises:
+        NotReady: some did not end in time; the message says which, and what they are at.
+
+    """
 
     def none_left() -> bool:
-        left = list(marked(folder))
+        left = find()
         for identity in left:
             _kill(identity.pid)
         return not left
 
-    wait_until(none_left, f"the end of all processes of {folder.name}", 20)
+    if not poll(none_left, timeout_s):
+        left = "; ".join(map(described, find()))
+        raise NotReady(f"waited {timeout_s:.0f} s in vain for the end of {what}; it left {left}")
+
+
+def described(identity: ProcessIdentity) -> str:
+    """What a process is, and what it is at: one that waits for its disk ends when that is done."""
+    status = dict(
+        line.split(":\t", 1)
+        for line in _read(f"/proc/{identity.pid}/status").decode(errors="replace").splitlines()
+        if ":\t" in line
+    )
+    if ProcessIdentity.of(identity.pid) != identity or "State" not in status:
+        return f"process {identity.pid}, which has ended meanwhile"
+    words = _read(f"/proc/{identity.pid}/cmdline").replace(b"\0", b" ").decode(errors="replace")
+    waits = _read(f"/proc/{identity.pid}/wchan").decode().strip("0")
+    state = f"state {status['State']}" + (f" in {waits}" if waits else "")
+    return f"process {identity.pid} ({words.strip() or status['Name']}), {state}"
 
 
 def poll(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 from fastapi import FastAPI, Request
 from tests.chaos.proxy import waited
+from tests.waiting import DEADLINE_S
 
 from queue_operator.api import server as module
 from queue_operator.api.server import RestServer
 from queue_operator.settings import RestSettings
 
 HEAD_S, BODY_S = 0.3, 0.6
-DEADLINE_S = 10.0
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

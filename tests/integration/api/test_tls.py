@@ -14,6 +14,7 @@ import pytest
 from pytest_asyncio import fixture
 from tests.authority import Authority
 from tests.unit.cli.typed import typed
+from tests.waiting import DEADLINE_S
 
 from queue_operator.api import server as serving
 from queue_operator.api.app import create_app
@@ -167,7 +168,7 @@ async def test_who_never_agrees_on_tls_is_hung_up_on(
     monkeypatch.setattr(serving, "HANDSHAKE_S", 0.1)
     rest = await start(files)
     reader, writer = await asyncio.open_connection("127.0.0.1", rest.port)
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
     writer.close()
 
 

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from tests.conftest import migrated_database
 from tests.integration.controller.apiserver import ApiServer, credentials
 from tests.unit.queue.conftest import ManualClock
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import Usage
@@ -33,7 +34,6 @@ from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings, QuotaSettings
 
-DEADLINE_S = 20.0
 WRITES_PER_S = 10_000.0
 
 

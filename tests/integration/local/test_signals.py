@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.integration.local.conftest import Local, LocalStore
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.listening import POLL_S, listen
 from queue_operator.backends.protocol import News, Pause, Signals, Topic, WorkerSession
@@ -43,7 +44,7 @@ class Listener:
 
     async def first(self) -> frozenset[Topic]:
         """What the poll tells that comes before all sleep."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             await self._done.acquire()
         return frozenset() if self._news.empty() else frozenset(self._news.get_nowait())
 

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
 from tests.integration.postgres.pooler import pooled
+from tests.pools import closed_pools  # noqa: F401
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits

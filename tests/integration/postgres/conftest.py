@@ -11,6 +11,8 @@ import psycopg
 import pytest
 from tests.conftest import migrated_database
 from tests.contract.store import PostgresStore
+from tests.pools import closed_pools  # noqa: F401
+from tests.waiting import STATEMENT_S
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
@@ -45,14 +47,14 @@ async def store(own_dsn: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def pool(dsn: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(dsn, size=8, connect_timeout_s=5.0, statement_timeout_s=30.0)
+    pool = await open_pool(dsn, size=8, connect_timeout_s=5.0, statement_timeout_s=STATEMENT_S)
     yield pool
     await pool.close()
 
 
 @pytest.fixture
 async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(dsn)
+    backend = await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S)
     yield backend
     await backend.close()
 
@@ -60,7 +62,7 @@ async def backend(dsn: str) -> AsyncIterator[PostgresBackend]:
 @pytest.fixture
 async def other(dsn: str) -> AsyncIterator[PostgresBackend]:
     """Of another process than `backend`."""
-    other = await PostgresBackend.open(dsn)
+    other = await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S)
     yield other
     await other.close()
 
@@ -77,7 +79,10 @@ async def somebody(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any,
 
 @pytest.fixture
 async def replicas(dsn: str) -> AsyncIterator[list[PostgresBackend]]:
-    opened = [await PostgresBackend.open(dsn, pool_size=4) for _ in range(3)]
+    opened = [
+        await PostgresBackend.open(dsn, pool_size=4, statement_timeout_s=STATEMENT_S)
+        for _ in range(3)
+    ]
     yield opened
     for backend in opened:
         await backend.close()

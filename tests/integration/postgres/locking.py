@@ -3,6 +3,7 @@
 import asyncio
 
 import psycopg
+from tests.waiting import DEADLINE_S
 
 _WAITING = (
     "SELECT count(*) FROM pg_stat_activity"
@@ -15,7 +16,7 @@ async def until_waiting(dsn: str, count: int) -> None:
     the test.
     """
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(DEADLINE_S),
         await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin,
     ):
         while await (await admin.execute(_WAITING)).fetchone() != (count,):

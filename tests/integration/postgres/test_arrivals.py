@@ -16,6 +16,7 @@ import pytest
 from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.taking import claim
 from tests.integration.postgres.watching import watched
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend, arrivals
 from queue_operator.backends.postgres.pulse import Pulse
@@ -191,7 +192,7 @@ async def test_what_everybody_has_read_is_forgotten(dsn: str, backend: PostgresB
     await arrivals.prune()
     assert await told(dsn) == 1
     # A transaction of anybody on the server that is still open keeps what came after it.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while (last := arrivals._read) is None or last.horizon.open_xids:
             await arrivals.catch_up(thorough=True)
     # Read eleven minutes ago, and now.
@@ -344,7 +345,7 @@ async def test_what_an_old_snapshot_kept_is_forgotten_a_part_at_a_time(
     known = backend._arrivals
     for n in range(7):
         await backend.enqueue_job(Job(id=f"{n}", type="t"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while (last := known._read) is None or last.horizon.open_xids:
             await known.catch_up(thorough=True)
     known._past._reads = [last._replace(at=last.at.replace(year=last.at.year - 1))]
@@ -460,7 +461,7 @@ async def test_nothing_stays_behind_whoever_commits_when(dsn: str, seed: int) ->
 async def test_a_notification_has_the_next_claim_look(dsn: str, backend: PostgresBackend) -> None:
     other = await PostgresBackend.open(dsn)
     news = backend.listen()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         await anext(news)
         assert await claim(backend) == []
         await other.enqueue_job(Job(id="a", type="t"))

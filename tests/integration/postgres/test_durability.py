@@ -18,6 +18,7 @@ from typing import Final
 import psycopg
 import pytest
 from tests.integration.postgres.pair import HOST, free_ports
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import LONG_S, borrowed, transaction
@@ -232,7 +233,7 @@ async def test_after_a_crash_within_the_server_it_is_another_history(
     with psycopg.connect(server.dsn) as connection:
         os.kill(connection.info.backend_pid, signal.SIGKILL)
     origin = before.history
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         while origin == before.history:
             with suppress(Unavailable):
                 await backend._arrivals.catch_up(thorough=True)

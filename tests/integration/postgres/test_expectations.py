@@ -15,6 +15,7 @@ from tests.conftest import migrated_database
 from tests.integration.postgres import million
 from tests.integration.postgres.watching import Watched, watched
 from tests.integration.queue.counting import counted
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Demand, Job
@@ -322,7 +323,7 @@ async def test_a_closed_backend_holds_no_connection(empty: str) -> None:
         await backend.enqueue_job(Job(id="a", type="t"))
         assert await sessions() > 0
         await backend.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             # The server takes a moment to notice.
             while await sessions():
                 pass

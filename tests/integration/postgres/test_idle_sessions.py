@@ -6,6 +6,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 from psycopg import AsyncConnection, sql
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres.ear import Ear
 
@@ -33,7 +34,7 @@ async def test_the_listening_connection_outlives_sessions_that_say_nothing(
             await anext(idle.notifies())
     async with await AsyncConnection.connect(dsn, autocommit=True) as other:
         await other.execute("SELECT pg_notify('queue_operator', 'still there?')")
-    assert await asyncio.wait_for(heard.get(), 20) == "still there?"
+    assert await asyncio.wait_for(heard.get(), DEADLINE_S) == "still there?"
     assert len(connections) == 1
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):

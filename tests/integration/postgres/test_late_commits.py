@@ -10,13 +10,13 @@ from typing import Final
 import psycopg
 import pytest
 from tests.integration.postgres.conftest import Ask
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.testing.clauses import proves
 
 TTL_S: Final = 600.0
-PATIENCE_S: Final = 10.0
 YOUNGER: Final = 40
 _TAKE: Final = """
 INSERT INTO queue_operator.idempotency (namespace_id, key, job_no, digest)
@@ -61,7 +61,7 @@ async def test_a_job_that_is_committed_late_is_found(
             assert await claim(one, namespace, 1) == []
     assert await submitting == "late"
     looking = backend if by == "who submitted it" else other
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         while not (found := await claim(looking, namespace, 1)):
             pass
     assert [one.job_id for one in found] == ["late"]

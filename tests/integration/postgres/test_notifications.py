@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, Notify
 from tests.integration.postgres.conftest import Ask
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.news import MOST_KINDS
 from queue_operator.backends.postgres import PostgresBackend
@@ -59,7 +60,7 @@ async def line(dsn: str) -> AsyncIterator[AsyncConnection]:
 
 async def heard(line: AsyncConnection, topic: Topic) -> Notify:
     """The next notification that tells of the topic; that none comes fails the test."""
-    async for notice in line.notifies(timeout=20):
+    async for notice in line.notifies(timeout=DEADLINE_S):
         if topic in json.loads(notice.payload)["versions"]:
             return notice
     raise AssertionError(f"no notification of {topic}")
@@ -70,7 +71,7 @@ async def all_heard(line: AsyncConnection, backend: PostgresBackend, ask: Ask) -
     await backend.close()
     await ask("SELECT pg_notify(%s, %s)", CHANNEL, THE_END)
     notices: list[Notify] = []
-    async for notice in line.notifies(timeout=20):
+    async for notice in line.notifies(timeout=DEADLINE_S):
         if notice.payload == THE_END:
             return notices
         notices.append(notice)
@@ -119,7 +120,7 @@ async def _wake_claim_cancel(
 async def test_a_listener_is_woken_for_a_job_of_a_long_name(
     backend: PostgresBackend, line: AsyncConnection
 ) -> None:
-    async with aclosing(backend.listen()) as topics, asyncio.timeout(20):  # type: ignore[type-var]
+    async with aclosing(backend.listen()) as topics, asyncio.timeout(DEADLINE_S):  # type: ignore[type-var]
         await anext(topics)
         await backend.enqueue_job(Job(id="a", type="t", namespace=NAMES["510 bytes of accents"]))
         while Topic.READY not in await anext(topics):

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.integration.postgres.watching import watched
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.protocol import News, Pause, Topic
@@ -92,7 +93,7 @@ async def test_whoever_reads_first_that_a_pause_is_over_tells_the_streams(
 
     await backend.pause(Pause(namespace=namespace))
     other = await PostgresBackend.open(dsn, pooler=True, sleep=never)
-    async with listening(other) as topics, asyncio.timeout(20):
+    async with listening(other) as topics, asyncio.timeout(DEADLINE_S):
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             await connection.execute("DELETE FROM queue_operator.pause")
         await other._arrivals.catch_up(thorough=True)

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.every_call import EVERY
 from tests.integration.postgres.pooler import SERVER_CONNECTIONS, pooled
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.migrate import migrations
@@ -219,7 +220,7 @@ async def test_the_notification_itself_passes_the_pooler(
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as line:
         await line.execute("LISTEN queue_operator")
         await backends[0].enqueue_job(Job(id="a", type="t", namespace=namespace))
-        async for notice in line.notifies(timeout=10, stop_after=1):
+        async for notice in line.notifies(timeout=DEADLINE_S, stop_after=1):
             assert "ready" in notice.payload
             return
     pytest.fail("nothing was heard")

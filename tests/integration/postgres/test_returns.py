@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.errors import Unavailable
@@ -168,7 +169,7 @@ async def test_a_store_that_stays_away_keeps_nobody_from_closing(
     dsn: str, backend: PostgresBackend, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with _given_back_in_vain(dsn, backend, namespace, Pauses()) as (_, away):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             await away.close()
     assert "not given back" in caplog.text
     # Who knows the name finds it.

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.arrivals import Arrivals
@@ -46,7 +47,7 @@ def pulse_of(dsn: str | None, pool: Pool, announcer: Announcer) -> Pulse:
 
 async def heard(news: AsyncIterator[News]) -> frozenset[Topic]:
     """The next topics; a signal that never comes fails instead of hanging the run."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         return frozenset(await anext(news))
 
 
@@ -139,7 +140,7 @@ async def test_notification_carries_the_versions(dsn: str, announcer: Announcer,
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("LISTEN queue_operator")
         announcer.announce(Topic.CANCEL)
-        notices = [n async for n in connection.notifies(timeout=20, stop_after=1)]
+        notices = [n async for n in connection.notifies(timeout=DEADLINE_S, stop_after=1)]
     [told] = [json.loads(notice.payload) for notice in notices]
     assert told == {"origin": announcer.seen.origin, "versions": {"cancel": before + 1}}
 
@@ -178,7 +179,7 @@ async def test_versions_that_a_crash_set_back_are_followed(
 async def test_listening_ends_with_its_connection(dsn: str, pool: Pool, ask: Ask) -> None:
     async with aclosing(listener(dsn, pool).listen()) as topics:
         await heard(topics)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while await ask(END_LISTENING.replace("pg_terminate_backend(pid, 10000)", "pid")):
             pass
 
@@ -203,7 +204,7 @@ async def test_failed_announcement_is_sent_when_the_store_works_again(
         await ask("ALTER SEQUENCE signal_ready RENAME TO signal_away")
         try:
             announcer.announce(Topic.READY)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE_S):
                 await failed_twice.wait()
         finally:
             await ask("ALTER SEQUENCE signal_away RENAME TO signal_ready")
@@ -219,7 +220,7 @@ async def test_closing_does_not_wait_for_a_store_that_fails(pool: Pool, ask: Ask
     await ask("ALTER SEQUENCE signal_ready RENAME TO signal_away")
     try:
         announcer.announce(Topic.READY)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             await announcer.aclose()
     finally:
         await ask("ALTER SEQUENCE signal_away RENAME TO signal_ready")
@@ -246,7 +247,7 @@ async def test_others_say_of_which_kinds_and_own_news_come_once(dsn: str, pool: 
     here = Announcer(pool, hear=lambda news: pulse.hear(news))
     pulse = pulse_of(dsn, pool, here)
     there = Announcer(pool)
-    async with aclosing(pulse.listen()) as news, asyncio.timeout(20):
+    async with aclosing(pulse.listen()) as news, asyncio.timeout(DEADLINE_S):
         assert frozenset(await anext(news)) == EVERYTHING
         here.announce_ready(frozenset({MAIL}))
         assert await anext(news) == {Topic.READY: frozenset({MAIL})}

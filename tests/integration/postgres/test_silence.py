@@ -5,21 +5,20 @@ process does, or a machine whose packets are dropped on the way.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.integration.postgres.every_call import EVERY, Call, a_job, methods
 from tests.integration.postgres.proxy import Proxy, proxied
+from tests.waiting import together
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import borrowed, open_pool, transaction
 from queue_operator.backends.protocol import News
 from queue_operator.domain.errors import QueueError, Unavailable
-
-T = TypeVar("T")
 
 STATEMENT_S: Final = 0.3
 # Longer than a statement of 50 ms takes on any machine.
@@ -43,15 +42,6 @@ async def opened(dsn: str) -> AsyncIterator[tuple[Proxy, PostgresBackend]]:
         finally:
             proxy.speak()
             await backend.close()
-
-
-async def together(several: Iterable[Coroutine[None, None, T]]) -> list[T]:
-    """Where one fails, the others still close their stores: the tasks of a pool that nobody closes
-    do not end when they are cancelled while they connect, and no loop would end with them.
-    """
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in several]
-    return [task.result() for task in tasks]
 
 
 async def answered(call: Callable[[], Awaitable[object]]) -> None:

@@ -15,6 +15,7 @@ from tests.integration.postgres.conftest import Ask
 from tests.integration.postgres.lengths import rounds
 from tests.integration.postgres.locking import until_waiting
 from tests.integration.postgres.proxy import Proxy, proxied
+from tests.waiting import DEADLINE_S, STATEMENT_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.sweeping import SWEEPERS_LOCK
@@ -29,6 +30,9 @@ EXPIRED_S = 0.000001
 TTL_S = 5.0
 # A sweep that comes later than this after the one before takes it for an outage.
 SWEEP_S = 600.0
+LONG_TTL_S = 600.0
+MARGIN_S = 60.0
+"""More than a test takes, on whatever machine: until then no lease ends that is renewed in time."""
 JOBS = 8
 
 
@@ -44,7 +48,13 @@ async def store(dsn: str) -> AsyncIterator[PostgresStore]:
 async def lines(dsn: str) -> AsyncIterator[tuple[Proxy, list[PostgresBackend]]]:
     """Two backends that reach the server by the same line."""
     async with proxied(dsn) as (proxy, address):
-        opened = [await PostgresBackend.open(address, connect_timeout_s=1.0) for _ in range(2)]
+        opened = [
+            # What is away is waited for as long as a connection may take.
+            await PostgresBackend.open(
+                address, connect_timeout_s=3.0, statement_timeout_s=STATEMENT_S
+            )
+            for _ in range(2)
+        ]
         yield proxy, opened
         for backend in opened:
             await backend.close()
@@ -291,7 +301,7 @@ async def test_a_worker_given_up_by_hand_loses_no_job_that_another_has_claimed_s
 # Outages
 
 
-@pytest.mark.parametrize("outage", [timedelta(seconds=3 * TTL_S), timedelta(minutes=10)])
+@pytest.mark.parametrize("outage", [timedelta(seconds=3 * LONG_TTL_S), timedelta(days=1)])
 async def test_after_an_outage_longer_than_the_lease_no_worker_that_stayed_loses_a_job(
     lines: tuple[Proxy, list[PostgresBackend]],
     namespace: str,
@@ -301,32 +311,32 @@ async def test_after_an_outage_longer_than_the_lease_no_worker_that_stayed_loses
     proxy, backends = lines
     jobs = [Job(id=f"{n}", type="t", namespace=namespace) for n in range(500)]
     await backends[0].enqueue_jobs(jobs)
-    alive = await take(backends[0], namespace, 400, TTL_S, "alive")
-    dead = await take(backends[1], namespace, 100, TTL_S, "dead")
-    await backends[0].expire_leases(lease_ttl_s=TTL_S)
+    alive = await take(backends[0], namespace, 400, LONG_TTL_S, "alive")
+    dead = await take(backends[1], namespace, 100, LONG_TTL_S, "dead")
+    await backends[0].expire_leases(lease_ttl_s=LONG_TTL_S)
 
     await proxy.go_down()
     for backend in backends:
         with pytest.raises(Unavailable):
-            await backend.expire_leases(lease_ttl_s=TTL_S)
+            await backend.expire_leases(lease_ttl_s=LONG_TTL_S)
     await store.age(outage.total_seconds(), outage=True)
     proxy.come_back()
     await asyncio.gather(*map(reachable, backends))
 
     # The sweeper may be back before the workers are.
-    assert [await swept(b, namespace, TTL_S) for b in backends] == [[], []]
+    assert [await swept(b, namespace, LONG_TTL_S) for b in backends] == [[], []]
     held = [Held(one.job_id, one.token, namespace) for one in alive]
-    answers = await backends[1].extend_leases(held, lease_ttl_s=TTL_S)
+    answers = await backends[1].extend_leases(held, lease_ttl_s=LONG_TTL_S)
     assert {answer.status for answer in answers} == {LeaseStatus.CURRENT}
-    await store.age(TTL_S - 1.0)
-    assert [await swept(b, namespace, TTL_S) for b in backends] == [[], []]
-    await backends[0].extend_leases(held, lease_ttl_s=TTL_S)
-    await store.age(1.0)
+    await store.age(LONG_TTL_S - MARGIN_S)
+    assert [await swept(b, namespace, LONG_TTL_S) for b in backends] == [[], []]
+    await backends[0].extend_leases(held, lease_ttl_s=LONG_TTL_S)
+    await store.age(MARGIN_S)
 
-    lost = [one for b in backends for one in await swept(b, namespace, TTL_S)]
+    lost = [one for b in backends for one in await swept(b, namespace, LONG_TTL_S)]
     assert {one.job_id for one in lost} == {one.job_id for one in dead}
     assert len(lost) == 100
-    again = await take(backends[0], namespace, 100, TTL_S, "alive")
+    again = await take(backends[0], namespace, 100, LONG_TTL_S, "alive")
     assert {one.job_id for one in again} == {one.job_id for one in dead}
     settled = await backends[0].settle(
         [an_outcome(one, Event.COMPLETE) for one in [*alive, *again]]
@@ -339,8 +349,9 @@ async def test_after_an_outage_longer_than_the_lease_no_worker_that_stayed_loses
 
 
 async def reachable(backend: PostgresBackend) -> None:
-    while True:
-        try:
-            return await backend.ping()
-        except Unavailable:
-            continue
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                return await backend.ping()
+            except Unavailable:
+                continue

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import Pool
@@ -100,7 +101,7 @@ async def test_one_that_is_deleted_while_it_is_taken_in_again_is_not_stored(
 
 async def waits(ask: Ask) -> None:
     """Until somebody waits for a lock of a transaction."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while not await ask(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
             "AND wait_event = 'transactionid'"

@@ -10,6 +10,7 @@ from typing import Protocol
 import pytest
 from tests.conftest import migrated_database
 from tests.integration.queue.leases import lease_end
+from tests.pools import closed_pools  # noqa: F401
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import psycopg
+from tests.waiting import STATEMENT_S
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.queue.service import QueueService
@@ -20,6 +21,7 @@ _COUNT = """
 """
 _AT_MOST_S = 2.0
 
+Sleep = Callable[[float], Awaitable[None]]
 Statements = Callable[[], Awaitable[dict[str, int]]]
 
 
@@ -73,6 +75,8 @@ class PacedClock:
 
     async def pass_by(self, seconds: float) -> None:
         end_s = self.now_s + seconds
+        # Where all wait for the store and nobody for the time, the store gets to answer.
+        await asyncio.wait([asyncio.ensure_future(next_turn())])
         while self._sleepers and self._sleepers[0][0] <= end_s:
             due_s, _, waking = heapq.heappop(self._sleepers)
             if waking.done():
@@ -114,12 +118,15 @@ async def next_turn() -> None:
 
 @asynccontextmanager
 async def paced_queue(
-    dsn: str, clock: PacedClock, *, deaf: bool = False
+    dsn: str, clock: PacedClock, *, deaf: bool = False, polls: Sleep | None = None
 ) -> AsyncIterator[QueueService]:
     """A queue all of whose loops follow the clock. One that is deaf hears no notifications, as
-    behind a pooler.
+    behind a pooler. `polls` stands for the clock's sleep between two polls of the store.
     """
-    backend = await PostgresBackend.open(dsn, sleep=clock.sleep, pooler=deaf)
+    backend = await PostgresBackend.open(
+        dsn, sleep=clock.sleep, pooler=deaf, statement_timeout_s=STATEMENT_S
+    )
+    backend._pulse._sleep = polls or clock.sleep
     queue = QueueService(backend, QueueSettings(), clock=clock)
     await queue.start()
     try:

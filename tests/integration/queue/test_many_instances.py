@@ -5,6 +5,8 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from tests.waiting import DEADLINE_S
+
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Assignment, Demand, Job, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseStatus
@@ -18,7 +20,6 @@ from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 OpenQueue = Callable[..., Awaitable[QueueService]]
-DEADLINE_S = 60.0
 
 
 def spec(namespace: str, capacity: int) -> StreamSpec:

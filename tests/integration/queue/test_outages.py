@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
-from tests.waiting import take_jobs
+from tests.waiting import DEADLINE_S, take_jobs
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
@@ -24,7 +24,6 @@ from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 OpenQueue = Callable[..., Awaitable[QueueService]]
-DEADLINE_S = 60.0
 KILL_OTHERS = (
     "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.conftest import migrated_database
 from tests.integration.queue.counting import PacedClock, counted, paced_queue
-from tests.waiting import take
+from tests.waiting import DEADLINE_S, take
 
 from queue_operator.backends.postgres import arrivals
 from queue_operator.domain.job import Job
@@ -22,7 +22,6 @@ from queue_operator.testing.clauses import proves
 
 NewJobs = Callable[..., list[Job]]
 NewSpec = Callable[..., StreamSpec]
-DEADLINE_S = 60.0
 JOBS = 1000
 PER_1000_JOBS = 60
 """Claims of up to 500 jobs, and outcomes that go together as they come."""

@@ -11,6 +11,8 @@ import grpc
 import pytest
 from pydantic import SecretStr
 from tests.conftest import migrated_database
+from tests.pools import closed_pools  # noqa: F401
+from tests.waiting import DEADLINE_S, STATEMENT_S
 
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.auth.static import StaticAuthenticator
@@ -29,7 +31,6 @@ from queue_operator.settings import (
 from queue_operator.wire.v1 import worker_pb2 as pb
 from queue_operator.wire.v1.worker_pb2_grpc import WorkerPlaneStub
 
-DEADLINE_S = 20.0
 TOKEN = "a test token"
 MESSAGE_BYTES = 64 * 1024
 SMALL = "two-may-wait"
@@ -76,7 +77,10 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
             )
             quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
             queue = QueueService(
-                await PostgresBackend.open(dsn), settings.queue, quotas=quotas, replica="r1"
+                await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S),
+                settings.queue,
+                quotas=quotas,
+                replica="r1",
             )
             await queue.start()
             stack.push_async_callback(queue.close)

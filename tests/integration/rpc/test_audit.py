@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.audited import Audited
-from tests.integration.rpc.conftest import DEADLINE_S, TOKEN, Plane
-from tests.waiting import until
+from tests.integration.rpc.conftest import TOKEN, Plane
+from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.errors import DuplicateJob, QueueError

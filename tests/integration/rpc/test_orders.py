@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.protocol import SessionOrder, Sessions
 from queue_operator.domain.job import Job
@@ -51,5 +52,5 @@ async def test_a_session_that_was_ended_is_told_to_stay_away(
     assert (stored.state, stored.assignee_id) == (JobState.RUNNING, other.session_id)
     back = connect(session_id=worker.session_id)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await asyncio.wait_for(back.hello(), 20)
+        await asyncio.wait_for(back.hello(), DEADLINE_S)
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED

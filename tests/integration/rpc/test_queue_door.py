@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from tests.waiting import DEADLINE_S
 
 from queue_operator.auth.protocol import Identity
 from queue_operator.client.grpc import GrpcQueue, Repeats
@@ -23,7 +24,6 @@ from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1 import worker_pb2
 
 NewJobs = Callable[..., list[Job]]
-DEADLINE_S = 20.0
 OWN = "own"
 
 
@@ -336,7 +336,8 @@ async def test_a_batch_of_many_taken_ids_names_every_position(
     roomy_plane: Any, new_jobs: NewJobs
 ) -> None:
     jobs = new_jobs(9000)
-    async with GrpcQueue(f"127.0.0.1:{roomy_plane.port}", roomy_plane.token) as client:
+    address = f"127.0.0.1:{roomy_plane.port}"
+    async with GrpcQueue(address, roomy_plane.token, timeout_s=DEADLINE_S) as client:
         await client.enqueue_jobs(jobs)
         found = await attempt(client.enqueue_jobs(jobs))
     assert isinstance(found, errors.DuplicateJob)

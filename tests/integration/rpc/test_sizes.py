@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.errors import PayloadTooLarge
@@ -190,7 +191,7 @@ async def stream_beside(
     async def check() -> None:
         [job] = new_jobs()
         await client.enqueue_job(job)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             assert [got.id for got in await anext(stream)] == [job.id]
 
     check.client = client  # type: ignore[attr-defined]

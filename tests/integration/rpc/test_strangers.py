@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 from tests.integration.rpc.conftest import TOKEN, Plane, StartPlane
+from tests.waiting import DEADLINE_S
 
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import Unauthenticated
@@ -25,7 +26,6 @@ from queue_operator.wire.v1 import worker_pb2 as pb
 MIB = 1024 * 1024
 WINDOWS = 8 * MIB
 METHOD = "/queueoperator.v1.Queue/EnqueueJobs"
-DEADLINE_S = 20.0
 
 
 class Line:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.authority import Authority
 from tests.chaos.proxy import Proxy
 from tests.programs import started
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import ClientTls, GrpcQueue, Repeats
 from queue_operator.domain.errors import InvalidArgument, Unavailable
@@ -111,7 +111,9 @@ async def test_replaced_certificates_are_used_by_server_and_client_without_a_res
             # It is open when it gives a job.
             [early] = new_jobs()
             await client.enqueue_job(early)
-            assert [got.id for got in await asyncio.wait_for(anext(stream), 10)] == [early.id]
+            assert [got.id for got in await asyncio.wait_for(anext(stream), DEADLINE_S)] == [
+                early.id
+            ]
             fresh = Authority(tmp_path)  # in the place of the first one's file
             fresh.issue("server", "localhost")
             fresh.issue("client")
@@ -119,7 +121,7 @@ async def test_replaced_certificates_are_used_by_server_and_client_without_a_res
             [job] = new_jobs()
             await client.enqueue_job(job)
             # The stream goes on over the old one.
-            assert [got.id for got in await asyncio.wait_for(anext(stream), 10)] == [job.id]
+            assert [got.id for got in await asyncio.wait_for(anext(stream), DEADLINE_S)] == [job.id]
         await proxy.cut()
         await client.get_job_stats([], namespace=namespace)
     (tmp_path / "old.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))

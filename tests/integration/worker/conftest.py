@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pytest
 from tests.conftest import migrated_database
+from tests.waiting import DEADLINE_S
 
 from queue_operator.auth.open import OpenAuthenticator
 from queue_operator.backends.postgres import PostgresBackend
@@ -21,7 +22,6 @@ from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import QueueSettings, Settings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "01-hello"
-DEADLINE_S = 40.0
 LEASE_TTL_S = 1.0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorInfo, Outcome
@@ -20,7 +21,6 @@ from queue_operator.queue.protocol import StreamSpec
 from queue_operator.testing.clauses import proves
 
 PROGRAMS = Path(__file__).with_name("programs")
-DEADLINE_S = 40.0
 BOUND: Final = timedelta(seconds=1)
 ENDINGS: Final = ("stop", "complete", "fail", "progress", "checkpoint", "poll")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import started
+from tests.waiting import DEADLINE_S
 
 from queue_operator.auth.open import OpenAuthenticator
 from queue_operator.backends.memory import MemoryBackend
@@ -18,7 +19,6 @@ from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import Settings
 from queue_operator.testing.clauses import proves
 
-PATIENCE_S = 30.0
 HANDLERS = """
 import threading
 from queue_operator.worker import Worker
@@ -75,7 +75,7 @@ async def completed(queue: QueueService, job_id: str) -> Job:
 
 
 async def reached(queue: QueueService, job_id: str, state: JobState) -> Job:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             job = await queue.get_job(job_id)
             if job.state is state:

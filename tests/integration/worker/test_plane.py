@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.worker.conftest import LEASE_TTL_S
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.protocol import AttemptLog
 from queue_operator.domain.job import Job
@@ -16,7 +17,6 @@ from queue_operator.domain.states import JobState
 from queue_operator.testing.clauses import proves
 
 PROGRAMS = Path(__file__).with_name("programs")
-DEADLINE_S = 40.0
 
 
 @pytest.fixture

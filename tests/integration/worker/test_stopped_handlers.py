@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.integration.worker.conftest import LEASE_TTL_S
+from tests.waiting import DEADLINE_S
 
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 
 PROGRAMS = Path(__file__).with_name("programs")
-DEADLINE_S = 40.0
 
 
 @pytest.fixture

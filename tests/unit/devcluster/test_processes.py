@@ -1,6 +1,7 @@
 """A daemon is known by more than its process id."""
 
 import dataclasses
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ import pytest
 from queue_operator.devcluster.errors import NotReady
 from queue_operator.devcluster.processes import (
     ProcessIdentity,
+    described,
     is_running,
+    kill_all,
     kill_marked,
     marked,
     record,
@@ -98,3 +101,30 @@ def test_signals_that_python_ignores_are_not_ignored_by_daemons(
 def test_waiting_in_vain_names_what_was_awaited() -> None:
     with pytest.raises(NotReady, match="in vain for the moon"):
         wait_until(lambda: False, "the moon", 0)
+
+
+def test_killing_goes_on_until_nothing_is_found(folder: StateFolder) -> None:
+    """Each turn finds one more, as where a process goes on starting others until it ends."""
+    waiting = [spawn(folder, f"daemon{n}", ["sleep", "600"]) for n in range(3)]
+    started: list[ProcessIdentity] = []
+
+    def find() -> list[ProcessIdentity]:
+        if waiting:
+            started.append(waiting.pop())
+        return [one for one in started if one.alive()]
+
+    kill_all(find, "the daemons", 30)
+    assert (len(started), [one.alive() for one in started]) == (3, [False] * 3)
+
+
+def test_what_does_not_end_is_named_with_what_it_is_at(
+    folder: StateFolder, daemon: ProcessIdentity
+) -> None:
+    sleeper = spawn(folder, "sleeper", ["sleep", "600"])
+    assert re.fullmatch(
+        rf"process {sleeper.pid} \(sleep 600\), state S \(sleeping\)( in \w+)?", described(sleeper)
+    )
+    daemon.kill()
+    ended = f"process {daemon.pid}, which has ended meanwhile"
+    with pytest.raises(NotReady, match=f"0 s in vain for the end of the moon; it left {ended}$"):
+        kill_all(lambda: [daemon], "the moon", 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.queue.conftest import ManualClock
+from tests.waiting import DEADLINE_S
 
 from queue_operator.backends.memory import MemoryBackend
 from queue_operator.backends.protocol import Backend, Kind, Pause
@@ -21,8 +22,6 @@ from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import EndReason, StreamSpec
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
-
-DEADLINE_S = 20.0
 
 
 class Picky(MemoryBackend):

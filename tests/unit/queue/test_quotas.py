@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.queue.conftest import ManualClock
 from tests.unit.queue.counting import Counting, Limited, jobs, keyed
+from tests.waiting import DEADLINE_S
 
 from queue_operator.domain.errors import InvalidArgument, KeyConflict, QuotaExceeded, Unavailable
 from queue_operator.domain.job import Demand
@@ -19,8 +20,6 @@ from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
 from queue_operator.settings import Quota, QuotaSettings
 from queue_operator.testing.clauses import proves
-
-DEADLINE_S = 20.0
 
 
 async def pending(backend: Counting) -> int:

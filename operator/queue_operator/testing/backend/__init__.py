@@ -37,6 +37,7 @@ from queue_operator.testing.backend.maintenance import *
 from queue_operator.testing.backend.owners import *
 from queue_operator.testing.backend.races import *
 from queue_operator.testing.backend.reading import *
+from queue_operator.testing.backend.repeats import *
 from queue_operator.testing.backend.search import *
 from queue_operator.testing.backend.semantics_guarantees import *
 from queue_operator.testing.backend.semantics_leases import *

@@ -56,6 +56,12 @@ class StoredJob:
                 left = next((one.at for one in after if one.after not in SLOT_HOLDING), None)
                 yield attempt, claim.at, left
 
+    def was_lost(self, attempt: Attempt) -> bool:
+        """Whether the job was lost before the end of that attempt, which held it."""
+        ended_at = attempt.ended_at or attempt.assigned_at
+        lost_at = (one.at for one in self.transitions if one.event == Event.LOSE)
+        return any(attempt.assigned_at <= at <= ended_at for at in lost_at)
+
     def claims(self) -> Iterator[tuple[int, TransitionRecord]]:
         """The transitions that began an attempt, with their places."""
         for place, one in enumerate(self.transitions):

@@ -40,12 +40,10 @@ SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attemp
        found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
        found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
        namespace.name AS namespace, job_type.name AS type, lane.priority,
-       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
-            WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
-            THEN 'COMPLETE' ELSE ended.event END AS recorded,
-       CASE WHEN ended.unfenced AND ended.state = found.state THEN NULL
-            WHEN found.state IN ({{COMPLETED}}) AND found.token = found.given_token
-            THEN found.state ELSE ended.state END AS recorded_state,
+       CASE WHEN late.completed THEN 'COMPLETE'
+            WHEN NOT coalesce(ended.unfenced, false) THEN ended.event END AS recorded,
+       CASE WHEN late.completed THEN found.state
+            WHEN NOT coalesce(ended.unfenced, false) THEN ended.state END AS recorded_state,
        coalesce(before.event = 'LOSE', false) AS lost_before
 FROM found
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
@@ -56,6 +54,11 @@ LEFT JOIN LATERAL (
     SELECT event, state, unfenced FROM attempt
     WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1
 ) ended ON true
+CROSS JOIN LATERAL (
+    -- Unless the attempt tells that somebody completed it without the token.
+    SELECT found.state IN ({{COMPLETED}}) AND found.token = found.given_token
+           AND NOT (ended.unfenced AND ended.state IN ({{COMPLETED}})) IS TRUE AS completed
+) late
 LEFT JOIN LATERAL (
     -- Attempts that did not count are passed over: the one after them has their number.
     SELECT event FROM attempt

@@ -1,0 +1,3 @@
+"""Orders of outcomes, repeats and sweeps on every store."""
+
+from queue_operator.testing.backend.repeats import *  # noqa: F403
