@@ -23,6 +23,7 @@ from queue_operator.devcluster.errors import CommandFailed, NotOurs
 from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
 from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
+from queue_operator.domain.hosts import authority
 
 MARK = ".made-by-queue-operator-dev"
 """A file in each folder that was made here. Others are neither used nor stopped."""
@@ -47,7 +48,7 @@ class Postgres:
     folder: Path
     host: str
     port: int = 5432
-    networks: Sequence[str] = ("127.0.0.0/8",)
+    networks: Sequence[str] = ("127.0.0.0/8", "::1/128")
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -232,7 +233,7 @@ class Postgres:
 
     def _dsn(self, role: str, database: str) -> str:
         password = quote(self._password(role), safe="")
-        return f"postgresql://{role}:{password}@{self.host}:{self.port}/{database}"
+        return f"postgresql://{role}:{password}@{authority(self.host, self.port)}/{database}"
 
 
 def _write_secret(path: Path, value: str) -> None:
