@@ -85,6 +85,28 @@ async def test_an_index_of_somebody_else_refuses_the_job_that_it_does_not_take(
         await raised.enqueue_jobs(jobs)
 
 
+async def test_a_resource_that_an_index_does_not_take_is_refused_alone(
+    own_dsn: str, raised: PostgresBackend
+) -> None:
+    with psycopg.connect(own_dsn, autocommit=True) as admin:
+        admin.execute("CREATE INDEX by_payload ON queue_operator.job (payload)")
+    jobs = [
+        Job(
+            id=f"{n}",
+            type="t",
+            payload=text(1000).encode() if n == 1 else b"1",
+            resource=ResourceRef("cluster", f"{n}", "name"),
+        )
+        for n in range(4)
+    ]
+    taken = await raised.take_in(jobs)
+    assert taken.new == ("0", "2", "3")
+    [(uid, error)] = taken.refused.items()
+    assert uid == "1"
+    assert 'for index "by_payload"' in str(error)
+    assert not error.retryable
+
+
 async def test_at_the_highest_limits_every_index_takes_everything(
     own_dsn: str, raised: PostgresBackend
 ) -> None:

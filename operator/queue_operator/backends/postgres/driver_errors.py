@@ -43,6 +43,7 @@ _NO_WRITES: Final = re.compile("session is read-only|server is in hot standby mo
 _NONE_LEFT: Final = re.compile(
     r"too many (clients|connections)|connection slots are reserved|no more connections allowed"
 )
+_NO_ROOM: Final = re.compile("No space left on device")
 # By the name of an index, the argument that has to fit into it.
 _INDEXED: Final = {
     "namespace_name_key": "namespace",
@@ -158,7 +159,7 @@ def unavailable(error: BaseException) -> Unavailable:
             "raise max_connections of the server or the limit of the role or database, or use "
             f"fewer: a smaller database.pool_size, fewer replicas, or a pooler, see {GUIDE}"
         )
-    if isinstance(error, errors.DiskFull):
+    if isinstance(error, errors.DiskFull) or _says(error, _NO_ROOM):
         return Unavailable(
             f"PostgreSQL has no room left: {_first_line(error)}; make room on its disk"
         )

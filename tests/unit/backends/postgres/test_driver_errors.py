@@ -93,6 +93,7 @@ def test_a_connection_that_was_turned_away(said: str) -> None:
             "raise max_connections of the server or the limit of the role or database",
         ),
         ("FATAL: no more connections allowed (max_client_conn)", "a smaller database.pool_size"),
+        ("FATAL:  could not write init file: No space left on device", "make room on its disk"),
         ("failed: session is read-only", "takes no writes"),
         ("failed: session is read-only", "if it is a standby"),
         ("failed: session is read-only", "if default_transaction_read_only is on"),
