@@ -38,7 +38,7 @@ class Postgres:
 
     Attributes:
         folder: holds the data, the log and the passwords; made if missing.
-        host: the address to listen on; local connections always work too.
+        host: the address to listen on.
         port: TCP port.
         networks: CIDR ranges that may log in, always with scram.
         settings: more lines of the server's configuration, written once, with the data.
@@ -150,6 +150,8 @@ class Postgres:
 
     def _write_configuration(self) -> None:
         rules = [f"host all all {network} scram-sha-256" for network in self.networks]
+        # Nobody is there unless the settings name a folder for the socket.
+        rules.append("local all all scram-sha-256")
         (self.data / "pg_hba.conf").write_text("\n".join(rules) + "\n")
         settings = {
             "listen_addresses": self.host,

@@ -127,8 +127,8 @@ class MirrorStore:
 async def _store_apart(
     jobs: Sequence[Job], submission: Submission, graves: "_Graves"
 ) -> list[Submitted]:
-    """One that the database does not take is refused alone. Jobs of resources wait for no others, so
-    they can be parted.
+    """One that the database does not take is refused alone. Jobs of resources wait for no others,
+    so they can be parted.
     """
     store = partial(submission.store, atomic=False, guard=graves)
     answers: list[Submitted] = []
