@@ -27,7 +27,10 @@ from queue_operator.domain.limits import (
     BATCH_DEPENDENCIES,
     BATCH_JOBS,
     DEFAULT_LIMITS,
+    MAX_ID_CHARACTERS,
     MAX_JSON_DEPTH,
+    MAX_TAG_CHARACTERS,
+    NAME_CHARACTERS,
     SPAWN_DEPTH,
     Limits,
 )
@@ -169,8 +172,18 @@ class LimitSettings(_Frozen):
         description="Most tags of one job or worker. Those of a job "
         "may take 2,560 bytes together, eight counted for each beside its text.",
     )
-    tag_characters: Count = Field(DEFAULT_LIMITS.tag_characters, description="Longest tag.")
-    id_characters: Count = Field(DEFAULT_LIMITS.id_characters, description="Longest id or key.")
+    tag_characters: Count = Field(
+        DEFAULT_LIMITS.tag_characters,
+        le=MAX_TAG_CHARACTERS,
+        description=f"Longest tag; at most {MAX_TAG_CHARACTERS:,}, with which one takes all that "
+        "those of a job may.",
+    )
+    id_characters: Count = Field(
+        DEFAULT_LIMITS.id_characters,
+        le=MAX_ID_CHARACTERS,
+        description=f"Longest id, key, type or namespace; at most {MAX_ID_CHARACTERS}, which every "
+        "index of PostgreSQL takes whatever the characters.",
+    )
     dependencies: Count = Field(
         DEFAULT_LIMITS.dependencies, description="Most jobs that one job waits for."
     )
@@ -370,4 +383,8 @@ class Settings(BaseSettings):
     health: HealthSettings = HealthSettings()
     auth: AuthSettings = AuthSettings()
     controller: ControllerSettings = ControllerSettings()
-    replica: str = Field("", description="Name of this replica; default: host name and pid.")
+    replica: str = Field(
+        "",
+        max_length=NAME_CHARACTERS,
+        description="Name of this replica; default: host name and pid.",
+    )

@@ -22,7 +22,7 @@ from queue_operator.backends.protocol import (
     WindowStats,
 )
 from queue_operator.backends.tallies import check_window
-from queue_operator.backends.tokens import check_amount
+from queue_operator.backends.tokens import check_take
 from queue_operator.domain.batch import check_batch, check_each, moved_to, unplaced
 from queue_operator.domain.errors import (
     InvalidArgument,
@@ -58,6 +58,7 @@ from queue_operator.domain.validation import (
     check_job,
     check_kind,
     check_limit,
+    check_limits,
     check_pairs,
     check_sequence,
     check_tags,
@@ -84,7 +85,7 @@ class BaseBackend(ABC):
 
     @staticmethod
     def _check(limits: Limits, cancel_timeout_s: float) -> None:
-        check_kind("limits", limits, Limits)
+        check_limits(limits)
         check_ttl("cancel_timeout_s", cancel_timeout_s)
 
     # Submission
@@ -377,17 +378,13 @@ class BaseBackend(ABC):
     async def take_tokens(
         self, bucket: str, amount: float, *, rate_per_s: float, burst: float
     ) -> float:
-        check_text("bucket", bucket, REASON_CHARACTERS)
-        for field, value in (("amount", amount), ("rate_per_s", rate_per_s), ("burst", burst)):
-            check_amount(field, value)
+        check_take(bucket, amount, rate_per_s, burst)
         return await self._take_tokens(bucket, amount, rate_per_s, burst)
 
     async def return_tokens(
         self, bucket: str, amount: float, *, rate_per_s: float, burst: float
     ) -> None:
-        check_text("bucket", bucket, REASON_CHARACTERS)
-        for field, value in (("amount", amount), ("rate_per_s", rate_per_s), ("burst", burst)):
-            check_amount(field, value)
+        check_take(bucket, amount, rate_per_s, burst)
         # Whatever a bucket lacks, one can put something in.
         await self._take_tokens(bucket, -amount, rate_per_s, burst)
 

@@ -13,6 +13,7 @@ from queue_operator.backends.worker_sessions import (
 )
 from queue_operator.domain.limits import MAX_CAPACITY
 from queue_operator.domain.validation import (
+    NAME_CHARACTERS,
     REASON_CHARACTERS,
     Limits,
     check_count,
@@ -24,7 +25,7 @@ from queue_operator.domain.validation import (
     check_ttl,
 )
 
-_TEXTS = ("worker_name", "pod_uid", "host", "replica", "version")
+_TEXTS = ("worker_name", "pod_uid", "host", "version")
 
 
 class SessionsBase(ABC):
@@ -38,6 +39,7 @@ class SessionsBase(ABC):
         for field in _TEXTS:
             value = getattr(session, field)
             check_text(f"session.{field}", value, REASON_CHARACTERS, required=False)
+        check_text("session.replica", session.replica, NAME_CHARACTERS, required=False)
         check_count("session.capacity", session.capacity, MAX_CAPACITY)
         check_texts("session.tags", session.tags, self._limits.tag_characters)
         check_texts("session.types", session.types, self._limits.id_characters)
@@ -49,7 +51,7 @@ class SessionsBase(ABC):
 
     async def keep_sessions(self, roll: SessionRoll) -> bool:
         check_kind("roll", roll, SessionRoll)
-        check_text("roll.replica", roll.replica, REASON_CHARACTERS, required=False)
+        check_text("roll.replica", roll.replica, NAME_CHARACTERS, required=False)
         check_count("roll.count", roll.count)
         check_kind("roll.mark", roll.mark, int)
         return await self._keep_sessions(roll)
@@ -75,7 +77,7 @@ class SessionsBase(ABC):
     ) -> None:
         check_texts("session_ids", session_ids, self._limits.id_characters)
         if replica is not None:
-            check_text("replica", replica, REASON_CHARACTERS, required=False)
+            check_text("replica", replica, NAME_CHARACTERS, required=False)
         await self._close_sessions(session_ids, replica)
 
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from queue_operator.domain.errors import InvalidArgument
-from queue_operator.domain.validation import MAX_DURATION_S
+from queue_operator.domain.validation import MAX_DURATION_S, NAME_CHARACTERS, check_text
 
 LEAST_WAIT_S = 0.001
 _LEAST = 1e-100
@@ -63,7 +63,14 @@ def wait_for(lacking: float, rate_per_s: float) -> float:
     return min(max(lacking / rate_per_s, LEAST_WAIT_S), MAX_DURATION_S)
 
 
-def check_amount(field: str, value: object) -> None:
+def check_take(bucket: object, amount: object, rate_per_s: object, burst: object) -> None:
+    """Raises InvalidArgument for arguments of `take_tokens` or `return_tokens` that are wrong."""
+    check_text("bucket", bucket, NAME_CHARACTERS)
+    for field, value in (("amount", amount), ("rate_per_s", rate_per_s), ("burst", burst)):
+        _check_amount(field, value)
+
+
+def _check_amount(field: str, value: object) -> None:
     """Raises InvalidArgument unless it is a number that something can be taken by."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not _LEAST <= value <= _MOST:  # type: ignore[operator]

@@ -25,6 +25,7 @@ from queue_operator.devcluster.locks import locked_folder
 from queue_operator.devcluster.paths import is_root
 from queue_operator.devcluster.pgprograms import programs, server_uid
 from queue_operator.devcluster.processes import ProcessIdentity, all_processes, kill_all
+from queue_operator.domain.hosts import authority
 
 MARK = ".made-by-queue-operator-dev"
 """A file in each folder that was made here. Others are neither used nor stopped."""
@@ -43,7 +44,7 @@ class Postgres:
 
     Attributes:
         folder: holds the data, the log and the passwords; made if missing.
-        host: the address to listen on; local connections always work too.
+        host: the address to listen on.
         port: TCP port.
         networks: CIDR ranges that may log in, always with scram.
         settings: more lines of the server's configuration, written once, with the data.
@@ -53,7 +54,7 @@ class Postgres:
     folder: Path
     host: str
     port: int = 5432
-    networks: Sequence[str] = ("127.0.0.0/8",)
+    networks: Sequence[str] = ("127.0.0.0/8", "::1/128")
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -168,6 +169,8 @@ class Postgres:
 
     def _write_configuration(self) -> None:
         rules = [f"host all all {network} scram-sha-256" for network in self.networks]
+        # Nobody is there unless the settings name a folder for the socket.
+        rules.append("local all all scram-sha-256")
         (self.data / "pg_hba.conf").write_text("\n".join(rules) + "\n")
         settings = {
             "listen_addresses": self.host,
@@ -261,7 +264,7 @@ class Postgres:
 
     def _dsn(self, role: str, database: str) -> str:
         password = quote(self._password(role), safe="")
-        return f"postgresql://{role}:{password}@{self.host}:{self.port}/{database}"
+        return f"postgresql://{role}:{password}@{authority(self.host, self.port)}/{database}"
 
 
 def _read(path: Path) -> str:

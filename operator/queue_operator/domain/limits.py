@@ -25,6 +25,14 @@ TAG_COSTS_BYTES: Final = 8
 """What a tag takes beside its text in an index over all tags of a job. PostgreSQL takes no row
 there that is longer than a third of a page.
 """
+MAX_TAG_CHARACTERS: Final = TAGS_BYTES - TAG_COSTS_BYTES
+"""The longest that a setting may allow: those of one job together leave no room for more."""
+MAX_ID_CHARACTERS: Final = 330
+"""The longest that a setting may allow. PostgreSQL takes no row of an index that is longer than
+2,704 bytes; some have two such names and up to 40 bytes beside them, and a character may take four.
+"""
+NAME_CHARACTERS: Final = 512
+"""Of a replica and of a bucket of tokens, which are alone in their index."""
 SPAWN_DEPTH: Final = 100
 """Generations of children below a job that came from outside, unless a quota says otherwise."""
 BATCH_JOBS: Final = 1000

@@ -21,13 +21,16 @@ from queue_operator.domain.limits import MAX_ATTEMPTS_BOUND as MAX_ATTEMPTS_BOUN
 from queue_operator.domain.limits import (
     MAX_CAPACITY,
     MAX_DELAYS,
+    MAX_ID_CHARACTERS,
     MAX_MULTIPLIER,
+    MAX_TAG_CHARACTERS,
     TAG_COSTS_BYTES,
     TAGS_BYTES,
 )
 from queue_operator.domain.limits import MAX_DURATION_S as MAX_DURATION_S
 from queue_operator.domain.limits import MAX_JSON_DEPTH as MAX_JSON_DEPTH
 from queue_operator.domain.limits import MAX_LIMIT as MAX_LIMIT
+from queue_operator.domain.limits import NAME_CHARACTERS as NAME_CHARACTERS
 from queue_operator.domain.limits import REASON_CHARACTERS as REASON_CHARACTERS
 from queue_operator.domain.limits import Limits as Limits
 from queue_operator.domain.ordering import Priority
@@ -38,6 +41,8 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_CHARACTER_BYTES: Final = 4
+"""The most that a character takes."""
 _MAX_GENERATION: Final = 2**63 - 1
 _MAX_LINE: Final = 2**63 - 1
 # A priority moves a job's place in the order by a day, and no store knows a year 0 or 10000.
@@ -211,6 +216,13 @@ def check_capacity(field: str, value: object) -> None:
     check_limit(field, value, MAX_CAPACITY)
 
 
+def check_limits(limits: Limits) -> None:
+    """Raises InvalidArgument for one that lets in what an index of a store does not take."""
+    check_kind("limits", limits, Limits)
+    check_limit("limits.id_characters", limits.id_characters, MAX_ID_CHARACTERS)
+    check_limit("limits.tag_characters", limits.tag_characters, MAX_TAG_CHARACTERS)
+
+
 def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raises InvalidArgument for the first field of a submission that is wrong."""
     if not isinstance(job, Job):
@@ -243,7 +255,9 @@ def _check_labels(job: Job, limits: Limits) -> None:
     # Most are short and plain even together, and this is asked for every job.
     if set(map(type, job.tags)) == {str} and "" not in job.tags and len(job.tags) <= limits.tags:
         together = "".join(job.tags)
-        if len(together) <= limits.tag_characters and together.isprintable():
+        most = _CHARACTER_BYTES * len(together) + TAG_COSTS_BYTES * len(job.tags)
+        short = len(together) <= limits.tag_characters and most <= TAGS_BYTES
+        if short and together.isprintable():
             return
     check_tags("tags", job.tags, limits)
     size = sum(len(tag.encode()) + TAG_COSTS_BYTES for tag in job.tags)

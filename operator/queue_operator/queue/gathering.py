@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
 from queue_operator.backends.protocol import KeyHeld
+from queue_operator.backends.splitting import store_apart
 from queue_operator.backends.turns import Turns
 from queue_operator.domain.batch import unplaced
-from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job, Submitted
 
 _MOST_JOBS: Final = 500
@@ -58,7 +59,7 @@ class Gathering:
             group = self._take_group()
             if not group:
                 continue
-            answers = await self._store([job for job, _ in group])
+            answers = await store_apart(self._store, [job for job, _ in group])
             for one, answer in zip(group, answers, strict=True):
                 if isinstance(answer, Submitted) and isinstance(answer.error, KeyHeld):
                     self._held.start(self._tell_alone(one))
@@ -94,16 +95,8 @@ class Gathering:
         self._waiting = rest
         return list(group.values())
 
-    async def _store(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
-        try:
-            return await self._submit(jobs, atomic=False, patient=False)
-        except QueueError as error:
-            return [error] * len(jobs)
-        except Exception as error:
-            if len(jobs) == 1:
-                return [error]
-            # Whichever is to blame, the others' callers have nothing to do with it.
-            return [answer for job in jobs for answer in await self._store([job])]
+    async def _store(self, jobs: Sequence[Job]) -> list[Submitted]:
+        return await self._submit(jobs, atomic=False, patient=False)
 
     async def _alone(self, job: Job) -> Submitted:
         [answer] = await self._submit([job], atomic=False, patient=True)

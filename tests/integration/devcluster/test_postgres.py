@@ -84,3 +84,16 @@ def test_a_killed_server_leaves_no_shared_memory(server: Postgres) -> None:
         first.kill()
         server.kill()
     assert [path for path in shared if path.exists()] == []
+
+
+def test_a_server_has_an_address_of_ipv6(folder: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as free:
+        port = free.getsockname()[1]
+    server = Postgres(folder, "::1", port)
+    try:
+        server.start()
+        assert f"@[::1]:{port}/queue_operator" in server.dsn
+        with psycopg.connect(server.dsn) as connection:
+            assert connection.info.hostaddr == "::1"
+    finally:
+        server.kill()

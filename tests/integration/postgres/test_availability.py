@@ -2,14 +2,16 @@
 
 import asyncio
 import time
+from typing import LiteralString
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import borrowed, open_pool
-from queue_operator.domain.errors import AccessRefused, Unavailable
+from queue_operator.domain.errors import AccessRefused, MissingPrivilege, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event, JobState
@@ -36,6 +38,52 @@ async def test_opening_says_at_once_why_the_server_does_not_answer(
             await attempt(address)
         assert type(raised.value) is kind
         assert time.monotonic() - started < PROMPT_S
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("CONNECTION LIMIT 0", "no connection left for this user: .*too many connections for role"),
+        (
+            "SET default_transaction_read_only = on",
+            "takes no writes: .*session is read-only.*if default_transaction_read_only is on",
+        ),
+    ],
+    ids=["none left", "read-only"],
+)
+async def test_opening_says_what_the_server_does_not_let_this_user_have(
+    own_dsn: str, change: LiteralString, reason: str
+) -> None:
+    with psycopg.connect(own_dsn, autocommit=True) as admin:
+        admin.execute("CREATE ROLE queue_limited LOGIN PASSWORD 'p'")
+        try:
+            await migrate(own_dsn, grant_to="queue_limited")
+            address = make_conninfo(own_dsn, user="queue_limited", password="p")
+            await (await PostgresBackend.open(address)).close()
+            admin.execute(sql.SQL("ALTER ROLE queue_limited {}").format(sql.SQL(change)))
+            for attempt in (PostgresBackend.open, migrate):
+                with pytest.raises(Unavailable, match=reason):
+                    await attempt(address)
+        finally:
+            admin.execute("DROP OWNED BY queue_limited; DROP ROLE queue_limited")
+
+
+async def test_a_connection_that_cannot_be_used_says_why(own_dsn: str) -> None:
+    """It is there, and what is asked of each new one first is refused."""
+    with psycopg.connect(own_dsn, autocommit=True) as admin:
+        admin.execute("CREATE ROLE queue_unsettled LOGIN PASSWORD 'p'")
+        try:
+            await migrate(own_dsn, grant_to="queue_unsettled")
+            address = make_conninfo(own_dsn, user="queue_unsettled", password="p")
+            backend = await PostgresBackend.open(address, connect_timeout_s=1.0)
+            admin.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn FROM PUBLIC")
+            await backend._pool.drain()
+            with pytest.raises(MissingPrivilege, match="permission denied for function"):
+                await backend.ping()
+            admin.execute("GRANT EXECUTE ON FUNCTION pg_current_wal_lsn TO PUBLIC")
+            await backend.close()
+        finally:
+            admin.execute("DROP OWNED BY queue_unsettled; DROP ROLE queue_unsettled")
 
 
 async def test_a_call_during_an_outage_says_why_there_is_no_connection(dsn: str) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.integration.postgres.pair import Pair, pair
 
 from queue_operator.backends.postgres import PostgresBackend
@@ -228,3 +229,12 @@ async def test_a_primary_that_comes_back_as_a_standby_is_not_used_again(
         going.cancel()
     assert await ports(backend._pool) == {servers.second.port}
     await check_nothing_is_lost(traffic)
+
+
+async def test_a_standby_that_the_address_asks_for_is_refused_at_once(servers: Pair) -> None:
+    for wanted in ("read-write", "any", "prefer-standby"):
+        address = make_conninfo(servers.second.dsn, target_session_attrs=wanted)
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match=r"takes no writes: .*read-only; if it is a standby"):
+            await PostgresBackend.open(address, connect_timeout_s=RECOVERY_S)
+        assert time.monotonic() - began < RECOVERY_S

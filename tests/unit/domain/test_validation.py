@@ -23,6 +23,7 @@ from queue_operator.domain.validation import (
     check_in_turn,
     check_job,
     check_limit,
+    check_limits,
     check_positive,
     check_texts,
     check_ttl,
@@ -119,6 +120,29 @@ def test_a_payload_over_the_limit() -> None:
     with pytest.raises(PayloadTooLarge) as caught:
         check_job(replace(GOOD, payload=b"12345"), Limits(payload_bytes=4))
     assert (caught.value.field, caught.value.size, caught.value.limit) == ("payload", 5, 4)
+
+
+def test_tags_count_in_bytes_where_a_long_one_is_allowed() -> None:
+    """A character may take four, and every tag takes eight more."""
+    limits = Limits(tag_characters=2552, tags=1000)
+    check_job(replace(GOOD, tags=frozenset({"x" * 2552})), limits)
+    check_job(replace(GOOD, tags=frozenset({"\U00020000" * 638})), limits)
+    for tags in ({"\U00020000" * 639}, {"x" * 2552, "y"}, {chr(0x4E00 + n) for n in range(300)}):
+        with pytest.raises(InvalidArgument, match="the limit is 2560"):
+            check_job(replace(GOOD, tags=frozenset(tags)), limits)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(id_characters=331), "limits.id_characters: must be a whole number from 1 to 330"),
+        (Limits(tag_characters=2553), "limits.tag_characters: must be a whole number from 1 to 25"),
+    ],
+)
+def test_no_limit_lets_in_what_no_index_takes(limits: Limits, told: str) -> None:
+    check_limits(Limits(id_characters=330, tag_characters=2552))
+    with pytest.raises(InvalidArgument, match=told):
+        check_limits(limits)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12, 10**400, "1", True])

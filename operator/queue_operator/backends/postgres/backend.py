@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import replace
 from typing import Final, Self
 
-import psycopg
-
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.news import News, about
@@ -37,6 +35,7 @@ from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.pauses import PauseStore
 from queue_operator.backends.postgres.places import PlaceStore
+from queue_operator.backends.postgres.probing import check_writable
 from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.pruning import Pruning
 from queue_operator.backends.postgres.pulse import Pulse
@@ -584,10 +583,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def ping(self) -> None:
         async with borrowed(self._pool) as connection:
-            cursor = await connection.execute("SELECT current_setting('transaction_read_only')")
-            if await cursor.fetchone() == ("on",):
-                # As a write would find out: the old primary, after a failover.
-                raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
+            await check_writable(connection)
 
     async def close(self) -> None:
         await self._returns.aclose()

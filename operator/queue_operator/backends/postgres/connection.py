@@ -22,7 +22,7 @@ from queue_operator.backends.postgres.driver_errors import Undone, named, unavai
 from queue_operator.backends.postgres.line import Line, address, hosts
 from queue_operator.backends.postgres.probing import probe
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import QueueError, Unavailable
 
 SCHEMA: Final = "queue_operator"
 HISTORY: Final = load(__package__, "history")
@@ -81,7 +81,8 @@ class Pool(AsyncConnectionPool[Line]):
     by others, so settings are made anew in each transaction. `loop` is the one that it was
     opened on, which alone may use it. `history` is that of the database to which the newest
     connection leads, and `on_history` is told of each; not with a pooler, behind which that may
-    change at any time. `trouble` is why the last attempt to connect failed, if it did.
+    change at any time. `trouble` is why the last attempt to connect failed, if it did, and
+    `role` the user of the server that connections are for.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -90,6 +91,7 @@ class Pool(AsyncConnectionPool[Line]):
     history = ""
     on_history: Callable[[str], None] = staticmethod(lambda _: None)
     trouble: psycopg.Error | None = None
+    role = ""
 
     async def putconn(self, conn: Line) -> None:
         """Whoever is cancelled in the queue for the pool's lock would take the connection, and
@@ -125,8 +127,16 @@ async def open_pool(
     """Opens a pool and proves one connection. Raises Unavailable if that fails."""
 
     async def configure(connection: Line) -> None:
+        try:
+            await settle(connection)
+        except psycopg.Error as error:
+            pool.trouble = error
+            raise
+        pool.trouble = None
+
+    async def settle(connection: Line) -> None:
         connection.patience_s = statement_timeout_s
-        connection.role = connection.info.user
+        connection.role = pool.role = connection.info.user
         await connection.set_autocommit(True)
         # Said with each BEGIN: behind a pooler it cannot be set beforehand.
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
@@ -140,7 +150,6 @@ async def open_pool(
             [(connection.history,)] = await cursor.fetchall()
             pool.history = connection.history
             pool.on_history(connection.history)
-        pool.trouble = None
 
     class Told(Line):
         @classmethod
@@ -283,9 +292,9 @@ async def borrowed(
         raise meant from error
 
 
-def _none_in_time(pool: Pool) -> Unavailable:
+def _none_in_time(pool: Pool) -> QueueError:
     if pool.trouble is not None:
-        return unavailable(pool.trouble)
+        return named(pool.trouble, pool.role) or unavailable(pool.trouble)
     return Unavailable(
         f"no connection to PostgreSQL within {pool.timeout:g} s: all {pool.max_size} were in use, "
         "or it does not answer; call again, or give it a larger pool_size"

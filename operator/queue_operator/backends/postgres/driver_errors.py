@@ -8,6 +8,7 @@ from psycopg import errors
 
 from queue_operator.domain.errors import (
     AccessRefused,
+    InvalidArgument,
     MissingPrivilege,
     QueueError,
     SchemaMismatch,
@@ -31,12 +32,37 @@ _FOREIGN_SCHEMA: Final = (
 # Classes of SQLSTATE with which a server ends a connection, and with which it turns one away.
 _NO_CONNECTION: Final = ("08", "57")
 _REFUSED: Final = ("28", "3D")
+_OVER_A_LIMIT: Final = "54"
 # Of a connection that was not made the driver tells no SQLSTATE. In another language of the server
 # it is taken for one that cannot be reached, with the server's words.
 _REFUSALS: Final = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in|"
     r"permission denied for database|(role|database) \".*\" does not exist|no such (user|database)"
 )
+_NO_WRITES: Final = re.compile("session is read-only|server is in hot standby mode")
+_NONE_LEFT: Final = re.compile(
+    r"too many (clients|connections)|connection slots are reserved|no more connections allowed"
+)
+_NO_ROOM: Final = re.compile("No space left on device")
+# By the name of an index, the argument that has to fit into it.
+_INDEXED: Final = {
+    "namespace_name_key": "namespace",
+    "job_type_name_key": "type",
+    "lane_namespace_id_type_id_priority_tags_key": "tags",
+    "job_namespace_id_id_key": "id",
+    "job_by_resource": "id",
+    "job_by_uid": "id",
+    "idempotency_pkey": "idempotency_key",
+    "lease_cancelling": "assignee_id",
+    "ready_failed": "error.code",
+    "final_failed": "error.code",
+    "pause_pkey": "type",
+    "token_bucket_pkey": "bucket",
+    "tombstone_pkey": "uids",
+    "worker_session_pkey": "session_id",
+    "session_beat_pkey": "replica",
+    "rollup_hour_pkey": "type",
+}
 
 
 class Undone(Unavailable):
@@ -88,7 +114,22 @@ def named(error: psycopg.Error, role: str) -> QueueError | None:
             "pooler in transaction mode stands in between, set database.pooler to true: see "
             f"{GUIDE}"
         )
+    if (error.sqlstate or "").startswith(_OVER_A_LIMIT):
+        return _too_much(error)
     return unavailable(error)
+
+
+def _too_much(error: psycopg.Error) -> QueueError:
+    """The same is refused however often it is sent."""
+    field = _INDEXED.get(error.diag.constraint_name or "")
+    if field is not None:
+        return InvalidArgument(
+            field, f"is too long for an index of PostgreSQL: {_first_line(error)}; make it shorter"
+        )
+    return QueueError(
+        f"PostgreSQL refuses what is beyond a limit of it: {_first_line(error)}; send less at "
+        "once, or, where it names an index that is not the queue's, drop that"
+    )
 
 
 def unavailable(error: BaseException) -> Unavailable:
@@ -104,12 +145,25 @@ def unavailable(error: BaseException) -> Unavailable:
     if isinstance(error, errors.QueryCanceled):
         return TookTooLong(f"PostgreSQL took too long: {_first_line(error)}; call again")
     # Where it stands in its log only a server that takes writes will say.
-    if isinstance(error, errors.ReadOnlySqlTransaction | errors.ObjectNotInPrerequisiteState):
+    if isinstance(error, errors.ReadOnlySqlTransaction | errors.ObjectNotInPrerequisiteState) or (
+        _says(error, _NO_WRITES)
+    ):
         return Unavailable(
-            f"PostgreSQL takes no writes: {_first_line(error)}; after a failover, the address has "
-            "to lead to the new primary"
+            f"PostgreSQL takes no writes: {_first_line(error)}; if it is a standby, or was the "
+            "primary before a failover, let the address lead to the primary, or name all servers "
+            "in it; if default_transaction_read_only is on for this role or database, reset it"
         )
-    if sqlstate.startswith(_REFUSED) if sqlstate else _REFUSALS.search(str(error)):
+    if isinstance(error, errors.TooManyConnections) or _says(error, _NONE_LEFT):
+        return Unavailable(
+            f"PostgreSQL has no connection left for this user: {_first_line(error)}; close some, "
+            "raise max_connections of the server or the limit of the role or database, or use "
+            f"fewer: a smaller database.pool_size, fewer replicas, or a pooler, see {GUIDE}"
+        )
+    if isinstance(error, errors.DiskFull) or _says(error, _NO_ROOM):
+        return Unavailable(
+            f"PostgreSQL has no room left: {_first_line(error)}; make room on its disk"
+        )
+    if (sqlstate or "").startswith(_REFUSED) or _says(error, _REFUSALS):
         return AccessRefused(
             f"PostgreSQL refuses this user: {_first_line(error)}; check user, password and "
             "database name of the address"
@@ -119,6 +173,12 @@ def unavailable(error: BaseException) -> Unavailable:
     return Unavailable(
         f"PostgreSQL cannot be reached: {_first_line(error)}; check the database address"
     )
+
+
+def _says(error: BaseException, words: re.Pattern[str]) -> bool:
+    """Whether the server said so when it let nobody in."""
+    is_told = isinstance(error, psycopg.Error) and error.sqlstate is not None
+    return not is_told and words.search(str(error)) is not None
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -12,9 +13,10 @@ from queue_operator.backends.postgres.batch import Batch
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.protocol import MirrorEntry, TakenIn
+from queue_operator.backends.splitting import store_apart
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import DuplicateJob, QueueError, Unavailable
-from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.job import Job, ResourceRef, Submitted
 from queue_operator.domain.outcome import OCTETS, ErrorCategory
 from queue_operator.domain.shown import SHOWN_MESSAGE, SHOWN_RESULT_BYTES, ShownJob
 from queue_operator.domain.states import JobState
@@ -47,8 +49,7 @@ class MirrorStore:
 
     async def take_in(self, jobs: Sequence[Job], submission: Submission) -> TakenIn:
         graves = _Graves()
-        answers = await submission.store(jobs, atomic=False, guard=graves)
-        given = list(zip(jobs, answers, strict=True))
+        given = list(zip(jobs, await _store_apart(jobs, submission, graves), strict=True))
         errors = {job.id: one.error for job, one in given if one.error}
         return TakenIn(
             new=tuple(job.id for job, one in given if not (one.error or one.duplicate)),
@@ -121,6 +122,24 @@ class MirrorStore:
         parameters = {"max_age_s": KEPT_S, "limit": _STEP}
         async with borrowed(self._pool) as connection:
             await connection.execute(_PRUNE, parameters)
+
+
+async def _store_apart(
+    jobs: Sequence[Job], submission: Submission, graves: "_Graves"
+) -> list[Submitted]:
+    """One that the database does not take is refused alone. Jobs of resources wait for no others,
+    so they can be parted.
+    """
+    store = partial(submission.store, atomic=False, guard=graves)
+    answers: list[Submitted] = []
+    for job, answer in zip(jobs, await store_apart(store, jobs), strict=True):
+        if isinstance(answer, QueueError) and not answer.retryable:
+            answers.append(Submitted(job_id=job.id, error=answer))
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            answers.append(answer)
+    return answers
 
 
 @dataclass(slots=True)

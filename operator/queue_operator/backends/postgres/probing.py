@@ -4,11 +4,16 @@ import asyncio
 import logging
 from typing import Final
 
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
 from queue_operator.backends.postgres.driver_errors import GUIDE
 from queue_operator.backends.postgres.line import Line, hosts
 from queue_operator.domain.errors import Unavailable
 
 _MARGIN_S: Final = 1.0
+_READ_ONLY: Final = "SELECT current_setting('transaction_read_only')"
 _SERVING: Final = "SELECT pg_catalog.pg_backend_pid()"
 
 logger = logging.getLogger(__name__)
@@ -22,6 +27,7 @@ async def probe(conninfo: str, timeout_s: float, *, pooler: bool) -> None:
         async with asyncio.timeout(hosts(conninfo) * timeout_s + _MARGIN_S):
             async with await Line.connect(conninfo, autocommit=True) as line:
                 _check_encoding(line)
+                await check_writable(line)
                 if not pooler:
                     await _check_direct(conninfo, line)
     except TimeoutError:
@@ -29,6 +35,14 @@ async def probe(conninfo: str, timeout_s: float, *, pooler: bool) -> None:
             f"PostgreSQL cannot be reached: no answer within {timeout_s:g} s; check the database "
             "address"
         ) from None
+
+
+async def check_writable(line: AsyncConnection[TupleRow]) -> None:
+    """Raises what a write would: at a standby, which an address may ask for, or the old primary
+    after a failover.
+    """
+    if await (await line.execute(_READ_ONLY)).fetchone() == ("on",):
+        raise psycopg.errors.ReadOnlySqlTransaction("the server is read-only")
 
 
 def _check_encoding(line: Line) -> None:

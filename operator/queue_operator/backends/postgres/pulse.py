@@ -24,7 +24,7 @@ from queue_operator.backends.postgres.one_loop import check_loop
 from queue_operator.backends.postgres.signals import Announcer, Versions
 from queue_operator.backends.postgres.staging import NOWHERE, Staging, is_full
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import QueueError
 
 _PULSE: Final = load(__package__, "pulse", **PARTS)
 PULSE_S: Final = 0.25
@@ -152,7 +152,7 @@ class Pulse:
             async with self._announcer.versions_lock:
                 beat = await self._beat()
                 self._learn(beat.versions)
-        except (Unavailable, psycopg.Error) as error:
+        except (QueueError, psycopg.Error) as error:
             if not self._failing:
                 logger.warning("reading the signals failed, trying again: %s", error)
             self._failing = self._lost = True

@@ -19,7 +19,7 @@ import psycopg
 from queue_operator.backends.news import Kind, Kinds, News, Topic, merged
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.sql import load
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import QueueError
 from queue_operator.domain.retry import Backoff, BackoffStrategy, delay_s
 
 _ANNOUNCE: Final = load(__package__, "signal_announce")
@@ -105,7 +105,7 @@ class Announcer:
             news, self._waiting = self._waiting, {}
             try:
                 raised = await self._raise(news)
-            except (Unavailable, psycopg.Error) as error:
+            except (QueueError, psycopg.Error) as error:
                 self._waiting = merged(news, self._waiting)
                 self._failures += 1
                 if self._failures == 1:

@@ -36,6 +36,7 @@ from queue_operator.backends.postgres.idempotency import (
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
 from queue_operator.backends.protocol import KeyHeld
+from queue_operator.backends.splitting import store_apart
 from queue_operator.backends.sql import load
 from queue_operator.backends.turns import Turns
 from queue_operator.domain.batch import followers, together
@@ -196,12 +197,13 @@ class Submission:
             group = self._take_group()
             if not group:
                 continue
-            answers = await self._store_group([job for job, _ in group])
+            answers = await store_apart(self.store_each, [job for job, _ in group])
             for one, answer in zip(group, answers, strict=True):
-                if isinstance(answer, KeyHeld):
+                outcome = answer.error or answer if isinstance(answer, Submitted) else answer
+                if isinstance(outcome, KeyHeld):
                     self._alone.start(self._tell_alone(one))
                 else:
-                    _answer(one, answer)
+                    _answer(one, outcome)
 
     async def _tell_alone(self, one: "_Waiting") -> None:
         try:
@@ -216,18 +218,6 @@ class Submission:
         if answer.error is not None:
             raise answer.error
         return answer
-
-    async def _store_group(self, jobs: Sequence[Job]) -> Sequence[Submitted | Exception]:
-        try:
-            answers = await self.store_each(jobs)
-        except QueueError as error:
-            return [error] * len(jobs)
-        except Exception as error:
-            if len(jobs) == 1:
-                return [error]
-            # Whichever is to blame, the others' callers have nothing to do with it.
-            return [answer for job in jobs for answer in await self._store_group([job])]
-        return [one.error or one for one in answers]
 
     def _take_group(self) -> list[_Waiting]:
         """Callers with different ids: of two with the same, the second sees how the first did."""

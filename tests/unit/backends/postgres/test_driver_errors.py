@@ -28,7 +28,9 @@ from queue_operator.domain.errors import (
         ("25006", Unavailable, "takes no writes"),
         ("25P03", Unavailable, "refuses: said so"),
         ("0A000", Unavailable, "refuses: said so"),
-        ("53100", Unavailable, "refuses: said so"),
+        ("53100", Unavailable, "no room left: said so; make room on its disk"),
+        ("53200", Unavailable, "refuses: said so"),
+        ("53300", Unavailable, "no connection left for this user: said so; close some, raise"),
         ("57014", TookTooLong, "took too long"),
         ("57P01", Unavailable, "cannot be reached: said so"),
         ("28P01", AccessRefused, "refuses this user: said so; check user, password and database"),
@@ -41,6 +43,14 @@ def test_an_error_of_the_server(sqlstate: str, kind: type[QueueError], words: st
     assert words in str(meant)
     assert "DETAIL" not in str(meant)
     assert meant.retryable
+
+
+@pytest.mark.parametrize("sqlstate", ["54000", "54001", "54011", "54023"])
+def test_what_is_beyond_a_limit_of_the_server_is_not_tried_again(sqlstate: str) -> None:
+    meant = named(errors.lookup(sqlstate)("said so\nDETAIL: more"), "anna")
+    assert type(meant) is QueueError
+    assert "beyond a limit of it: said so; send less at once" in str(meant)
+    assert not meant.retryable
 
 
 @pytest.mark.parametrize(
@@ -70,6 +80,32 @@ def test_a_connection_that_was_turned_away(said: str) -> None:
     meant = unavailable(psycopg.OperationalError(said))
     assert type(meant) is AccessRefused
     assert said in str(meant)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("FATAL:  sorry, too many clients already", "has no connection left"),
+        ('FATAL:  too many connections for role "anna"', "has no connection left"),
+        ('FATAL:  too many connections for database "a"', "has no connection left"),
+        (
+            "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER",
+            "raise max_connections of the server or the limit of the role or database",
+        ),
+        ("FATAL: no more connections allowed (max_client_conn)", "a smaller database.pool_size"),
+        ("FATAL:  could not write init file: No space left on device", "make room on its disk"),
+        ("failed: session is read-only", "takes no writes"),
+        ("failed: session is read-only", "if it is a standby"),
+        ("failed: session is read-only", "if default_transaction_read_only is on"),
+        ("failed: server is in hot standby mode", "takes no writes"),
+    ],
+)
+def test_a_connection_that_is_not_to_be_had(said: str, words: str) -> None:
+    meant = unavailable(psycopg.OperationalError(said))
+    assert type(meant) is Unavailable
+    assert said in str(meant)
+    assert words in str(meant)
+    assert "check the database address" not in str(meant)
 
 
 def test_no_part_of_an_address_is_repeated() -> None:
