@@ -188,6 +188,7 @@ async def test_an_exponential_backoff_is_configured(api: Api) -> None:
 
 
 @proves(
+    "external-api.BackoffConfig.rule.3",
     "external-api.BackoffConfig.expect.1",
     "external-api.BackoffConfig.expect.2",
     "external-api.BackoffConfig.expect.4",
@@ -199,6 +200,11 @@ async def test_other_backoffs_are_exact(api: Api) -> None:
     assert await delays_of(api, 3, backoff=linear) == [10.0, 20.0, 25.0]
     custom = {"strategy": "CUSTOM", "delays": [1, "PT1M"]}
     assert await delays_of(api, 3, backoff=custom) == [1.0, 60.0, 60.0]
+    bounded = {"max_delay": 40}
+    assert await delays_of(api, 2, backoff=constant | {"initial_delay": 50} | bounded) == [40.0] * 2
+    assert await delays_of(api, 2, backoff=custom | bounded) == [1.0, 40.0]
+    long = {"strategy": "LINEAR", "initial_delay": "PT1H"}
+    assert await delays_of(api, 2, backoff=long) == [3600.0, 7200.0]
     for wrong in ({"strategy": "CUSTOM"}, {"strategy": "LINEAR", "delays": [1]}):
         assert await api.refused(backoff=wrong) == ["backoff.delays"]
 

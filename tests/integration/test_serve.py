@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import socket
+import ssl
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.authority import Authority
 from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server, free_port
 
 from queue_operator.backends.postgres import migrate
@@ -166,6 +169,40 @@ def test_every_port_takes_both_families(start: Start, dsn: str, host: str | None
         idle.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         received = b"".join(iter(lambda: idle.recv(65_536), b""))
     assert received.startswith(b"HTTP/1.1 ")
+
+
+def test_rest_speaks_tls_where_it_is_given_a_certificate(
+    start: Start, dsn: str, tmp_path: Path
+) -> None:
+    authority, port = Authority(tmp_path), free_port()
+    certificate, key = authority.issue("server", "localhost")
+    server = start(
+        DATABASE__DSN=dsn,
+        REST__PORT=str(port),
+        REST__CERTIFICATE_FILE=str(certificate),
+        REST__KEY_FILE=str(key),
+    )
+    server.await_ready()
+    trusting = ssl.create_default_context(cafile=authority.file)
+    address = f"https://localhost:{port}/v1/openapi.json"
+    with urllib.request.urlopen(address, timeout=20, context=trusting) as answer:
+        assert answer.status == 200
+    with socket.create_connection(("localhost", port), timeout=20) as clear:
+        clear.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert not clear.recv(100).startswith(b"HTTP/")
+
+
+def test_ports_have_as_many_connections_as_they_are_given(start: Start, dsn: str) -> None:
+    ports = {f"{name}__PORT": str(free_port()) for name in ("REST", "GRPC")}
+    server = start(DATABASE__DSN=dsn, REST__CONNECTIONS="1", GRPC__CONNECTIONS="1", **ports)
+    server.await_ready()
+    for port in ports.values():
+        address = ("127.0.0.1", int(port))
+        with socket.create_connection(address, timeout=20) as first:
+            with socket.create_connection(address, timeout=20) as one_more:
+                assert one_more.recv(1) == b""
+            first.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert first.recv(1) != b""
 
 
 @pytest.mark.usefixtures("kubeconfig")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
+from queue_operator.backends.forks import Birthplace
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite_connection import (
     Files,
@@ -22,6 +23,7 @@ from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.tasks.errors import NotConnected
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _PACKAGE: Final = "queue_operator.tasks"
 _COLUMNS: Final = {
@@ -40,30 +42,42 @@ _COLUMNS: Final = {
 
 
 class Database:
-    """`open` comes first and may be repeated. `start` may be called from any thread."""
+    """`open` comes first and may be repeated. `start` may be called from any thread. All but
+    `close` raise WrongProcess in a fork.
+    """
 
     def __init__(self, path: Path, busy_timeout_s: float) -> None:
         self._path = path
+        self._birthplace = Birthplace(f"the backend of {path}")
         self._busy_timeout_s = busy_timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-tasks")
         self._connection: sqlite3.Connection | None = None
         self._files: Files = {}
 
     def open(self) -> Future[None]:
-        return self._thread.submit(self._open)
+        return self._submit(self._open)
 
     def start(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Runs it as one transaction that holds the file's write lock from its beginning."""
-        return self._thread.submit(self._run, work)
+        return self._submit(self._run, work)
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Runs one SELECT, which in WAL mode waits for nobody."""
-        return self._thread.submit(self._read, query)
+        return self._submit(self._read, query)
 
     def close(self) -> Future[None]:
+        if self._birthplace.is_elsewhere:
+            left_alone: Future[None] = Future()
+            left_alone.set_result(None)
+            return left_alone
         closing = self._thread.submit(self._close)
         self._thread.shutdown(wait=False)
         return closing
+
+    def _submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        # Its thread is not there: a call would wait for ever.
+        self._birthplace.check()
+        return self._thread.submit(call, *args, **kwargs)
 
     def _open(self) -> None:
         if self._connection is not None:

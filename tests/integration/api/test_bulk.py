@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.audited import Audited
 from tests.integration.api.door import READER, TOKEN, Door, check_error
+from tests.waiting import until
 
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
@@ -258,7 +260,9 @@ async def test_one_request_goes_so_far_and_says_that_there_are_more(
     assert deleted["deleted"] == count
 
 
-async def test_a_caller_that_leaves_ends_the_work(door: Door, few_at_a_time: int) -> None:
+async def test_a_caller_that_leaves_ends_the_work_and_the_audit_tells_how_far_it_went(
+    door: Door, few_at_a_time: int, audited: Audited
+) -> None:
     jobs = [Job(id=f"j{n}", type="t", namespace=door.namespace) for n in range(few_at_a_time)]
     await door.backend.enqueue_jobs(jobs)
     begun = asyncio.Event()
@@ -287,6 +291,16 @@ async def test_a_caller_that_leaves_ends_the_work(door: Door, few_at_a_time: int
     await door.queue.unfinished.finished()
     left = (await door.told("GET", "/v1/stats"))["counts"]["INITIAL_PENDING"]
     assert 0 < left < few_at_a_time
+
+    async def told() -> bool:
+        await door.queue.backend.ping()
+        return bool(audited.lines("result"))
+
+    await until(told)
+    before, after = audited.lines()
+    assert (before["stage"], before["operation"]) == ("intent", "cancelJobs")
+    assert (after["operation"], after["count"]) == ("cancelJobs", few_at_a_time - left)
+    assert after["request_id"] == before["request_id"]
 
 
 async def test_a_filter_needs_the_right_to_list(door: Door) -> None:

@@ -73,6 +73,7 @@ async def test_the_newest_failure_is_told_and_every_attempt(door: Door) -> None:
     assert [one["failure"]["message"] for one in told["attempts"]] == ["slow", "no such user"]
 
 
+@proves("external-api.FailureDetails.rule.3")
 async def test_a_job_that_succeeded_at_last_shows_what_went_before(door: Door) -> None:
     job_id = await door.submitted(backoff=NOW)
     await ended(door, job_id, Event.FAIL, ErrorInfo("once"))
@@ -99,6 +100,7 @@ async def test_an_attempt_that_was_cancelled_and_one_that_runs(door: Door) -> No
     assert told["attempts"][1]["failure"]["message"]
 
 
+@proves("external-api.FailureDetails.rule.3", "external-api.FailureDetails.rule.4")
 async def test_attempts_that_a_retry_counts_anew_were_made_all_the_same(door: Door) -> None:
     job_id = await door.submitted(backoff=NOW)
     await ended(door, job_id, Event.FAIL, ErrorInfo("once"))

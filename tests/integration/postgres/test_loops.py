@@ -7,13 +7,16 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from tests.forks import forked_with_a_loop
 from tests.integration.postgres.every_call import EVERY, a_job
 
+from queue_operator.backends.forks import WrongProcess
 from queue_operator.backends.postgres import PostgresBackend, WrongLoop
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.job import Job
@@ -138,3 +141,24 @@ def test_the_methods_are_what_they_were() -> None:
     for name in ("claim", "settle", "enqueue_jobs", "expire_leases"):
         assert inspect.iscoroutinefunction(getattr(PostgresBackend, name))
         assert shown(PostgresBackend, name) == shown(Backend, name)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+async def test_a_fork_is_refused_by_name_and_ends_nothing_of_its_parent(
+    backend: PostgresBackend, namespace: str, tmp_path: Path
+) -> None:
+    await backend.enqueue_job(Job(id="before", type="t", namespace=namespace))
+    loop = asyncio.get_running_loop()
+
+    async def use(same_loop: bool) -> None:
+        if same_loop:
+            asyncio.events._set_running_loop(loop)
+        for call in (backend.get_job("before"), backend.enqueue_job(Job(id="x", type="t"))):
+            with pytest.raises(WrongProcess, match="the Postgres backend was made in another"):
+                await call
+        await backend.close()
+
+    with forked_with_a_loop(lambda number: use(number % 2 == 0), tmp_path):
+        await backend.enqueue_job(Job(id="beside", type="t", namespace=namespace))
+    taken = {job.id for job in await backend.dequeue_jobs("w", [], 10, namespace=namespace)}
+    assert taken == {"before", "beside"}

@@ -69,13 +69,16 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
             authenticator: Authenticator | None = None,
             authorizer: Authorizer | None = None,
             batch_jobs: int = 10_000,
+            quota: Quota | None = None,
             **grpc_settings: Any,
         ) -> Plane:
             settings = Settings(
                 grpc=GrpcSettings(host="127.0.0.1", port=0, **grpc_settings),
                 limits=LimitSettings(result_bytes=1024, batch_jobs=batch_jobs),
             )
-            quotas = QuotaSettings(namespaces={SMALL: Quota(pending_jobs=2)})
+            quotas = QuotaSettings(
+                default=quota or Quota(), namespaces={SMALL: Quota(pending_jobs=2)}
+            )
             queue = QueueService(
                 await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S),
                 settings.queue,

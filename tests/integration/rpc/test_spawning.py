@@ -3,11 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from queue_operator.domain.errors import InvalidArgument, InvalidTransition, StaleLease
+from google.protobuf.duration_pb2 import Duration
+from tests.integration.rpc.conftest import StartPlane
+
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    InvalidTransition,
+    QuotaExceeded,
+    StaleLease,
+)
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 from queue_operator.queue.service import QueueService
+from queue_operator.settings import Quota
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.v1 import worker_pb2 as pb
 
@@ -132,3 +141,37 @@ async def test_a_line_that_is_cut_before_the_answer_costs_no_second_child(
     [ack] = (await again.hear_of("checkpoint_acks")).checkpoint_acks.acks
     assert ack.error_code == ""
     assert (await queue.get_job_stats([], namespace=namespace)).total_jobs == 6
+
+
+async def test_children_are_admitted_as_what_callers_submit(
+    start_plane: StartPlane, connect: Connect, new_jobs: NewJobs, namespace: str
+) -> None:
+    plane = await start_plane(quota=Quota(pending_jobs=3))
+    worker = connect(port=plane.port)
+    await worker.hello()
+    await plane.queue.enqueue_jobs(new_jobs())
+    [parent] = await worker.assignments(1)
+    # Nobody takes these: they wait.
+    asked = [of(parent, f"{n}", type="later", delay=Duration(seconds=3600)) for n in range(40)]
+    answers = await spawn(worker, *asked)
+    codes = [answers[f"{n}"].error_code for n in range(40)]
+    assert codes == [""] * 3 + [QuotaExceeded.code] * 37
+    assert "pending_jobs" in answers["3"].error_message
+    stats = await plane.queue.get_job_stats([], namespace=namespace)
+    assert stats.total_jobs == 1 + 3
+
+
+async def test_a_chain_of_children_ends(
+    start_plane: StartPlane, connect: Connect, new_jobs: NewJobs
+) -> None:
+    plane = await start_plane(quota=Quota(spawn_depth=2))
+    worker = connect(port=plane.port)
+    await worker.hello()
+    await plane.queue.enqueue_jobs(new_jobs())
+    [current] = await worker.assignments(1)
+    for _ in range(2):
+        await worker.say(spawns=pb.SpawnBatch(spawns=[of(current, "next")]))
+        [current] = await worker.assignments(1)
+    [answer] = (await spawn(worker, of(current, "next"))).values()
+    assert answer.error_code == InvalidArgument.code
+    assert answer.error_message.startswith("spawn_depth: ")

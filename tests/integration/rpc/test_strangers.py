@@ -19,6 +19,7 @@ from tests.waiting import DEADLINE_S
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import Unauthenticated
 from queue_operator.queue.service import QueueService
+from queue_operator.rpc import server as module
 from queue_operator.rpc.gate import MOST_UNVOUCHED
 from queue_operator.rpc.session import HELD_AT_LEAST
 from queue_operator.wire.v1 import worker_pb2 as pb
@@ -174,6 +175,25 @@ async def test_connections_above_the_limit_are_closed(start_plane: StartPlane) -
     finally:
         for one in silent:
             one.close()
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+
+@pytest.mark.parametrize("said", [b"", PREFACE[:10], PREFACE])
+async def test_a_connection_without_a_call_has_its_time(
+    start_plane: StartPlane, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    assert (module.HANDSHAKE_S, module.IDLE_S) == (10, 120)
+    monkeypatch.setattr(module, "HANDSHAKE_S", 1)
+    monkeypatch.setattr(module, "IDLE_S", 1)
+    plane = await start_plane()
+    reader, writer = await asyncio.open_connection("127.0.0.1", plane.port)
+    writer.write(said)
+    async with asyncio.timeout(DEADLINE_S):
+        # Its settings, perhaps a goodbye, and the end.
+        await reader.read()
+    writer.close()
 
 
 async def test_a_hello_names_no_more_than_a_worker_can_hold(

@@ -5,10 +5,13 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+from tests.forks import forked_with_a_loop
 from tests.integration.sqlite.conftest import Ask
 from tests.integration.sqlite.processes import running
 from tests.programs import finish, kill, line
 
+from queue_operator.backends.forks import WrongProcess
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.states import JobState
@@ -186,3 +189,26 @@ async def test_one_claim_with_two_filters_gives_a_job_once(backend: SqliteBacken
     taken = await backend.claim(demands, lease_ttl_s=TTL_S)
     assert [(one.job_id, one.assignee_id) for one in taken] == [("a", "all"), ("b", "some")]
     assert (await backend.get_job("a")).attempt == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+async def test_a_fork_is_refused_by_name_and_opens_one_of_its_own(tmp_path: Path) -> None:
+    (told := tmp_path / "told").mkdir()
+    path = tmp_path / "jobs.db"
+    backend = await SqliteBackend.open(path, busy_timeout_s=30.0)
+    await backend.enqueue_job(Job(id="before", type="t"))
+
+    async def use(number: int) -> None:
+        for call in (backend.get_job("before"), backend.enqueue_job(Job(id="x", type="t"))):
+            with pytest.raises(WrongProcess, match=r"jobs\.db was made in another process"):
+                await call
+        await backend.close()
+        mine = await SqliteBackend.open(path, busy_timeout_s=30.0)
+        await mine.enqueue_job(Job(id=f"child-{number}", type="t"))
+        await mine.close()
+
+    with forked_with_a_loop(use, told):
+        await backend.enqueue_job(Job(id="beside", type="t"))
+    taken = {job.id for job in await backend.dequeue_jobs("w", [], 10)}
+    assert taken == {"before", "beside", *(f"child-{n}" for n in range(4))}
+    await backend.close()

@@ -1,21 +1,19 @@
 """A client that its process had used before it was forked."""
 
-import asyncio
 import json
-import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.forks import forked, forked_with_a_loop
 
 from queue_operator.client import AsyncQueueClient, QueueClient
 from queue_operator.client.grpc import GrpcQueue, WrongProcess
 from queue_operator.domain.job import Job
 
-CHILDREN, QUESTIONS = 4, 60
+QUESTIONS = 60
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -60,26 +58,6 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-@contextmanager
-def forked(work: Callable[[int], object], folder: Path) -> Iterator[None]:
-    """Children that do `work`, beside what the parent does meanwhile."""
-    children = []
-    for number in range(CHILDREN):
-        pid = os.fork()
-        if pid:
-            children.append(pid)
-            continue
-        try:
-            work(number)
-            os._exit(0)
-        except BaseException as error:
-            (folder / str(number)).write_text(repr(error))
-            os._exit(1)
-    yield
-    ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    assert ends == [0] * CHILDREN, [path.read_text() for path in folder.iterdir()]
-
-
 # The parent's threads are those of the server, which no child needs.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -106,12 +84,7 @@ async def test_so_do_those_of_an_asynchronous_one(url: str, tmp_path: Path) -> N
                 job_id = f"{name}-{number}"
                 assert (await client.get(job_id)).job_id == job_id
 
-        def in_a_loop_of_its_own(name: int) -> None:
-            # That of the parent goes on there.
-            asyncio.events._set_running_loop(None)
-            asyncio.run(ask(name))
-
-        with forked(in_a_loop_of_its_own, tmp_path):
+        with forked_with_a_loop(ask, tmp_path):
             await ask("parent")
 
 
@@ -133,10 +106,6 @@ async def test_the_queue_over_grpc_refuses_by_name(tmp_path: Path) -> None:
                 await call
         await queue.close()
 
-    def in_a_loop_of_its_own(_number: int) -> None:
-        asyncio.events._set_running_loop(None)
-        asyncio.run(use())
-
-    with forked(in_a_loop_of_its_own, tmp_path):
+    with forked_with_a_loop(lambda _: use(), tmp_path):
         pass
     await queue.close()

@@ -13,6 +13,7 @@ from queue_operator.domain import retry
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
 from queue_operator.domain.ordering import Priority
+from queue_operator.testing.clauses import proves
 from queue_operator.wire.convert import spawn_from_wire
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import Backoff, BackoffStrategy, Cancelled, Submission
@@ -180,6 +181,7 @@ def test_every_option_reaches_the_server() -> None:
     assert (job.depends_on, job.dependency_mode) == (("one", "two"), DependencyMode.CHAIN)
 
 
+@proves("external-api.JobContext.rule.12")
 def test_a_whole_submission_is_spawned_as_it_would_be_submitted() -> None:
     whole = Submission(
         type="resize",

@@ -17,6 +17,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.array import ListBinaryDumper
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from queue_operator.backends.forks import Birthplace
 from queue_operator.backends.postgres.arrays import DUMPERS
 from queue_operator.backends.postgres.driver_errors import Undone, named, unavailable
 from queue_operator.backends.postgres.line import Line, address, hosts
@@ -86,6 +87,7 @@ class Pool(AsyncConnectionPool[Line]):
     """
 
     loop: asyncio.AbstractEventLoop
+    birthplace: Birthplace
     statement_timeout_s: float
     pooler: bool
     history = ""
@@ -184,6 +186,7 @@ async def open_pool(
         kwargs={"prepare_threshold": None} if pooler else None,
     )
     pool.loop = asyncio.get_running_loop()
+    pool.birthplace = Birthplace("the Postgres backend")
     pool.statement_timeout_s = statement_timeout_s
     pool.pooler = pooler
     await pool.open()

@@ -28,7 +28,8 @@ class WrongLoop(QueueError):
 
 
 def check_loop(pool: Pool) -> None:
-    """Raises WrongLoop."""
+    """Raises WrongLoop, or WrongProcess in a fork, whatever loop that runs."""
+    pool.birthplace.check()
     if asyncio.get_running_loop() is not pool.loop:
         raise WrongLoop
 
@@ -47,9 +48,13 @@ def on_one_loop(backend: type[_T]) -> type[_T]:
 def _checking(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
     async def checked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if method.__name__ == "close" and self._pool.loop.is_closed():
-            self._pool.abandon()
-            return None
+        if method.__name__ == "close":
+            if self._pool.birthplace.is_elsewhere:
+                # To hang up would end the connections of the parent.
+                return None
+            if self._pool.loop.is_closed():
+                self._pool.abandon()
+                return None
         check_loop(self._pool)
         return await method(self, *args, **kwargs)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
+from queue_operator.backends.forks import Birthplace
 from queue_operator.backends.sqlite_connection import (
     Files,
     check_files,
@@ -32,11 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 class SqliteFile:
-    """`open` comes first. Whatever is wrong with the file is told as Unavailable."""
+    """`open` comes first. Whatever is wrong with the file is told as Unavailable; a fork of the
+    process is told WrongProcess.
+    """
 
     def __init__(self, path: Path, busy_timeout_s: float) -> None:
         # Whoever changes the current folder must not change the file.
         self._path = path.absolute()
+        self._birthplace = Birthplace(f"the backend of {self._path}")
         self._busy_timeout_s = busy_timeout_s
         # A connection belongs to the thread that made it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue-operator-sqlite")
@@ -71,8 +75,12 @@ class SqliteFile:
         return await self._transact("BEGIN", work)
 
     async def close(self) -> None:
-        """After the calls before it; those that come later are refused. May be repeated."""
+        """After the calls before it; those that come later are refused. May be repeated. What a
+        fork has of it is left alone.
+        """
         self._closing = True
+        if self._birthplace.is_elsewhere:
+            return
         # One whose caller is cancelled right now still has something to take back.
         while self._giving:
             await asyncio.wait([asyncio.wrap_future(over) for over in tuple(self._giving)])
@@ -106,6 +114,8 @@ class SqliteFile:
         return await asyncio.wrap_future(self._submit(call))
 
     def _submit(self, call: Callable[[], T]) -> Future[T]:
+        # Its thread is not there: a call would wait for ever.
+        self._birthplace.check()
         try:
             if not self._closing:
                 return self._thread.submit(call)

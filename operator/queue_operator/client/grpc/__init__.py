@@ -4,8 +4,8 @@
 ...     await queue.enqueue_job(Job(id="welcome-4711", type="send-email", payload=b"..."))
 """
 
+from queue_operator.backends.forks import WrongProcess
 from queue_operator.client.grpc.jobs import job_of
-from queue_operator.client.grpc.line import WrongProcess
 from queue_operator.client.grpc.queue import GrpcQueue
 from queue_operator.client.grpc.retrying import Repeats
 from queue_operator.client.grpc.stream import GrpcStream

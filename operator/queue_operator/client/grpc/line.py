@@ -1,14 +1,14 @@
 """The connection of a client: made when it is needed, made anew when the certificates change."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.backends.forks import Birthplace
+from queue_operator.domain.errors import Unavailable
 from queue_operator.wire.tls import ClientTls
 from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
 
@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
 _METADATA_BYTES: Final = 4 * 1024 * 1024
 """The error of a large batch names every position that is wrong with it."""
-
-
-class WrongProcess(QueueError):
-    """A call came from a fork of the process that made the client. Nothing of it happened."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this GrpcQueue was made in another process, and gRPC does not survive a fork: make "
-            "one in each process, or start processes by spawn"
-        )
 
 
 class _Channel:
@@ -50,13 +40,13 @@ class Line:
         self._options = _options(keepalive_s)
         self._current: _Channel | None = None
         self._retired: set[_Channel] = set()
-        self._pid = os.getpid()
+        self.birthplace = Birthplace("this GrpcQueue")
         self.closed = False
 
     @asynccontextmanager
     async def call(self) -> "AsyncIterator[QueueAsyncStub]":
         """The stub for one call; its channel stays until the call is over. Raises WrongProcess."""
-        self.check_process()
+        self.birthplace.check()
         channel = await self._channel()
         channel.calls += 1
         try:
@@ -64,16 +54,6 @@ class Line:
         finally:
             channel.calls -= 1
             await self._close_unused()
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether another process has made it, of which this one is a fork."""
-        return os.getpid() != self._pid
-
-    def check_process(self) -> None:
-        """Raises WrongProcess."""
-        if self.is_inherited:
-            raise WrongProcess
 
     async def close(self) -> None:
         """Ends the calls under way."""

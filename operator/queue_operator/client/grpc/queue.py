@@ -87,7 +87,7 @@ class GrpcQueue:
         """Streams end and give back what nobody took; every later call raises Unavailable. In a
         fork of the process that made it there is nothing to close.
         """
-        if self._calls.line.is_inherited:
+        if self._calls.line.birthplace.is_elsewhere:
             return
         await asyncio.gather(*(reading.close() for reading in list(self._readings)))
         await self._calls.line.close()

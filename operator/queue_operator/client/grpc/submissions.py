@@ -49,7 +49,7 @@ class Submissions:
     async def store(self, job: Job) -> str:
         """The job's id. Raises what `EnqueueJob` does."""
         # Calls that were under way at a fork would never come back.
-        self._calls.line.check_process()
+        self._calls.line.birthplace.check()
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         one = _Waiting(job, convert.job_to_wire(job), answer)
         self._waiting.setdefault(job.namespace, deque()).append(one)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound
+from queue_operator.domain.errors import DuplicateJob, InvalidArgument, JobNotFound, KeyConflict
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
 from queue_operator.testing.breaking import in_a_cancelled_task
@@ -62,6 +62,24 @@ async def test_enqueue_gives_the_id_and_under_a_key_the_first_one(desk: Desk) ->
     assert await desk.calls.enqueue_job(first) == first.id
     assert await desk.calls.enqueue_job(repeat) == first.id
     await _missing(desk, repeat)
+
+
+async def test_enqueue_a_batch_that_repeats_itself_and_one_with_keys_that_are_taken(
+    desk: Desk,
+) -> None:
+    first, second = (desk.job(payload=b"1", idempotency_key=key) for key in "ab")
+    between = desk.job()
+    # As if they were sent apart.
+    ids = await desk.calls.enqueue_jobs([first, between, first, second])
+    assert ids == [first.id, between.id, first.id, second.id]
+    clashes = [desk.job(payload=b"2", idempotency_key=key) for key in "ab"]
+    with pytest.raises(KeyConflict) as raised:
+        await desk.calls.enqueue_jobs([clashes[0], desk.job(), clashes[1]])
+    assert [(one.field, one.job_id) for one in raised.value.findings] == [
+        ("jobs[0].idempotency_key", first.id),
+        ("jobs[2].idempotency_key", second.id),
+    ]
+    await _missing(desk, *clashes)
 
 
 @proves("queue-api.EnqueueJob.post.2", "queue-api.EnqueueJob.expect.2")
