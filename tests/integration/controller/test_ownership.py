@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.integration.controller.conftest import DEADLINE_S, Stage, StartStage
+from tests.integration.controller.conftest import Stage, StartStage
+from tests.waiting import DEADLINE_S
 
 from queue_operator.controller.ownership import (
     DURATION_S,
