@@ -130,28 +130,11 @@ async def open_pool(
 
     async def configure(connection: Line) -> None:
         try:
-            await settle(connection)
+            await _make_ours(connection, pool)
         except psycopg.Error as error:
             pool.trouble = error
             raise
         pool.trouble = None
-
-    async def settle(connection: Line) -> None:
-        connection.patience_s = statement_timeout_s
-        connection.role = pool.role = connection.info.user
-        await connection.set_autocommit(True)
-        # Said with each BEGIN: behind a pooler it cannot be set beforehand.
-        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-        # Arrays as text cost the client ten times as much, most of all those of bytes.
-        connection.adapters.register_dumper(list, ListBinaryDumper)
-        for kind, dumper in DUMPERS.items():
-            connection.adapters.register_dumper(kind, dumper)
-        if not pooler:
-            await _apply_settings(connection, statement_timeout_s, local=False)
-            cursor = await connection.execute(_HISTORY)
-            [(connection.history,)] = await cursor.fetchall()
-            pool.history = connection.history
-            pool.on_history(connection.history)
 
     class Told(Line):
         @classmethod
@@ -191,6 +174,25 @@ async def open_pool(
     pool.pooler = pooler
     await pool.open()
     return pool
+
+
+async def _make_ours(connection: Line, pool: Pool) -> None:
+    """What a new connection is told before anybody gets it."""
+    connection.patience_s = pool.statement_timeout_s
+    connection.role = pool.role = connection.info.user
+    await connection.set_autocommit(True)
+    # Said with each BEGIN: behind a pooler it cannot be set beforehand.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    # Arrays as text cost the client ten times as much, most of all those of bytes.
+    connection.adapters.register_dumper(list, ListBinaryDumper)
+    for kind, dumper in DUMPERS.items():
+        connection.adapters.register_dumper(kind, dumper)
+    if not pool.pooler:
+        await _apply_settings(connection, pool.statement_timeout_s, local=False)
+        cursor = await connection.execute(_HISTORY)
+        [(connection.history,)] = await cursor.fetchall()
+        pool.history = connection.history
+        pool.on_history(connection.history)
 
 
 async def _live(pool: Pool) -> Line:
