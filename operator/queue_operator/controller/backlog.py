@@ -86,10 +86,6 @@ class Backlog:
             Write(job.namespace, job.resource, job=job, sequences={entry.sequence}), now
         )
 
-    def drop(self, entry: MirrorEntry) -> None:
-        """A change that is not to be told."""
-        self._delivered.add(entry.sequence)
-
     def _is_written(self, uid: str, transition: int) -> bool:
         return self._written.get(uid, -1) >= transition
 
@@ -179,6 +175,10 @@ class Backlog:
         if newer is not None:
             # Its heap entry may have been dropped as stale while this one was in flight.
             self._schedule(newer[1], newer[0])
+
+    def drop(self, entry: MirrorEntry) -> None:
+        """A change that is not to be told."""
+        self._delivered.add(entry.sequence)
 
     def delivered(self) -> frozenset[int]:
         """What to acknowledge now."""

@@ -103,18 +103,29 @@ ASKED = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r
 LASTING = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All have the time that they want, so it is their number that ends them."""
+    monkeypatch.setattr(module, "HEAD_S", 600.0)
+    monkeypatch.setattr(module, "BODY_SILENCE_S", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_who_only_connects_gives_way_to_who_asks() -> None:
     async with serving(connections=2) as server:
         first, second = await connected(server), await connected(server)
-        for connection in (first, second):
-            connection[1].write(b"POST / HT")
-        for _ in range(3):
-            caller = await connected(server)
-            caller[1].write(ASKED + b"x")
-            assert (await told(caller)).startswith(b"HTTP/1.1 200")
-        assert await told(first) == await told(second) == b""
+        for _, writer in (first, second):
+            writer.write(b"POST / HT")
+        caller = await connected(server)
+        caller[1].write(ASKED + b"x")
+        assert (await told(caller)).startswith(b"HTTP/1.1 200")
+        # The one that has waited for longest.
+        assert await told(first) == b""
+        assert not second[0].at_eof()
+        second[1].close()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_above_the_number_who_asks_is_not_hung_up_on_and_the_next_one_is() -> None:
     async with serving(connections=2) as server:
         asking = [await connected(server) for _ in range(2)]
@@ -127,6 +138,7 @@ async def test_above_the_number_who_asks_is_not_hung_up_on_and_the_next_one_is()
             assert (await told(connection)).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_between_two_requests_a_connection_may_have_to_give_way() -> None:
     async with serving(connections=1) as server:
         kept = await connected(server)
