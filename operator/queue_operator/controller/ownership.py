@@ -24,7 +24,7 @@ LEASE: Final = "queueoperator.dev"
 GUIDE: Final = "docs/guides/install.md#two-operators-in-one-cluster"
 
 DURATION_S: Final = 180.0
-"""So long after its last renewal a Lease may be taken by another queue."""
+"""So long after its last renewal a Lease may be taken by another queue that names the namespace."""
 RENEW_S: Final = 60.0
 SURE_S: Final = 150.0
 """So long after its last renewal a Lease counts as held here: others must not be first."""
@@ -194,7 +194,9 @@ class Ownership:
         return found
 
     def _other(self, namespace: str, lease: Mapping[str, Any]) -> str:
-        """Who else has it, empty when it may be taken."""
+        """Who else has it, empty when it may be taken. Whoever serves all namespaces does not know
+        that this one is meant for it: the other may only be down, and will be back.
+        """
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder in ("", self._queue_uid):
@@ -203,7 +205,7 @@ class Ownership:
         known = self._refused.get(namespace)
         since_s = known.since_s if known and known.seen == version else now
         lapsed = now - since_s > (spec.get("leaseDurationSeconds") or DURATION_S)
-        return "" if lapsed else str(holder)
+        return "" if lapsed and namespace in self._fixed else str(holder)
 
     async def _write(self, namespace: str, lease: Mapping[str, Any] | None) -> None:
         path = _COLLECTION.format(namespace)

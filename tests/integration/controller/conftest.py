@@ -135,13 +135,16 @@ async def start(module_dsn: str, api: tuple[ApiServer, str]) -> AsyncIterator[St
     async with AsyncExitStack() as stack:
 
         async def begin(
-            quotas: QuotaSettings | None = None, *, queue_uid: str = "queue-1"
+            quotas: QuotaSettings | None = None,
+            *,
+            queue_uid: str = "queue-1",
+            named: Collection[str] = (),
         ) -> Stage:
             backend = await Counting.open(module_dsn)
             stack.push_async_callback(backend.close)
             kube = await stack.enter_async_context(KubeClient(credentials(url)))
             stage = _assemble(
-                server, backend, kube, quotas or QuotaSettings(), cluster_uid, queue_uid
+                server, backend, kube, quotas or QuotaSettings(), cluster_uid, queue_uid, named
             )
             for loop in (stage.intake.run(), stage.writer.run()):
                 task = asyncio.create_task(loop)
@@ -158,12 +161,13 @@ def _assemble(
     settings: QuotaSettings,
     cluster_uid: str,
     queue_uid: str,
+    named: Collection[str],
 ) -> Stage:
     clock, stats = ManualClock(), ControllerStats()
     # Late enough for a token bucket to be full.
     clock.now_s = 1000.0
     here: dict[str, Any] = {"cluster_uid": cluster_uid, "namespaces": (), "stats": stats}
-    ownership = Ownership(kube, queue_uid, (), clock, stats, resync_s=60.0)
+    ownership = Ownership(kube, queue_uid, named, clock, stats, resync_s=60.0)
     sightings, deferred = Sightings(), Deferred()
     quotas = Quotas(backend, settings, clock)
     writer = StatusWriter(

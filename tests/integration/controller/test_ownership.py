@@ -77,7 +77,7 @@ async def test_a_replica_on_the_same_database_may_serve_it_too(
 async def test_what_is_not_renewed_is_taken_over_and_what_was_left_alone_is_served(
     start: StartStage, team: str
 ) -> None:
-    ours, theirs = await start(queue_uid=OURS), await start(queue_uid=THEIRS)
+    ours, theirs = await start(queue_uid=OURS), await start(queue_uid=THEIRS, named={team})
     await ours.ownership.serve({team})
     await theirs.see(theirs.api.make("a", team))
     theirs.clock.now_s += DURATION_S
@@ -96,6 +96,25 @@ async def test_what_is_not_renewed_is_taken_over_and_what_was_left_alone_is_serv
     # Whoever had it finds that out, and gives it up.
     await ours.ownership.once()
     assert not ours.ownership.owns(team)
+
+
+async def test_who_serves_all_namespaces_takes_none_from_a_queue_that_is_down(
+    start: StartStage, team: str
+) -> None:
+    """It would run all again that the other has not finished."""
+    ours, theirs = await start(queue_uid=OURS), await start(queue_uid=THEIRS)
+    await ours.ownership.serve({team})
+    await theirs.see(theirs.api.make("a", team))
+    for _ in range(3):
+        theirs.clock.now_s += DURATION_S + 1
+        await theirs.resync.once()
+        await theirs.ownership.once()
+    assert not theirs.ownership.owns(team)
+    assert await theirs.stored(team) == 0
+    # Whoever knows that it is gone for good says so.
+    del theirs.api.leases[team]
+    await theirs.ownership.once()
+    assert theirs.ownership.owns(team)
 
 
 async def test_who_cannot_renew_it_stops_before_another_may_take_it(
