@@ -31,7 +31,7 @@ WORKERS: Final = 4
 CAPACITY: Final = 6
 _GRACE_S: Final = 2.0
 _LOOK_S: Final = 0.1
-_START_S: Final = 60.0
+_START_S: Final = 180.0
 _RESTARTS: Final = 5
 
 
