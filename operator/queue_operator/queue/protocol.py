@@ -348,6 +348,21 @@ class HostedQueue(Queue, StreamHost, Protocol):
         """Whether its quota of running jobs leaves room for one more."""
         ...
 
+    async def suspend_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        """None of them is assigned any more until it is resumed; one that runs goes on, and waits
+        if it is to be tried again. Gives the ids that are left alone: there is no such job, or it
+        has ended. Raises InvalidArgument where the store cannot do this.
+        """
+        ...
+
+    async def resume_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        """Ends that, likewise."""
+        ...
+
     async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:
         """Settles outcomes of RETRY_NOW in one transaction; answers in order."""
         ...

@@ -85,6 +85,19 @@ async def pause_and_go_on(backend: PostgresBackend) -> None:
     await backend.resume(million.BIG, "type-1")
 
 
+async def suspend_and_go_on(backend: PostgresBackend) -> None:
+    """What waits, is delayed, runs and has ended; and children of a running job."""
+    await backend.enqueue_jobs(new_jobs(2, suspended=True))
+    names = [*ids(900_000, 5), *ids(802_000, 5), *ids(700_000, 5), *ids(400_000, 5)]
+    for on in (True, False):
+        await backend.set_suspended({(million.BIG, name): on for name in names})
+    # A suspended job that is tried again looks at its note.
+    held = await take(backend, million.BIG, 20)
+    await backend.set_suspended({(one.namespace, one.job_id): True for one in held})
+    await backend.settle([outcome(one, Event.RELEASE) for one in held])
+    await backend.set_suspended({(one.namespace, one.job_id): False for one in held})
+
+
 async def histories(backend: PostgresBackend) -> None:
     for job_id in ids(400_000, 5) + ids(900_000, 5):
         with suppress(JobNotFound):
@@ -492,6 +505,12 @@ CASES = {
         20_000,
     ),
     "pause": Case(pause_and_go_on, {"pause_pkey", "ready_claim"}, 4000, 4000),
+    "suspend": Case(
+        suspend_and_go_on,
+        {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "suspension_pkey"},
+        5000,
+        12000,
+    ),
     "history": Case(
         histories, {"job_namespace_id_id_key", "attempt_pkey", "transition_pkey"}, 100, 400
     ),

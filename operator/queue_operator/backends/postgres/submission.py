@@ -35,7 +35,7 @@ from queue_operator.backends.postgres.idempotency import (
 )
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
-from queue_operator.backends.postgres.suspending import suspend_new
+from queue_operator.backends.postgres.suspending import note_new
 from queue_operator.backends.protocol import KeyHeld
 from queue_operator.backends.sql import load
 from queue_operator.backends.turns import Turns
@@ -319,7 +319,7 @@ class Submission:
             await guard.note(connection, batch, new)
         fresh = batch.only(new)
         await store_callbacks(connection, fresh.jobs, fresh.numbers)
-        await suspend_new(connection, fresh.jobs, fresh.numbers)
+        await note_new(connection, fresh.jobs, fresh.numbers)
         answers = _answers(fresh, now, links.blocked)
         answers |= await _found(connection, batch, keys, links)
         return _Attempt(errors={}, answers=answers | _refusals(batch, clashes))

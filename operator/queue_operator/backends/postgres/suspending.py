@@ -15,6 +15,7 @@ from queue_operator.domain.job import Job
 from queue_operator.domain.states import TERMINAL
 
 _FIND: Final = load(__package__, "find_numbers")
+_NOTE: Final = load(__package__, "suspension_note")
 _SET: Final = load(__package__, "suspension_set", arrived=load(__package__, "arrival_tell"))
 
 _Connection = AsyncConnection[TupleRow]
@@ -56,11 +57,11 @@ class Suspending:
         return await run(self._pool, work)
 
 
-async def suspend_new(connection: _Connection, jobs: Sequence[Job], numbers: Sequence[int]) -> None:
-    """Those of some jobs that this transaction has stored, and that were submitted so."""
-    given = {n: True for n, job in zip(numbers, jobs, strict=True) if job.suspended}
+async def note_new(connection: _Connection, jobs: Sequence[Job], numbers: Sequence[int]) -> None:
+    """Those of some jobs that this transaction has stored, and that were submitted suspended."""
+    given = [n for n, job in zip(numbers, jobs, strict=True) if job.suspended]
     if given:
-        await _write(connection, given)
+        await connection.execute(_NOTE, {"job_nos": given})
 
 
 async def _find(

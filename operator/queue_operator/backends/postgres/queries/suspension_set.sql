@@ -2,7 +2,7 @@
 -- until the next of the others is due, NULL where there is none.
 -- Parameters, aligned: job_nos (bigint[]) and ons (bool[]): suspended, or not.
 -- Index: suspension_pkey, ready_pkey, job_pkey. Locks: the rows of `suspension`; those of `ready`,
---   which `lock.sql` has locked before in this transaction, or which it has made.
+--   which `lock.sql` has locked before in this transaction.
 -- Traps: what is so already is not touched, nor is a row that waits for other jobs: it is held when
 --   that wait ends. As with that, it becomes eligible now, and not when it was submitted. Without
 --   an attempt left it is never due.
