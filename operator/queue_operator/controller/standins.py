@@ -54,7 +54,7 @@ class StandIns:
 
     def put(self, namespace: str, resource: ResourceRef, job_id: str) -> None:
         known = self._known.get(resource.uid)
-        shown = known.shown if known and known.job_id == job_id else (-1, 0)
+        shown = known.shown if known and known.job_id == job_id else None
         self._known[resource.uid] = _StandIn(namespace, resource, job_id, shown)
         self._some.set()
 

@@ -166,7 +166,8 @@ def _why(job: Job, place: Place, slots: list[int], now: datetime) -> tuple[WaitR
 def _why_suspended(job: Job) -> str:
     if job.resource is not None:
         return f"the job is suspended; set spec.suspend of QueueJob {job.resource.name!r} to false"
-    return "the job is suspended, and waits until somebody resumes it"
+    how = f"POST /v1/jobs/{job.id}/resume, or `queue-operator resume --job {job.id}`"
+    return f"the job is suspended until somebody resumes it: {how}"
 
 
 def _why_in_line(place: Place, slots: list[int]) -> tuple[WaitReason, str]:

@@ -36,9 +36,13 @@ from queue_operator.queue.bulk import (
 from queue_operator.queue.explaining import Explainer, Explanation, utc_now
 from queue_operator.queue.gathering import Gathering
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.suspending import refuse_of_resource
 
 C = TypeVar("C")
 
+SUSPEND: Final = "SUSPEND"
+RESUME: Final = "RESUME"
+"""What an InvalidTransition says that was asked for: neither is a transition."""
 MOST_PAUSES: Final = 1000
 """Of one namespace."""
 
@@ -216,17 +220,12 @@ class Operations:
 
     async def suspend(self, job_id: str, namespace: str, *, on: bool) -> Job:
         before = await self.look_at(job_id, namespace)
-        if before.resource is not None:
-            raise InvalidArgument(
-                "job_id",
-                f"is the job of QueueJob {before.resource.name!r}: set its spec.suspend to "
-                f"{str(on).lower()} instead",
-            )
+        refuse_of_resource("job_id", before, on)
         change = self._queue.suspend_jobs if on else self._queue.resume_jobs
         left = await change([job_id], namespace=namespace)
         after = await self.look_at(job_id, namespace)
         if left:
-            raise InvalidTransition(job_id, after.state, "SUSPEND" if on else "RESUME")
+            raise InvalidTransition(job_id, after.state, SUSPEND if on else RESUME)
         return after
 
     async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from queue_operator.backends.protocol import Backend, Suspensions
+from queue_operator.backends.protocol import Backend
 from queue_operator.backends.worker_sessions import is_of
 from queue_operator.domain.batch import moved_to, unplaced
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Forbidden, InvalidArgument, QueueError, Unavailable
+from queue_operator.domain.errors import Forbidden, QueueError, Unavailable
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Cancelled,
@@ -30,7 +30,6 @@ from queue_operator.domain.validation import (
     Limits,
     check_capacity,
     check_tags,
-    check_texts,
 )
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.bookkeeper import Bookkeeper
@@ -51,6 +50,7 @@ from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
 from queue_operator.queue.suspects import Isolation
+from queue_operator.queue.suspending import set_suspended
 from queue_operator.queue.whole import Unfinished, whole
 from queue_operator.settings import QueueSettings, QuotaSettings
 
@@ -460,24 +460,15 @@ class QueueService:
     async def suspend_jobs(
         self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> list[str]:
-        return await self._set_suspended(job_ids, namespace, True)
+        return await set_suspended(self._store, job_ids, namespace, True, self._limits)
 
     @whole
     async def resume_jobs(
         self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> list[str]:
-        left = await self._set_suspended(job_ids, namespace, False)
+        left = await set_suspended(self._store, job_ids, namespace, False, self._limits)
         self._may_be_ready()
         return left
-
-    async def _set_suspended(self, job_ids: Collection[str], namespace: str, on: bool) -> list[str]:
-        store = self._store
-        if not isinstance(store, Suspensions):
-            raise InvalidArgument("operation", "this store suspends no jobs")
-        check_texts("job_ids", job_ids, self._limits.id_characters)
-        left = await store.set_suspended({(namespace, job_id): on for job_id in job_ids})
-        alone = {job_id for _, job_id in left}
-        return [job_id for job_id in dict.fromkeys(job_ids) if job_id in alone]
 
     @whole
     async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:

@@ -4,7 +4,8 @@ that has a fixture `rig` (see `rig.QueueRig`). One rig may serve a whole run, so
 the loop of the session: give the fixture `loop_scope="session"`, and the module
 `pytestmark = pytest.mark.asyncio(loop_scope="session")`.
 
-Not among them is `sessions`, which needs workers' streams, and with them a queue in process.
+Not among them are `sessions`, which needs workers' streams, and with them a queue in process, and
+`suspending`, which needs a store of Suspensions.
 """
 
 from queue_operator.testing.queue.acknowledge import *
