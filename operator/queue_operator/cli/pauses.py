@@ -82,9 +82,11 @@ def resume(remote: Remote, type: str | None, everything: bool, job_ids: tuple[st
     It ends exactly the pause that was made: a type that was paused by itself stays so when the
     namespace is resumed. The exit code is 1 where there was no such pause.
     """
-    if sum(map(bool, (type, everything, job_ids))) > 1:
-        raise click.UsageError("give one of TYPE, --all and --job")
+    if type and everything:
+        raise click.UsageError("give TYPE or --all, not both")
     if job_ids:
+        if type or everything:
+            raise click.UsageError("give --job alone")
         with remote.connected() as queue:
             _each(remote, job_ids, queue.resume_job)
         return

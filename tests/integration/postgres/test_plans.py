@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from tests.integration.postgres import million
-from tests.integration.postgres.calls import CASES, new_jobs
+from tests.integration.postgres.big import new_jobs
+from tests.integration.postgres.calls import CASES
 from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds
 from tests.integration.postgres.watching import at_most, watched
 

@@ -4,8 +4,7 @@ that has a fixture `rig` (see `rig.QueueRig`). One rig may serve a whole run, so
 the loop of the session: give the fixture `loop_scope="session"`, and the module
 `pytestmark = pytest.mark.asyncio(loop_scope="session")`.
 
-Not among them are `sessions`, which needs workers' streams, and with them a queue in process, and
-`suspending`, which needs a store of Suspensions.
+Not among them is `sessions`, which needs workers' streams, and with them a queue in process.
 """
 
 from queue_operator.testing.queue.acknowledge import *
@@ -23,6 +22,7 @@ from queue_operator.testing.queue.slots import *
 from queue_operator.testing.queue.stop import *
 from queue_operator.testing.queue.streaming import *
 from queue_operator.testing.queue.submission import *
+from queue_operator.testing.queue.suspending import *
 from queue_operator.testing.queue.tokens import *
 from queue_operator.testing.queue.unknown_stopped import *
 from queue_operator.testing.queue.workers import *

@@ -5,7 +5,8 @@
 --   which `lock.sql` has locked before in this transaction.
 -- Traps: what is so already is not touched, nor is a row that waits for other jobs: it is held when
 --   that wait ends. As with that, it becomes eligible now, and not when it was submitted. Without
---   an attempt left it is never due.
+--   an attempt left it is never due. A plain condition on `job` would let a plan walk an index that
+--   is for jobs of resources only.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(ons)s::bool[]) AS g(job_no, is_on)
 ), noted AS MATERIALIZED (
@@ -29,8 +30,9 @@ WITH given AS MATERIALIZED (
     RETURNING job_no, lane_id, order_time, due, eligible_at
 ), {{arrived}}, told AS (
     INSERT INTO mirror_outbox (job_no)
-    SELECT job_no FROM job
-    WHERE job_no = ANY (ARRAY(SELECT job_no FROM noted)) AND cluster_uid IS NOT NULL
+    SELECT noted.job_no FROM noted
+    CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = noted.job_no LIMIT 1) job
+    WHERE job.cluster_uid IS NOT NULL
 )
 SELECT ARRAY(SELECT DISTINCT lane_id FROM waiting WHERE due),
        (SELECT extract(epoch FROM min(eligible_at) - now())::float8 FROM waiting WHERE NOT due)
