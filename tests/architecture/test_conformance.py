@@ -45,6 +45,7 @@ CAPABILITIES = {
     "sessions",
     "spawning",
     "statistics",
+    "suspensions",
 }
 # What a queue of another process has not.
 IN_PROCESS = {"pausing", "sessions"}

@@ -21,7 +21,7 @@ DELETE FROM transition; DELETE FROM dependency; DELETE FROM parent_result; DELET
 DELETE FROM job_event; DELETE FROM count_delta; DELETE FROM lane_count; DELETE FROM mirror_outbox;
 DELETE FROM kind_count; DELETE FROM namespace_count; DELETE FROM lane_waiting;
 DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM log_chunk;
-DELETE FROM callback; DELETE FROM pause; DELETE FROM arrival;
+DELETE FROM callback; DELETE FROM suspension; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
 DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
@@ -39,6 +39,7 @@ UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s,
     eligible_at = eligible_at - s
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
+UPDATE suspension SET changed_at = changed_at - make_interval(secs => %(seconds)s);
 UPDATE pause SET since = since - make_interval(secs => %(seconds)s);
 UPDATE job_event SET at = at - make_interval(secs => %(seconds)s);
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
@@ -73,6 +74,7 @@ SELECT place, count(*) FROM (
     UNION ALL SELECT 'spawned', child_no FROM spawned
     UNION ALL SELECT 'log_chunk', job_no FROM log_chunk
     UNION ALL SELECT 'callback', job_no FROM callback
+    UNION ALL SELECT 'suspension', job_no FROM suspension
 ) left_over WHERE NOT EXISTS (SELECT FROM job WHERE job.job_no = left_over.job_no) GROUP BY place
 UNION ALL
 SELECT 'checkpoint', count(*) FROM checkpoint WHERE NOT EXISTS (

@@ -97,6 +97,36 @@ async def test_a_job_knows_its_place_in_line(api: Api) -> None:
     assert (found[0]["reason"], found[0]["position"]) == ("ENDED", None)
 
 
+async def test_a_suspended_job_waits_until_it_is_resumed(api: Api) -> None:
+    held, free = await api.submitted(suspended=True), await api.submitted()
+    assert [one.job_id for one in await api.claim(9)] == [free]
+    shown = await api.get(f"/jobs/{held}")
+    assert (shown["suspended"], shown["state"]) == (True, "SCHEDULED")
+    found = await api.get(f"/jobs/{held}/why")
+    assert (found["reason"], found["position"]) == ("SUSPENDED", None)
+    assert f"/v1/jobs/{held}/resume" in found["message"]
+    resumed = await api.post(f"/jobs/{held}/resume")
+    assert (resumed["job_id"], resumed["suspended"]) == (held, False)
+    assert [one.job_id for one in await api.claim(9)] == [held]
+    # Of one that runs the attempt goes on, and the next waits.
+    running = await api.post(f"/jobs/{held}/suspend")
+    assert (running["state"], running["suspended"]) == ("RUNNING", True)
+    assert "goes on" in running["message"]
+    assert await why(api, held) == "EXECUTING"
+
+
+async def test_what_cannot_be_suspended_says_why(api: Api) -> None:
+    await api.call("POST", "/jobs/none/suspend", status=404)
+    ended = await api.submitted()
+    await api.post(f"/jobs/{ended}/cancel")
+    for change in ("suspend", "resume"):
+        error = await api.call("POST", f"/jobs/{ended}/{change}", status=409)
+        assert error["message"] == f"job '{ended}' is CANCELLED: it has ended"
+    assert list(await api.faults("POST", "/jobs", {"type": "t", "payload": 1, "suspended": 1})) == [
+        "suspended"
+    ]
+
+
 async def test_so_many_types_may_be_paused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("queue_operator.queue.operations.MOST_PAUSES", 2)
     for name in ("a", "b", "a"):

@@ -195,6 +195,21 @@ async def test_a_priority_may_change_while_the_job_waits(
     assert assignment.job_id == second
 
 
+async def test_suspend_may_change_in_both_directions(
+    controller: RunningController, backend: PostgresBackend, kubectl: Kubectl
+) -> None:
+    uid = kubectl.apply_job("job", suspend=True)
+    kubectl.wait("condition=Suspended", f"{JOBS}/job")
+    assert await claim(backend, kubectl.namespace) == []
+    for generation, suspend in ((2, "false"), (3, "true"), (4, "null")):
+        patch = f'{{"spec":{{"suspend":{suspend}}}}}'
+        kubectl("patch", JOBS, "job", "--type=merge", "-p", patch)
+        kubectl.wait(f"jsonpath={{.status.observedGeneration}}={generation}", f"{JOBS}/job")
+    kubectl.wait("condition=Suspended=False", f"{JOBS}/job")
+    [assignment] = await claim(backend, kubectl.namespace)
+    assert assignment.job_id == uid
+
+
 def test_a_cancel_cannot_be_taken_back(kubectl: Kubectl) -> None:
     kubectl.apply(queue_job("job", cancel=True))
     with pytest.raises(Refused, match=r"spec\.cancel cannot be taken back"):

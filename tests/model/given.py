@@ -207,6 +207,7 @@ def new_jobs(draw: st.DrawFn, pair: Pair) -> NewJob:
         "correlation_id": draw(mostly("", "c")),
         "idempotency_key": draw(mostly("", "k1", "k2")),
         "callback_url": draw(_callback_urls),
+        "suspended": draw(mostly(False, True)),
         "depends_on": draw(_parents(pair, name)),
         "dependency_mode": draw(_modes),
     }

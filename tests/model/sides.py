@@ -14,6 +14,7 @@ from queue_operator.backends.protocol import (
     Places,
     ProgressSink,
     Spawner,
+    Suspensions,
 )
 from queue_operator.domain.job import Job
 from queue_operator.testing.memory import ManualClock
@@ -39,6 +40,7 @@ class Whole(
     Spawner,
     JobLogs,
     Pauses,
+    Suspensions,
     Places,
     Protocol,
 ):

@@ -389,7 +389,7 @@ async def append_logs(pair: Pair, name: Name, whose: str, first: int) -> None:
     await pair.step(call)
 
 
-# Pauses and places
+# Pauses, suspended jobs and places
 
 
 @_step(1, pause=given.pauses)
@@ -414,6 +414,20 @@ async def _go_on(space: str, kind: str, side: Side) -> bool:
 @_step(1, space=mostly(None, "default"))
 async def pauses(pair: Pair, space: str | None) -> None:
     await pair.step(lambda side: side.backend.pauses(space))
+
+
+@_step(2, name=given.stored, others=st.lists(given.names, max_size=2))
+async def suspend(pair: Pair, name: Name, others: list[Name]) -> None:
+    wanted = dict.fromkeys([name, *others], True)
+    await pair.step(lambda side: side.backend.set_suspended(wanted))
+
+
+@_step(3, name=given.stored, rest=mostly(True, False))
+async def resume_jobs(pair: Pair, name: Name, rest: bool) -> None:
+    """Mostly all that are suspended, or soon nothing would be claimed any more."""
+    held = {one for one, job in pair.jobs.items() if job.suspended} if rest else set()
+    wanted = dict.fromkeys(sorted({name, *held}), False)
+    await pair.step(lambda side: side.backend.set_suspended(wanted))
 
 
 @_step(2, name=given.stored)

@@ -44,6 +44,7 @@ _STATUS: Final[dict[str, Any]] = {
     "state": Phase.COMPLETED,
     "attempt": 1,
     "cancel_requested": False,
+    "suspended": False,
     "reason": "COMPLETE",
     "created_at": _AT,
     "updated_at": _LATER,
@@ -228,6 +229,22 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "status": "CANCEL_REQUESTED",
             "previous_state": Phase.RUNNING,
             "message": "the job is running; its handler is asked to stop",
+        }
+    },
+    "suspendJob": {
+        200: {
+            "job_id": _ID,
+            "state": Phase.SCHEDULED,
+            "suspended": True,
+            "message": "the job waits until it is resumed",
+        }
+    },
+    "resumeJob": {
+        200: {
+            "job_id": _ID,
+            "state": Phase.SCHEDULED,
+            "suspended": False,
+            "message": "the job is not suspended; `why` says what else it waits for",
         }
     },
     "retryJob": {

@@ -148,6 +148,8 @@ def _options(given: JobSubmission) -> dict[str, Any]:
     if given.depends_on:
         options["depends_on"] = tuple(given.depends_on)
         options["dependency_mode"] = given.dependency_type
+    if given.suspended:
+        options["suspended"] = True
     if given.callback_url is not None:
         options["callback_url"] = given.callback_url
     return options

@@ -18,7 +18,7 @@ from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
 from queue_operator.backends.steering_base import SteeringBase
-from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause
+from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause, suspend
 from queue_operator.backends.stored import Stored, lanes_of
 from queue_operator.backends.tallying import forget_old, tell_tallies, usage_of, window_of
 from queue_operator.backends.tokens import take_from
@@ -49,8 +49,8 @@ _NO_FAILURE: Final = (JobState.CANCELLING, JobState.COMPLETED)
 
 class Engine(BaseBackend, PlaneBase, SteeringBase):
     """Backend, Search, History, Failures, EventLog, CancelInbox, ProgressSink, Checkpoints,
-    Spawner, JobLogs, Pauses, Places, Statistics and Usages but for where the jobs are. `clock`
-    gives aware times, and every decision uses it.
+    Spawner, JobLogs, Pauses, Suspensions, Places, Statistics and Usages but for where the jobs
+    are. `clock` gives aware times, and every decision uses it.
     """
 
     def __init__(
@@ -565,6 +565,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     @reading
     def _pauses(self, namespace: str | None) -> list[protocol.Pause]:
         return self._shelf.pauses(namespace)
+
+    @atomic
+    def _set_suspended(self, wanted: Mapping[Name, bool]) -> set[Name]:
+        return suspend(self._shelf, wanted, self._now)
 
     # Maintenance
 

@@ -50,6 +50,7 @@ from queue_operator.backends.steering import (
     Pauses,
     Place,
     Places,
+    Suspensions,
     Usage,
     Usages,
 )
@@ -577,6 +578,7 @@ __all__ = [
     "Spawner",
     "Statistics",
     "StatsWindow",
+    "Suspensions",
     "TakenIn",
     "Topic",
     "TransitionRecord",

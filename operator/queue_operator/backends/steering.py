@@ -47,6 +47,25 @@ class Pauses(Protocol):
         ...
 
 
+@runtime_checkable
+class Suspensions(Protocol):
+    """Single jobs that are not to be claimed, whatever their state."""
+
+    async def set_suspended(
+        self, wanted: Mapping[tuple[str, str], bool]
+    ) -> Collection[tuple[str, str]]:
+        """Suspends jobs (True) and resumes them (False), by namespace and id, all in one step; a
+        repeat changes nothing. Gives the names that are left alone: there is no such job, or it
+        has ended.
+
+        A claim that begins afterwards takes none that is suspended. One that runs goes on, and
+        waits if it is to be tried again. A job that is resumed has the place that it had, and is
+        eligible from now on, or when what else it waits for is over.
+        Raises InvalidArgument for bad names.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a waiting job stands. `ahead` counts the eligible jobs of its namespace and type

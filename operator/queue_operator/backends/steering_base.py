@@ -1,9 +1,9 @@
-"""The arguments of the calls about what waits (pauses, places, a glance at it) and about what
+"""The arguments of the calls about what waits (pauses, suspended jobs, places, a glance) and what
 happened, checked alike for every store.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from queue_operator.backends.protocol import EventBatch, Pause, Place
@@ -13,16 +13,20 @@ from queue_operator.domain.validation import (
     REASON_CHARACTERS,
     Limits,
     check_demand,
+    check_flag,
+    check_kind,
     check_limit,
+    check_pairs,
     check_sequence,
     check_text,
+    check_texts,
 )
 
 _NUMBERS: Final = 2**63
 
 
 class SteeringBase(ABC):
-    """Pauses, Places, Glance and EventLog, but for the storage itself."""
+    """Pauses, Suspensions, Places, Glance and EventLog, but for the storage itself."""
 
     _limits: Limits
 
@@ -42,6 +46,17 @@ class SteeringBase(ABC):
         if namespace is not None:
             check_text("namespace", namespace, self._limits.id_characters)
         return await self._pauses(namespace)
+
+    async def set_suspended(
+        self, wanted: Mapping[tuple[str, str], bool]
+    ) -> Collection[tuple[str, str]]:
+        check_kind("wanted", wanted, Mapping)
+        check_pairs("wanted", list(wanted))
+        check_texts("namespace", {name for name, _ in wanted}, self._limits.id_characters)
+        check_texts("job_id", {job_id for _, job_id in wanted}, self._limits.id_characters)
+        for on in wanted.values():
+            check_flag("suspended", on)
+        return await self._set_suspended(wanted) if wanted else ()
 
     async def place_of(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Place:
         check_text("job_id", job_id, self._limits.id_characters)
@@ -75,6 +90,11 @@ class SteeringBase(ABC):
 
     @abstractmethod
     async def _pauses(self, namespace: str | None) -> list[Pause]: ...
+
+    @abstractmethod
+    async def _set_suspended(
+        self, wanted: Mapping[tuple[str, str], bool]
+    ) -> Collection[tuple[str, str]]: ...
 
     @abstractmethod
     async def _place(self, namespace: str, job_id: str) -> Place | None:

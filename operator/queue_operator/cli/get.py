@@ -128,6 +128,7 @@ def _page(status: JobStatus) -> RenderableType:
             ("namespace", status.namespace),
             ("type", status.type),
             ("state", rendering.state(status.state, status.cancel_requested)),
+            ("suspended", "until it is resumed" if status.suspended else ""),
             ("reason", status.reason),
             ("attempt", status.attempt),
             ("priority", status.priority.value),

@@ -29,7 +29,8 @@ _JOBS: Final = {
     "why": ("queue_operator.cli.get", "why", "Tell why a job does not run."),
     "top": ("queue_operator.cli.stats", "top", "Watch the queue."),
     "pause": ("queue_operator.cli.pauses", "pause", "Start no more jobs of a type."),
-    "resume": ("queue_operator.cli.pauses", "resume", "Start them again."),
+    "resume": ("queue_operator.cli.pauses", "resume", "Start them again, or suspended jobs."),
+    "suspend": ("queue_operator.cli.pauses", "suspend", "Start no more attempts of jobs."),
     "delete": ("queue_operator.cli.change", "delete", "Delete jobs that have ended."),
 }
 _COMMANDS: Final = {**_JOBS, **_SERVER}

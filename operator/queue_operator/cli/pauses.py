@@ -1,14 +1,15 @@
-"""`queue-operator pause` and `resume`."""
+"""`queue-operator pause`, `suspend` and `resume`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, confirm, remote
-from queue_operator.client import Pause
+from queue_operator.cli.values import JobId
+from queue_operator.client import Pause, SuspensionResult
 
 
 @click.command(
@@ -43,15 +44,39 @@ def pause(remote: Remote, type: str | None, reason: str, listed: bool, yes: bool
 
 @click.command(
     cls=ExampleCommand,
+    examples=("queue-operator suspend 01a2202b-60ba-7527-8384-af65995ae3ce",),
+)
+@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...", type=JobId())
+@remote()
+def suspend(remote: Remote, job_ids: tuple[str, ...]) -> None:
+    """Start no attempt of these jobs until `resume --job`; one that runs goes on.
+
+    A job of a QueueJob is suspended by its spec.suspend instead.
+    """
+    with remote.connected() as queue:
+        _each(remote, job_ids, queue.suspend)
+
+
+@click.command(
+    cls=ExampleCommand,
     examples=(
         "queue-operator resume send-email",
         "queue-operator resume --all",
+        "queue-operator resume --job 01a2202b-60ba-7527-8384-af65995ae3ce",
     ),
 )
 @click.argument("type", required=False)
 @click.option("-a", "--all", "everything", is_flag=True, help="End every pause of the namespace.")
+@click.option(
+    "--job",
+    "job_ids",
+    multiple=True,
+    metavar="JOB_ID",
+    type=JobId(),
+    help="Let a suspended job run, and end no pause. May be repeated.",
+)
 @remote()
-def resume(remote: Remote, type: str | None, everything: bool) -> None:
+def resume(remote: Remote, type: str | None, everything: bool, job_ids: tuple[str, ...]) -> None:
     """Start jobs of TYPE again, or those of the whole namespace.
 
     It ends exactly the pause that was made: a type that was paused by itself stays so when the
@@ -59,6 +84,12 @@ def resume(remote: Remote, type: str | None, everything: bool) -> None:
     """
     if type and everything:
         raise click.UsageError("give TYPE or --all, not both")
+    if job_ids:
+        if type or everything:
+            raise click.UsageError("give --job alone")
+        with remote.connected() as queue:
+            _each(remote, job_ids, queue.resume_job)
+        return
     with remote.connected() as queue:
         there = queue.pauses(namespace=remote.namespace)
         wanted = [one.type for one in there] if everything else [type or ""]
@@ -72,6 +103,15 @@ def resume(remote: Remote, type: str | None, everything: bool) -> None:
         rendering.note(_nothing(there))
     if not any(ended):
         sys.exit(1)
+
+
+def _each(remote: Remote, job_ids: Sequence[str], change: Callable[..., SuspensionResult]) -> None:
+    for job_id in dict.fromkeys(job_ids):
+        told = change(job_id, namespace=remote.namespace)
+        if remote.output == "json":
+            rendering.print_json(told)
+        else:
+            print(rendering.plain(f"{told.job_id}: {told.message}"))
 
 
 def _confirm(remote: Remote) -> None:

@@ -54,6 +54,12 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "handed on (CHAIN).",
             ),
             click.option(
+                "--suspended",
+                is_flag=True,
+                default=None,
+                help="The job waits until `resume --job` lets it run.",
+            ),
+            click.option(
                 "--callback-url",
                 help="Where to tell that the job has ended; kept with it, not called yet.",
             ),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         QueueStats,
         RetryResult,
         SubmissionResult,
+        SuspensionResult,
     )
     from queue_operator.client.protocol import ServerError
     from queue_operator.client.requests import (
@@ -89,6 +90,7 @@ _HOMES: Final = {
     "ServerError": "protocol",
     "Submission": "requests",
     "SubmissionResult": "models",
+    "SuspensionResult": "models",
     "TimeRange": "requests",
     "file_token": "credentials",
 }
@@ -135,6 +137,7 @@ __all__ = [
     "ServerError",
     "Submission",
     "SubmissionResult",
+    "SuspensionResult",
     "TimeRange",
     "file_token",
 ]

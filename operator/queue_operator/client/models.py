@@ -134,6 +134,7 @@ class JobStatus(_Received):
     state: Phase
     attempt: int
     cancel_requested: bool = False
+    suspended: bool = False
     reason: str = ""
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -168,6 +169,15 @@ class JobSearchResult(_Received):
     total_is_exact: bool = True
     next_cursor: str | None = None
     has_more: bool = False
+
+
+class SuspensionResult(_Received):
+    """A job that was suspended or resumed."""
+
+    job_id: str
+    state: Phase
+    suspended: bool
+    message: str = ""
 
 
 class Pause(_Received):

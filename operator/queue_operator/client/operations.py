@@ -30,6 +30,7 @@ from queue_operator.client.models import (
     ResumeResult,
     RetryResult,
     SubmissionResult,
+    SuspensionResult,
 )
 from queue_operator.client.protocol import (
     Call,
@@ -128,6 +129,11 @@ def cancel(
     body = encode({"reason": reason, "force": force})
     call = Call("POST", job_path(job_id, "/cancel"), params_of(namespace), body, (job_id,))
     return parsed(call, CancellationResult)
+
+
+def suspend(job_id: str, on: bool, namespace: str | None) -> Operation[SuspensionResult]:
+    path = job_path(job_id, "/suspend" if on else "/resume")
+    return parsed(Call("POST", path, params_of(namespace), job_ids=(job_id,)), SuspensionResult)
 
 
 @dataclass(frozen=True, slots=True)

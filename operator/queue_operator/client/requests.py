@@ -82,6 +82,7 @@ class Submission(_Sent):
     tags: dict[str, str] | None = None
     depends_on: tuple[str, ...] | None = None
     dependency_type: DependencyMode | None = None
+    suspended: bool | None = None
     callback_url: str | None = None
 
     @model_validator(mode="after")

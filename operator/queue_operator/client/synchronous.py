@@ -29,6 +29,7 @@ from queue_operator.client.models import (
     QueueStats,
     RetryResult,
     SubmissionResult,
+    SuspensionResult,
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
@@ -199,6 +200,14 @@ class QueueClient:
     ) -> CancellationResult:
         """Raises JobNotFound; a job that has ended already is an answer, not an error."""
         return self._ask(operations.cancel(job_id, reason, force, namespace))
+
+    def suspend(self, job_id: str, *, namespace: str | None = None) -> SuspensionResult:
+        """No attempt of the job begins until `resume_job`; one that runs goes on."""
+        return self._ask(operations.suspend(job_id, True, namespace))
+
+    def resume_job(self, job_id: str, *, namespace: str | None = None) -> SuspensionResult:
+        """Ends the suspension of one job; `resume` ends pauses."""
+        return self._ask(operations.suspend(job_id, False, namespace))
 
     def retry(
         self,

@@ -4,6 +4,7 @@ import heapq
 import itertools
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from queue_operator.backends.protocol import MirrorEntry
@@ -16,11 +17,22 @@ HOLD_S: Final = 2.0
 """A job that ends sooner than this after it was taken in needs no other status but the last."""
 
 REMEMBERED: Final = 20_000
-"""Resources whose last written transition is kept: the feed may show a change whose state
+"""Resources whose last written version is kept: the feed may show a change whose state
 was written already, because an earlier change showed the job's newest state.
 """
 
 HELD: Final = frozenset({JobState.INITIAL_PENDING, JobState.RUNNING})
+
+
+Version = tuple[int, datetime]
+"""What tells the newer of two records of a job: a suspension is no transition."""
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+_NONE: Final[Version] = (-1, _NEVER)
+
+
+def version_of(job: ShownJob) -> Version:
+    return job.transition, job.suspension_at or _NEVER
 
 
 @dataclass(slots=True)
@@ -42,7 +54,11 @@ class Write:
 
     @property
     def transition(self) -> int:
-        return self.job.transition if self.job else -1
+        return self.version[0]
+
+    @property
+    def version(self) -> Version:
+        return version_of(self.job) if self.job else _NONE
 
     @property
     def final(self) -> bool:
@@ -61,7 +77,7 @@ class Backlog:
         self._hold_s = hold_s
         self._waiting: dict[str, tuple[float, Write]] = {}
         self._in_flight: dict[str, Write] = {}
-        self._written: OrderedDict[str, int] = OrderedDict()
+        self._written: OrderedDict[str, Version] = OrderedDict()
         self._delivered: set[int] = set()
         # One heap for final statuses, one for the rest; entries that no longer agree with
         # `_waiting` are stale and dropped when they come up.
@@ -75,23 +91,23 @@ class Backlog:
     def offer(self, entry: MirrorEntry, now: float) -> bool:
         """Takes a change from the feed; False when it is known already."""
         job = entry.job
-        if job.resource is None or self._is_written(job.resource.uid, job.transition):
+        if job.resource is None or self._is_written(job.resource.uid, version_of(job)):
             self._delivered.add(entry.sequence)
             return False
         uid = job.resource.uid
-        if self._is_in_flight(uid, job.transition):
+        if self._is_in_flight(uid, version_of(job)):
             self._in_flight[uid].sequences.add(entry.sequence)
             return False
         return self._merge(
             Write(job.namespace, job.resource, job=job, sequences={entry.sequence}), now
         )
 
-    def _is_written(self, uid: str, transition: int) -> bool:
-        return self._written.get(uid, -1) >= transition
+    def _is_written(self, uid: str, version: Version) -> bool:
+        return self._written.get(uid, _NONE) >= version
 
-    def _is_in_flight(self, uid: str, transition: int) -> bool:
+    def _is_in_flight(self, uid: str, version: Version) -> bool:
         flying = self._in_flight.get(uid)
-        return flying is not None and flying.transition >= transition
+        return flying is not None and flying.version >= version
 
     def put(self, write: Write, now: float) -> None:
         """Takes a status that comes from no feed."""
@@ -103,7 +119,7 @@ class Backlog:
             older = known[1]
             older.sequences |= write.sequences
             # Without a job there is nothing to tell the newer by but its coming later.
-            if older.job is not None and older.transition >= write.transition:
+            if older.job is not None and older.version >= write.version:
                 return False
             write.sequences = older.sequences
             write.failures = older.failures
@@ -148,11 +164,11 @@ class Backlog:
         """It arrived, or never will: its changes can be acknowledged."""
         self._land(write)
         if write.sequences:
-            self._remember(write.uid, write.transition)
+            self._remember(write.uid, write.version)
         self._delivered |= write.sequences
 
-    def _remember(self, uid: str, transition: int) -> None:
-        self._written[uid] = max(transition, self._written.get(uid, -1))
+    def _remember(self, uid: str, version: Version) -> None:
+        self._written[uid] = max(version, self._written.get(uid, _NONE))
         self._written.move_to_end(uid)
         if len(self._written) > REMEMBERED:
             self._written.popitem(last=False)

@@ -250,9 +250,11 @@ class Intake:
     async def _observe(self, known: Iterable[Sighting]) -> None:
         """Jobs stored before, and their statuses, follow the edits of their resources."""
         edited = [one for one in known if one.generation > max(self._seen(one), 1)]
-        for one in edited:
-            if one.job is not None:
-                self.priorities.want(one.namespace, one.uid, one.job.priority)
+        wanted = {(one.namespace, one.uid): one.job for one in edited if one.job is not None}
+        if wanted:
+            await self._backend.set_suspended({n: job.suspended for n, job in wanted.items()})
+        for (namespace, uid), spec in wanted.items():
+            self.priorities.want(namespace, uid, spec.priority)
         untold = {(one.namespace, one.uid): one for one in edited if one.generation > one.observed}
         if not untold:
             return

@@ -5,10 +5,16 @@ from ctypes import c_longlong
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from queue_operator.backends.protocol import Backend, ResourceMirror, Sessions, Signals
+from queue_operator.backends.protocol import (
+    Backend,
+    ResourceMirror,
+    Sessions,
+    Signals,
+    Suspensions,
+)
 
 
-class ControllerBackend(Backend, ResourceMirror, Sessions, Signals, Protocol):
+class ControllerBackend(Backend, ResourceMirror, Suspensions, Sessions, Signals, Protocol):
     """A store that can carry custom resources."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from queue_operator.controller.backlog import Write
+from queue_operator.controller.backlog import Version, Write, version_of
 from queue_operator.controller.pacing import backoff_s
 from queue_operator.controller.ports import ControllerBackend
 from queue_operator.controller.projection import StatusWriter
@@ -26,12 +26,12 @@ _STEP: Final = 500
 
 @dataclass(slots=True)
 class _StandIn:
-    """`shown` is what its status was last given: transition and generation."""
+    """`shown` is what its status was last given: version and generation."""
 
     namespace: str
     resource: ResourceRef
     job_id: str
-    shown: tuple[int, int] = (-1, 0)
+    shown: tuple[Version, int] | None = None
 
 
 class StandIns:
@@ -54,7 +54,7 @@ class StandIns:
 
     def put(self, namespace: str, resource: ResourceRef, job_id: str) -> None:
         known = self._known.get(resource.uid)
-        shown = known.shown if known and known.job_id == job_id else (-1, 0)
+        shown = known.shown if known and known.job_id == job_id else None
         self._known[resource.uid] = _StandIn(namespace, resource, job_id, shown)
         self._some.set()
 
@@ -94,10 +94,10 @@ class StandIns:
             status = job_deleted(datetime.now(UTC), generation)
             self._writer.put(Write(one.namespace, one.resource, status=status))
             self.drop(uid)
-        elif one.shown != (job.transition, generation):
+        elif one.shown != (version_of(job), generation):
             shown = replace(job, resource=one.resource)
             self._writer.put(Write(one.namespace, one.resource, job=shown))
-            one.shown = (job.transition, generation)
+            one.shown = (version_of(job), generation)
             if is_terminal(job.state):
                 self.drop(uid)
 

@@ -17,7 +17,7 @@ from queue_operator.crd.v1alpha1 import (
 from queue_operator.domain.errors import QueueError, QuotaExceeded
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.shown import ShownJob
-from queue_operator.domain.states import TERMINAL, JobState, is_terminal
+from queue_operator.domain.states import ELIGIBLE, TERMINAL, JobState, is_terminal
 from queue_operator.domain.views import phase
 
 FINAL_CONDITION: Final[dict[JobState, ConditionType]] = {
@@ -163,6 +163,8 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
             observed_generation=observed,
         )
     ]
+    if (suspended := _suspended(job, observed)) is not None:
+        found.append(suspended)
     final = [FINAL_CONDITION[job.state]] if is_terminal(job.state) else []
     stalled = [ConditionType.STALLED] if job.state in STALLED else []
     return found + [
@@ -178,6 +180,27 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
     ]
 
 
+def _suspended(job: ShownJob, observed: int | None) -> Condition | None:
+    """None for a job that has ended, and for one that was never suspended, as most are not."""
+    if job.suspension_at is None or is_terminal(job.state):
+        return None
+    told = ConditionStatus.FALSE, "JobResumed", "The job runs as soon as a worker is free"
+    if job.suspended:
+        message = "No attempt begins until spec.suspend is false"
+        if job.state not in ELIGIBLE:
+            message += "; the one that runs goes on"
+        told = ConditionStatus.TRUE, "JobSuspended", message
+    status, reason, message = told
+    return Condition(
+        type=ConditionType.SUSPENDED,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=job.suspension_at,
+        observed_generation=observed,
+    )
+
+
 def reason_of(job: ShownJob) -> str:
     """One word for why the job is where it is."""
     if job.state is JobState.DEAD_LETTER:
@@ -185,6 +208,8 @@ def reason_of(job: ShownJob) -> str:
             return _as_word(job.error_code) or "PermanentFailure"
         if job.error_category is ErrorCategory.TIMEOUT:
             return "TimedOut"
+    if job.suspended and job.state in ELIGIBLE:
+        return "Suspended"
     return _REASONS[job.state]
 
 

@@ -25,7 +25,7 @@ from queue_operator.domain.retry import BackoffStrategy
 
 Schema = dict[str, Any]
 
-MUTABLE_FIELDS: Final = frozenset({"cancel", "priority"})
+MUTABLE_FIELDS: Final = frozenset({"cancel", "priority", "suspend"})
 POLICED_FIELDS: Final = frozenset({"payload"})
 """Immutable too, but a rule in the CRD cannot see it: the admission policy does."""
 

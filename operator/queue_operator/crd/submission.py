@@ -48,6 +48,7 @@ def to_job(
         backoff=_backoff(spec.backoff),
         correlation_id=spec.correlation_id or "",
         idempotency_key=spec.idempotency_key or "",
+        suspended=bool(spec.suspend),
         resource=ResourceRef(
             cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
         ),

@@ -87,7 +87,7 @@ class BackoffSpec(_Model):
 
 
 class QueueJobSpec(_Model):
-    """What to run, and how. Only `cancel` and `priority` may change after creation."""
+    """What to run, and how. Only `cancel`, `priority` and `suspend` may change after creation."""
 
     type: str = Field(
         min_length=1,
@@ -142,6 +142,11 @@ class QueueJobSpec(_Model):
         description="Labels of the job. A worker with tags takes only jobs that carry them all "
         "as `key=value`; a key with an empty value is the bare key.",
     )
+    suspend: bool | None = Field(
+        None,
+        description="While true, no attempt begins; one that runs goes on. Set it to false to let "
+        "the job run, in the place that it had.",
+    )
     cancel: bool | None = Field(
         None,
         description="Set to true to cancel. A running handler sees it at its next checkpoint; "
@@ -154,6 +159,7 @@ class ConditionType(StrEnum):
     COMPLETE = "Complete"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
+    SUSPENDED = "Suspended"
     STALLED = "Stalled"
     READY = "Ready"
     SPEC_APPLIED = "SpecApplied"

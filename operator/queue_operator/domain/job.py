@@ -43,8 +43,9 @@ class Job:
     `created_at` None means the database's clock. `max_attempts`: None no bound, 0 not
     yet resolved (the first claim resolves it). `timeout_s` None: no limit. An
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
-    jobs of the same namespace. `callback_url` is told of the job's end. `transition` counts the
-    job's changes of state, from 1.
+    jobs of the same namespace. `callback_url` is told of the job's end. One that is `suspended` is
+    not claimed, whatever its state, until somebody resumes it. `transition` counts the
+    job's changes of state, from 1. `suspension_at` is when it was last suspended or resumed.
     `spawned_by` is the id of the job whose handler submitted this one, and `spawn_depth` how many
     such steps lie between it and a job that came from outside. `token` is the lease's, on a job
     that a stream or `dequeue_jobs` has brought, and else empty: with it, an outcome counts for
@@ -70,10 +71,12 @@ class Job:
     dependency_mode: DependencyMode = DependencyMode.AFTER
     resource: ResourceRef | None = None
     callback_url: str = ""
+    suspended: bool = False
 
     state: JobState = JobState.INITIAL_PENDING
     eligible_at: datetime | None = None
     waiting_for_dependencies: bool = False
+    suspension_at: datetime | None = None
     started_at: datetime | None = None
     finalized_at: datetime | None = None
     updated_at: datetime | None = None

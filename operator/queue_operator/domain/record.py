@@ -54,7 +54,20 @@ def submitted(job: Job, now: datetime) -> Job:
         eligible_at=eligible_at(job, now),
         updated_at=now,
         transition=1,
+        suspension_at=now if job.suspended else None,
     )
+
+
+def suspended(job: Job, on: bool, now: datetime) -> Job:
+    """The record of a job that is suspended, or resumed; the same where it is so already. Who was
+    resumed has not waited for a worker before.
+    """
+    if job.suspended is on:
+        return job
+    eligible_at = job.eligible_at
+    if not on and job.state in ELIGIBLE and not job.waiting_for_dependencies:
+        eligible_at = max(eligible_at or now, now)
+    return replace(job, suspended=on, suspension_at=now, eligible_at=eligible_at)
 
 
 def place(job: Job) -> datetime:
@@ -69,7 +82,7 @@ def is_used_up(job: Job) -> bool:
 
 def is_claimable(job: Job, now: datetime) -> bool:
     waits = job.waiting_for_dependencies or (job.eligible_at or now) > now
-    return job.state in ELIGIBLE and not waits and not is_used_up(job)
+    return job.state in ELIGIBLE and not (waits or job.suspended or is_used_up(job))
 
 
 def claimed(job: Job, demand: Demand, defaults: TypeDefaults, now: datetime) -> Job:

@@ -30,6 +30,8 @@ class ShownJob:
     created_at: datetime | None = None
     eligible_at: datetime | None = None
     waiting_for_dependencies: bool = False
+    suspended: bool = False
+    suspension_at: datetime | None = None
     assigned_at: datetime | None = None
     started_at: datetime | None = None
     finalized_at: datetime | None = None
@@ -61,6 +63,8 @@ def show(job: Job) -> ShownJob:
         created_at=job.created_at,
         eligible_at=job.eligible_at,
         waiting_for_dependencies=job.waiting_for_dependencies,
+        suspended=job.suspended,
+        suspension_at=job.suspension_at,
         assigned_at=job.assigned_at,
         started_at=job.started_at,
         finalized_at=job.finalized_at,

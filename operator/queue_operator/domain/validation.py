@@ -246,6 +246,7 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
         _check_resource(job.resource, limits)
     if job.callback_url != "":
         check_callback_url("callback_url", job.callback_url)
+    check_flag("suspended", job.suspended)
     _check_untouched(job)
 
 

@@ -20,6 +20,7 @@ _ALIVE_S: Final = 15.0
 class WaitReason(StrEnum):
     """The first thing that a job waits for. The last three are no waiting."""
 
+    SUSPENDED = "SUSPENDED"
     DEPENDENCIES = "DEPENDENCIES"
     DELAYED = "DELAYED"
     BACKOFF = "BACKOFF"
@@ -150,6 +151,8 @@ def _why(job: Job, place: Place, slots: list[int], now: datetime) -> tuple[WaitR
         if job.state is JobState.CANCELLING:
             return WaitReason.STOPPING, f"worker {job.worker_name!r} was asked to stop the job"
         return WaitReason.EXECUTING, f"worker {job.worker_name!r} runs the job"
+    if job.suspended:
+        return WaitReason.SUSPENDED, _why_suspended(job)
     if job.waiting_for_dependencies:
         left = sum(state is None for state in place.parents.values())
         return WaitReason.DEPENDENCIES, f"the job waits for {left} of the jobs it depends on"
@@ -158,6 +161,13 @@ def _why(job: Job, place: Place, slots: list[int], now: datetime) -> tuple[WaitR
             return WaitReason.BACKOFF, "the job failed, and its next attempt is not due yet"
         return WaitReason.DELAYED, "the job is not due yet"
     return _why_in_line(place, slots)
+
+
+def _why_suspended(job: Job) -> str:
+    if job.resource is not None:
+        return f"the job is suspended; set spec.suspend of QueueJob {job.resource.name!r} to false"
+    how = f"POST /v1/jobs/{job.id}/resume, or `queue-operator resume --job {job.id}`"
+    return f"the job is suspended until somebody resumes it: {how}"
 
 
 def _why_in_line(place: Place, slots: list[int]) -> tuple[WaitReason, str]:

@@ -18,7 +18,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.statistics import Statistics, StatsWindow, WindowStats
 from queue_operator.backends.steering import Pause, Pauses
-from queue_operator.domain.errors import InvalidArgument, JobNotFound
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Cancelled, Job, JobStats, Submitted
 from queue_operator.domain.outcome import Settled
 from queue_operator.queue.bulk import (
@@ -36,9 +36,13 @@ from queue_operator.queue.bulk import (
 from queue_operator.queue.explaining import Explainer, Explanation, utc_now
 from queue_operator.queue.gathering import Gathering
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.suspending import refuse_of_resource
 
 C = TypeVar("C")
 
+SUSPEND: Final = "SUSPEND"
+RESUME: Final = "RESUME"
+"""What an InvalidTransition says that was asked for: neither is a transition."""
 MOST_PAUSES: Final = 1000
 """Of one namespace."""
 
@@ -84,6 +88,13 @@ class JobOperations(Protocol):
         gone: Gone,
         answer: BulkAnswer | None = None,
     ) -> BulkAnswer: ...
+
+    async def suspend(self, job_id: str, namespace: str, *, on: bool) -> Job:
+        """Suspends a job, or resumes it; gives it as it is then, as `look_at` does. Raises
+        InvalidTransition for one that has ended, InvalidArgument for one of a custom resource,
+        whose spec says whether it is suspended.
+        """
+        ...
 
     async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled: ...
 
@@ -206,6 +217,16 @@ class Operations:
             gone=gone,
             answer=answer,
         )
+
+    async def suspend(self, job_id: str, namespace: str, *, on: bool) -> Job:
+        before = await self.look_at(job_id, namespace)
+        refuse_of_resource("job_id", before, on)
+        change = self._queue.suspend_jobs if on else self._queue.resume_jobs
+        left = await change([job_id], namespace=namespace)
+        after = await self.look_at(job_id, namespace)
+        if left:
+            raise InvalidTransition(job_id, after.state, SUSPEND if on else RESUME)
+        return after
 
     async def retry(self, job_id: str, namespace: str, options: RetryOptions) -> Settled:
         [answer] = await self._queue.retry_jobs([retry_of(job_id, namespace, options)])

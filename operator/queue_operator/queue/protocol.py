@@ -265,6 +265,24 @@ class Queue(Protocol):
         reason: str = "",
     ) -> Cancelled: ...
 
+    async def suspend_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        """None of them is assigned any more until it is resumed; one that runs goes on, and waits
+        if it is to be tried again. Gives the ids that are left alone: there is no such job, or it
+        has ended.
+
+        Raises InvalidArgument where one is the job of a custom resource, whose spec says whether
+        it is suspended; nothing is changed then.
+        """
+        ...
+
+    async def resume_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        """Ends that, likewise. Each has the place that it had."""
+        ...
+
     async def acknowledge_cancellation(
         self,
         job_id: str,

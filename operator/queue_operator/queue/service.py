@@ -50,6 +50,7 @@ from queue_operator.queue.sessions import Opening, SessionRows
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
 from queue_operator.queue.suspects import Isolation
+from queue_operator.queue.suspending import set_suspended
 from queue_operator.queue.whole import Unfinished, whole
 from queue_operator.settings import QueueSettings, QuotaSettings
 
@@ -454,6 +455,20 @@ class QueueService:
         )
         self._streams.cancel(cancelled.requests)
         return cancelled
+
+    @whole
+    async def suspend_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        return await set_suspended(self._store, job_ids, namespace, True, self._limits)
+
+    @whole
+    async def resume_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        left = await set_suspended(self._store, job_ids, namespace, False, self._limits)
+        self._may_be_ready()
+        return left
 
     @whole
     async def retry_jobs(self, retries: Sequence[Outcome]) -> list[Settled]:

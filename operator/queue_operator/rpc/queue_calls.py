@@ -86,6 +86,12 @@ def _numbers_of_ids(request: Any, limits: LimitSettings) -> Iterable[tuple[str, 
     yield from _numbers_of_tags(request, limits)
 
 
+def _numbers_of_named(
+    request: pb.SuspendJobsRequest, limits: LimitSettings
+) -> Iterable[tuple[str, int, int]]:
+    yield "job_ids", len(request.job_ids), MOST_JOBS
+
+
 def _numbers_of_held(request: Any, limits: LimitSettings) -> Iterable[tuple[str, int, int]]:
     yield "jobs", len(request.jobs), MOST_JOBS
 
@@ -133,6 +139,10 @@ def _many_jobs(request: Any) -> dict[str, Any]:
 
 def _selected(request: Any) -> dict[str, Any]:
     return {"jobs": list(request.job_ids), "filter": {"tags": list(request.tags)}}
+
+
+def _suspended(request: pb.SuspendJobsRequest) -> dict[str, Any]:
+    return {"jobs": list(request.job_ids), "filter": {"resume": request.resume}}
 
 
 def _ended(request: Any) -> dict[str, Any]:
@@ -294,6 +304,14 @@ async def _cancel_jobs(
     )
 
 
+async def _suspend_jobs(
+    queue: HostedQueue, request: pb.SuspendJobsRequest, namespace: str
+) -> Message:
+    change = queue.resume_jobs if request.resume else queue.suspend_jobs
+    left = await change(list(request.job_ids), namespace=namespace)
+    return pb.SuspendJobsResponse(unknown_job_ids=left)
+
+
 async def _get_job(queue: HostedQueue, request: pb.GetJobRequest, namespace: str) -> Message:
     job = await queue.get_job(request.job_id, namespace=namespace)
     return pb.GetJobResponse(job=convert.job_to_wire(job))
@@ -419,6 +437,13 @@ METHODS: Final[dict[str, Method]] = {
         _cancel_jobs,
         audited=_selected,
         counted=_numbers_of_ids,
+    ),
+    "SuspendJobs": Method(
+        pb.SuspendJobsRequest,
+        Right("update"),
+        _suspend_jobs,
+        audited=_suspended,
+        counted=_numbers_of_named,
     ),
     "GetJob": Method(pb.GetJobRequest, Right("get"), _get_job),
     "GetJobStats": Method(

@@ -56,6 +56,7 @@ async def test_who_may_only_read_cannot_cancel(door: Door) -> None:
         ("POST", f"/v1/jobs/{job_id}/cancel", {}),
         ("POST", "/v1/jobs/cancel", {"job_ids": [job_id]}),
         ("POST", "/v1/jobs/cancel", {"filter": {"all": True}, "dry_run": True}),
+        ("POST", f"/v1/jobs/{job_id}/suspend", {}),
         ("PUT", "/v1/pauses", {}),
     ):
         check_error(await door.call_as(READER, method, path, body), 403, "FORBIDDEN")

@@ -23,6 +23,8 @@ CHANGES: dict[str, tuple[str, str, Any]] = {
     "retryJobs": ("POST", "/v1/jobs/retry", {"job_ids": ["j"]}),
     "deleteJobs": ("POST", "/v1/jobs/delete", {"job_ids": ["j"]}),
     "cancelJob": ("POST", "/v1/jobs/j/cancel", None),
+    "suspendJob": ("POST", "/v1/jobs/j/suspend", None),
+    "resumeJob": ("POST", "/v1/jobs/j/resume", None),
     "retryJob": ("POST", "/v1/jobs/j/retry", None),
     "deleteJob": ("DELETE", "/v1/jobs/j", None),
     "pause": ("PUT", "/v1/pauses", {"type": "a"}),

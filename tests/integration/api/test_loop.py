@@ -109,6 +109,8 @@ REQUESTS: Final[dict[str, dict[str, Make]]] = {
     "getFailure": {"longest id": lambda: get(f"/jobs/{LONG}/failure")},
     "getLog": {"longest id": lambda: get(f"/jobs/{LONG}/logs", lines=1000)},
     "cancelJob": {"longest reason": lambda: post(f"/jobs/{LONG}/cancel", {"reason": "x" * 1024})},
+    "suspendJob": {"longest id": lambda: post(f"/jobs/{LONG}/suspend", {})},
+    "resumeJob": {"longest id": lambda: post(f"/jobs/{LONG}/resume", {})},
     "retryJob": {"all options": lambda: post(f"/jobs/{LONG}/retry", {"delay": "PT1H"})},
     "deleteJob": {"longest id": lambda: ("DELETE", f"/jobs/{LONG}", b"")},
     "cancelJobs": {

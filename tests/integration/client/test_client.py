@@ -204,6 +204,22 @@ def test_pauses_come_and_go(stage: Stage) -> None:
         assert queue.pauses(namespace=stage.namespace) == ()
 
 
+def test_a_job_is_suspended_and_resumed(stage: Stage) -> None:
+    with stage.client() as queue:
+        job_id = submit(stage, queue, suspended=True)
+        assert queue.get(job_id, namespace=stage.namespace).suspended
+        told = queue.explain(job_id, namespace=stage.namespace)
+        assert told.reason == "SUSPENDED"
+        resumed = queue.resume_job(job_id, namespace=stage.namespace)
+        assert (resumed.job_id, resumed.state, resumed.suspended) == (
+            job_id,
+            Phase.SCHEDULED,
+            False,
+        )
+        assert queue.suspend(job_id, namespace=stage.namespace).suspended
+        assert queue.get(job_id, namespace=stage.namespace).suspended
+
+
 def test_a_failure_is_told_and_retried(stage: Stage) -> None:
     with stage.client() as queue:
         job_id = submit(stage, queue)

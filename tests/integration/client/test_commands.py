@@ -175,6 +175,20 @@ def test_pauses(stage: Stage) -> None:
     assert stage.type("pause", "--list").stderr == "nothing is paused\n"
 
 
+def test_suspended_jobs(stage: Stage) -> None:
+    job_id = submitted(stage, "email", "null", "--suspended")
+    assert f"queue-operator resume --job {job_id}" in stage.type("why", job_id).stdout
+    assert "until it is resumed" in stage.type("get", job_id).stdout
+    assert stage.json("resume", "--job", job_id)["suspended"] is False
+    told = stage.type("suspend", job_id)
+    assert told.stdout == f"{job_id}: the job waits until it is resumed\n"
+    both = stage.type("resume", "email", "--job", job_id)
+    assert (both.exit_code, "give --job alone" in both.stderr) == (2, True)
+    missing = stage.type("suspend", "none")
+    assert missing.exit_code == 1
+    assert "none" in missing.stderr
+
+
 def test_numbers(stage: Stage) -> None:
     submitted(stage, "email", "null")
     stage.complete()

@@ -19,6 +19,8 @@ METHODS = {
     "getFailure": "failure",
     "getLog": "log",
     "cancelJob": "cancel",
+    "suspendJob": "suspend",
+    "resumeJob": "resume_job",
     "retryJob": "retry",
     "deleteJob": "delete",
     "searchJobs": "search",

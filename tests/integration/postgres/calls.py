@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 from tests.integration.postgres import million
+from tests.integration.postgres.big import WORKER, ids, new_jobs, outcome, take
 
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
@@ -34,7 +35,6 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 
-WORKER = "worker"
 _OLDEST = render(
     "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
     " FROM queue_operator.final WHERE state IN ({{COMPLETED}})"
@@ -47,10 +47,6 @@ _REOPEN: LiteralString = (
 _NEXT = itertools.count()
 
 Call = Callable[[PostgresBackend], Awaitable[object]]
-
-
-def ids(first: int, count: int) -> list[str]:
-    return [f"job-{number:08d}" for number in range(first, first + count)]
 
 
 async def get_ended_and_waiting(backend: PostgresBackend) -> None:
@@ -72,30 +68,23 @@ async def pause_and_go_on(backend: PostgresBackend) -> None:
     await backend.resume(million.BIG, "type-1")
 
 
+async def suspend_and_go_on(backend: PostgresBackend) -> None:
+    """What waits, is delayed, runs and has ended; and children of a running job."""
+    await backend.enqueue_jobs(new_jobs(2, suspended=True))
+    names = [*ids(900_000, 5), *ids(802_000, 5), *ids(700_000, 5), *ids(400_000, 5)]
+    for on in (True, False):
+        await backend.set_suspended({(million.BIG, name): on for name in names})
+    # A suspended job that is tried again looks at its note.
+    held = await take(backend, million.BIG, 20)
+    await backend.set_suspended({(one.namespace, one.job_id): True for one in held})
+    await backend.settle([outcome(one, Event.RELEASE) for one in held])
+    await backend.set_suspended({(one.namespace, one.job_id): False for one in held})
+
+
 async def histories(backend: PostgresBackend) -> None:
     for job_id in ids(400_000, 5) + ids(900_000, 5):
         with suppress(JobNotFound):
             await backend.get_history(job_id, namespace=million.BIG)
-
-
-async def take(backend: PostgresBackend, namespace: str, limit: int) -> list[Held]:
-    demand = Demand(assignee_id=WORKER, limit=limit, namespace=namespace)
-    claimed = await backend.claim([demand], lease_ttl_s=600)
-    return [Held(a.job_id, a.token, a.namespace) for a in claimed]
-
-
-def outcome(held: Held, event: Event, error: ErrorInfo | None = None) -> Outcome:
-    result = b"r" if event is Event.COMPLETE else None
-    return Outcome(
-        held.job_id, event, namespace=held.namespace, token=held.token, result=result, error=error
-    )
-
-
-def new_jobs(count: int, **fields: Any) -> list[Job]:
-    return [
-        Job(id=uuid.uuid4().hex, type="type-1", namespace=million.BIG, **fields)
-        for _ in range(count)
-    ]
 
 
 async def submit(backend: PostgresBackend) -> None:

@@ -4,7 +4,7 @@ import itertools
 import uuid
 from dataclasses import dataclass
 
-from tests.integration.postgres import calls, million
+from tests.integration.postgres import big, calls, million
 
 from queue_operator.domain.job import Demand
 
@@ -28,13 +28,13 @@ class Case:
 CASES = {
     # First two for each lane, of which nothing is known, then those of the claim itself.
     "claim from 200 lanes": Case(
-        lambda backend: calls.take(backend, million.BIG, 50),
+        lambda backend: big.take(backend, million.BIG, 50),
         {"ready_claim", "job_pkey"},
         4000,
         4500,
     ),
     "claim from one lane": Case(
-        lambda backend: calls.take(backend, million.SOLO, 50),
+        lambda backend: big.take(backend, million.SOLO, 50),
         {"ready_claim", "job_pkey"},
         500,
         2000,
@@ -50,7 +50,7 @@ CASES = {
         16000,
     ),
     "submit to a new lane": Case(
-        lambda backend: backend.enqueue_jobs(calls.new_jobs(1, tags=frozenset({uuid.uuid4().hex}))),
+        lambda backend: backend.enqueue_jobs(big.new_jobs(1, tags=frozenset({uuid.uuid4().hex}))),
         set(),
         2000,
         6000,
@@ -157,6 +157,12 @@ CASES = {
         20_000,
     ),
     "pause": Case(calls.pause_and_go_on, {"pause_pkey", "ready_claim"}, 4000, 4000),
+    "suspend": Case(
+        calls.suspend_and_go_on,
+        {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "suspension_pkey"},
+        5000,
+        12000,
+    ),
     "history": Case(
         calls.histories, {"job_namespace_id_id_key", "attempt_pkey", "transition_pkey"}, 100, 400
     ),
@@ -230,14 +236,14 @@ CASES = {
         3000,
     ),
     "cancel by id": Case(
-        lambda backend: backend.cancel_jobs([], calls.ids(700_000, 20), namespace=million.BIG),
+        lambda backend: backend.cancel_jobs([], big.ids(700_000, 20), namespace=million.BIG),
         {"job_namespace_id_id_key", "ready_pkey", "lease_pkey", "final_pkey"},
         500,
         2000,
     ),
     "delete": Case(
         lambda backend: backend.delete_jobs(
-            [], calls.ids(500_000 + 20 * next(_NEXT), 20), namespace=million.BIG
+            [], big.ids(500_000 + 20 * next(_NEXT), 20), namespace=million.BIG
         ),
         {"job_namespace_id_id_key", "final_pkey", "attempt_pkey", "transition_pkey"},
         600,

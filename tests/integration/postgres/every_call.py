@@ -59,6 +59,7 @@ EVERY: Final[dict[str, Call]] = {
     "pause": lambda b, x: b.pause(Pause(namespace="default", type=x, since=_PROGRESS.updated_at)),
     "resume": lambda b, x: b.resume("default", x),
     "pauses": lambda b, x: b.pauses("default"),
+    "set_suspended": lambda b, x: b.set_suspended({("default", f"{x}-before"): True}),
     "place_of": lambda b, x: b.place_of(f"{x}-before"),
     "take_tokens": lambda b, x: b.take_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),
     "return_tokens": lambda b, x: b.return_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),

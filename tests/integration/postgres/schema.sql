@@ -399,7 +399,7 @@ CREATE TABLE ready (
     checkpointed boolean NOT NULL DEFAULT false,
     result bytea,
     result_content_type text,
-    blocked boolean NOT NULL DEFAULT false,
+    blocked boolean DEFAULT false,
     failed_at timestamp with time zone
 ) WITH (autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, fillfactor=90);
 ALTER TABLE ready ADD CONSTRAINT ready_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
@@ -499,6 +499,13 @@ CREATE TABLE spawned (
     depth integer NOT NULL DEFAULT 1
 );
 ALTER TABLE spawned ADD CONSTRAINT spawned_pkey PRIMARY KEY (child_no);
+
+CREATE TABLE suspension (
+    job_no bigint NOT NULL,
+    is_on boolean NOT NULL,
+    changed_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE suspension ADD CONSTRAINT suspension_pkey PRIMARY KEY (job_no);
 
 CREATE TABLE sweep (
     number bigint NOT NULL,

@@ -65,6 +65,7 @@ def test_every_statement_that_makes_jobs_claimable_tells_of_them() -> None:
         "move_to_ready.sql": True,
         "dependency_settle.sql": True,
         "stage_due.sql": True,
+        "suspension_set.sql": True,
     }
     for name in ("submit_told.sql", "arrival_tell.sql"):
         assert "INSERT INTO arrival" in (QUERIES / name).read_text()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.integration.postgres import million
-from tests.integration.postgres.calls import new_jobs
+from tests.integration.postgres.big import new_jobs
 from tests.integration.postgres.cases import CASES
 from tests.integration.postgres.searches import FAILURES, SEARCHES, bounds
 from tests.integration.postgres.watching import at_most, watched

@@ -245,6 +245,7 @@ CALLS: dict[str, tuple[str, Message]] = {
     ),
     "ReturnJobs": ("give_back", queue_pb.ReturnJobsRequest()),
     "CancelJobs": ("cancel_jobs", queue_pb.CancelJobsRequest(job_ids=["j"])),
+    "SuspendJobs": ("suspend_jobs", queue_pb.SuspendJobsRequest(job_ids=["j"])),
     "GetJob": ("get_job", queue_pb.GetJobRequest(job_id="j")),
     "GetJobStats": ("get_job_stats", queue_pb.GetJobStatsRequest()),
     "DeleteJobs": ("delete_jobs", queue_pb.DeleteJobsRequest(job_ids=["j"])),

@@ -106,6 +106,10 @@ CALLS: Final[dict[str, dict[str, Make]]] = {
         "many tags": lambda: pb.CancelJobsRequest(tags=["t"] * 4 * MIB),
         "nothing, eight million times": lambda: empty(2),
     },
+    "SuspendJobs": {
+        "most ids": lambda: pb.SuspendJobsRequest(job_ids=IDS),
+        "nothing, eight million times": lambda: empty(1),
+    },
     "GetJob": {"longest id": lambda: pb.GetJobRequest(job_id="x" * MIB)},
     "GetJobStats": {
         "many tags": lambda: pb.GetJobStatsRequest(tags=["t"] * 4 * MIB),

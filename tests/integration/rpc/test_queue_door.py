@@ -88,6 +88,10 @@ CALLS: dict[str, tuple[tuple[str, str], Callable[[Queue, str], Awaitable[Any]]]]
         ("update", JOB_RIGHT),
         lambda queue, ns: queue.cancel_jobs([], ["j"], namespace=ns),
     ),
+    "SuspendJobs": (
+        ("update", JOB_RIGHT),
+        lambda queue, ns: queue.suspend_jobs(["j"], namespace=ns),
+    ),
     "GetJob": (("get", JOB_RIGHT), lambda queue, ns: queue.get_job("j", namespace=ns)),
     "GetJobStats": (("list", JOB_RIGHT), lambda queue, ns: queue.get_job_stats([], namespace=ns)),
     "DeleteJobs": (
@@ -215,6 +219,7 @@ async def test_a_shared_call_holds_so_many_jobs(guarded: GrpcQueue, granting: Gr
             "depends_on of all jobs",
         ),
         ("CancelJobs", pb.CancelJobsRequest(job_ids=["j"] * 10_001), "job_ids"),
+        ("SuspendJobs", pb.SuspendJobsRequest(job_ids=["j"] * 10_001), "job_ids"),
         ("DeleteJobs", pb.DeleteJobsRequest(job_ids=["j"] * 10_001), "job_ids"),
         ("ReturnJobs", pb.ReturnJobsRequest(jobs=[worker_pb2.HeldJob()] * 10_001), "jobs"),
     ],

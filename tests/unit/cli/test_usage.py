@@ -80,6 +80,8 @@ def test_every_option_is_explained_or_a_choice(name: str) -> None:
         (["pause"], "give a TYPE, or --yes"),
         (["pause", "t", "--list"], "--list alone"),
         (["resume", "t", "--all"], "not both"),
+        (["resume", "t", "--job", "j"], "give --job alone"),
+        (["suspend"], "Missing argument 'JOB_ID...'"),
         (["stats", "--by", "SIZE"], "--by"),
         (["top", "--count", "0"], "--count"),
     ],

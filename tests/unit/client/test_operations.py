@@ -51,6 +51,8 @@ CALLS: list[tuple[Callable[[QueueClient], Any], str, str, Any]] = [
         "/v1/jobs/a/cancel",
         {"reason": "r", "force": True},
     ),
+    (lambda q: q.suspend("a", namespace="n"), "POST", "/v1/jobs/a/suspend?namespace=n", None),
+    (lambda q: q.resume_job("a"), "POST", "/v1/jobs/a/resume", None),
     (lambda q: q.retry("a"), "POST", "/v1/jobs/a/retry", {"reset_attempts": False}),
     (
         lambda q: q.retry(

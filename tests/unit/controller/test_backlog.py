@@ -1,5 +1,6 @@
 """The coalescing of statuses, with the time given."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -24,6 +25,13 @@ def entry(sequence: int, uid: str, transition: int, state: JobState) -> MirrorEn
         resource=ResourceRef("c", uid, f"name-{uid}"),
     )
     return MirrorEntry(sequence=sequence, job=job)
+
+
+def suspension(sequence: int, minute: int, suspended: bool) -> MirrorEntry:
+    """No transition: what changed is told by when it did."""
+    told = entry(sequence, "u", 1, JobState.INITIAL_PENDING)
+    at = datetime(2026, 1, 1, 12, minute, tzinfo=UTC)
+    return replace(told, job=replace(told.job, suspended=suspended, suspension_at=at))
 
 
 def taken(backlog: Backlog, now: float) -> list[tuple[str, int]]:
@@ -95,6 +103,39 @@ def test_one_resource_is_never_in_flight_twice() -> None:
     assert backlog.take(START) is None
     backlog.done(first)
     assert taken(backlog, START) == [("u", 5)]
+
+
+def test_a_suspension_is_written_although_the_transition_is_known() -> None:
+    backlog = Backlog(hold_s=0.0)
+    backlog.offer(entry(1, "u", 1, JobState.INITIAL_PENDING), START)
+    first = backlog.take(START)
+    assert first is not None
+    # It comes while the one before it is under way, and after it has arrived.
+    assert backlog.offer(suspension(2, 1, True), START)
+    backlog.done(first)
+    second = backlog.take(START)
+    assert second is not None
+    backlog.done(second)
+    assert not backlog.offer(suspension(3, 1, True), START)
+    assert backlog.offer(suspension(4, 2, False), START)
+    third = backlog.take(START)
+    assert third is not None
+    backlog.done(third)
+    shown = [(w.job.suspended, w.job.transition) for w in (first, second, third) if w.job]
+    assert shown == [(False, 1), (True, 1), (False, 1)]
+    assert backlog.delivered() == {1, 2, 3, 4}
+
+
+def test_of_two_suspensions_the_newer_is_written() -> None:
+    backlog = Backlog(hold_s=0.0)
+    backlog.put(
+        Write("ns", ResourceRef("c", "u", "name-u"), job=suspension(0, 2, False).job), START
+    )
+    assert not backlog.offer(suspension(1, 1, True), START)
+    write = backlog.take(START)
+    assert write is not None
+    assert write.job is not None
+    assert not write.job.suspended
 
 
 def test_a_failed_write_gives_way_to_a_newer_one() -> None:

@@ -68,6 +68,33 @@ def test_conditions_of_every_state(state: JobState) -> None:
     assert (status.gc_bucket is not None) is (state in TERMINAL)
 
 
+@pytest.mark.parametrize(
+    ("state", "suspended", "told", "reason"),
+    [
+        (JobState.INITIAL_PENDING, True, ("True", "JobSuspended"), "Suspended"),
+        (JobState.FAILED_RETRY, True, ("True", "JobSuspended"), "Suspended"),
+        (JobState.RUNNING, True, ("True", "JobSuspended"), "Running"),
+        (JobState.INITIAL_PENDING, False, ("False", "JobResumed"), "Waiting"),
+        (JobState.RUNNING, False, ("False", "JobResumed"), "Running"),
+        (JobState.COMPLETED, True, None, "Completed"),
+        (JobState.COMPLETED, False, None, "Completed"),
+    ],
+)
+def test_a_job_that_was_ever_suspended_says_so_until_it_ends(
+    state: JobState, suspended: bool, told: tuple[str, str] | None, reason: str
+) -> None:
+    since = CREATED + timedelta(minutes=5)
+    status = status_of(job(state, suspended=suspended, suspension_at=since), NOW, 3)
+    found = {one.type: one for one in status.conditions or ()}.get(ConditionType.SUSPENDED)
+    assert status.reason == reason
+    if told is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.status, found.reason) == told
+        assert (found.last_transition_time, found.observed_generation) == (since, 3)
+
+
 @pytest.mark.parametrize("state", JobState)
 def test_writing_again_changes_nothing(state: JobState) -> None:
     first = status_of(job(state), NOW)

@@ -71,11 +71,11 @@ def test_only_type_is_required() -> None:
     assert schema["properties"]["spec"]["required"] == ["type"]
 
 
-def test_every_field_but_cancel_priority_and_payload_is_immutable_by_rule() -> None:
+def test_every_field_but_what_may_change_and_payload_is_immutable_by_rule() -> None:
     spec = schema_of(CRDS[0])["properties"]["spec"]
     rules = {rule["message"].split()[0] for rule in spec["x-kubernetes-validations"]}
     fields = {f"spec.{field.alias or name}" for name, field in QueueJobSpec.model_fields.items()}
-    assert fields - rules == {"spec.payload", "spec.priority"}
+    assert fields - rules == {"spec.payload", "spec.priority", "spec.suspend"}
 
 
 def test_first_sight_is_a_default_of_the_whole_status() -> None:

@@ -122,7 +122,8 @@ def test_what_does_not_end_is_named_with_what_it_is_at(
 ) -> None:
     sleeper = spawn(folder, "sleeper", ["sleep", "600"])
     assert re.fullmatch(
-        rf"process {sleeper.pid} \(sleep 600\), state [A-Z] \([a-z ]+\)( in \w+)?", described(sleeper)
+        rf"process {sleeper.pid} \(sleep 600\), state [A-Z] \([a-z ]+\)( in \w+)?",
+        described(sleeper),
     )
     daemon.kill()
     ended = f"process {daemon.pid}, which has ended meanwhile"

@@ -95,6 +95,8 @@ CALLS: dict[str, Callable[[QueueService], Awaitable[object]]] = {
     "stop_job_with_retry": lambda q: q.stop_job_with_retry("j", "x"),
     "mark_job_unknown_stopped": lambda q: q.mark_job_unknown_stopped("j", "x"),
     "cancel_jobs": lambda q: q.cancel_jobs([], ["j"]),
+    "suspend_jobs": lambda q: q.suspend_jobs(["j"]),
+    "resume_jobs": lambda q: q.resume_jobs(["j"]),
     "acknowledge_cancellation": lambda q: q.acknowledge_cancellation("j", True),
     "mark_worker_unresponsive": lambda q: q.mark_worker_unresponsive("w"),
     "reset_running_jobs": lambda q: q.reset_running_jobs(),

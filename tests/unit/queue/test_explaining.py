@@ -7,7 +7,7 @@ import pytest
 
 from queue_operator.backends.steering import Pause, Place
 from queue_operator.backends.worker_sessions import SessionOrder, WorkerSession
-from queue_operator.domain.job import Job
+from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import JobState
 from queue_operator.queue.explaining import (
     WaitReason,
@@ -38,6 +38,20 @@ PAUSED = Place(ahead=2, pauses=(Pause(namespace="default"),))
             [],
             WaitReason.DEPENDENCIES,
         ),
+        (
+            replace(JOB, waiting_for_dependencies=True, eligible_at=LATER, suspended=True),
+            replace(PAUSED, parents={"b": None}),
+            [],
+            WaitReason.SUSPENDED,
+        ),
+        (
+            replace(JOB, state=JobState.FAILED_RETRY, suspended=True),
+            PAUSED,
+            [1],
+            WaitReason.SUSPENDED,
+        ),
+        (replace(JOB, state=JobState.RUNNING, suspended=True), Place(), [], WaitReason.EXECUTING),
+        (replace(JOB, state=JobState.STOPPED, suspended=True), Place(), [], WaitReason.ENDED),
         (replace(JOB, state=JobState.UNKNOWN_RETRY), Place(), [1], WaitReason.DUE),
         (replace(JOB, state=JobState.RUNNING), Place(), [], WaitReason.EXECUTING),
         (replace(JOB, state=JobState.CANCELLING), Place(), [], WaitReason.STOPPING),
@@ -50,6 +64,18 @@ def test_the_first_reason_is_told(
     told, message = _why(job, place, slots, NOW)
     assert told is reason
     assert message
+
+
+def test_whose_job_is_suspended_is_told_how_to_resume_it() -> None:
+    held = replace(JOB, suspended=True)
+    assert _why(held, Place(), [1], NOW)[1] == (
+        "the job is suspended until somebody resumes it: POST /v1/jobs/a/resume, or "
+        "`queue-operator resume --job a`"
+    )
+    of_resource = replace(held, resource=ResourceRef("c", "a", "report"))
+    assert _why(of_resource, Place(), [1], NOW)[1] == (
+        "the job is suspended; set spec.suspend of QueueJob 'report' to false"
+    )
 
 
 @pytest.mark.parametrize(("slots", "who"), [([0], "the one worker"), ([0, 0], "2 workers")])

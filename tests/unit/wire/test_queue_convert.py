@@ -41,6 +41,8 @@ WHOLE = Job(
     depends_on=("p", "o"),
     dependency_mode=DependencyMode.AFTER_ANY,
     resource=ResourceRef("cluster", "uid", "name", 2**62),
+    suspended=True,
+    suspension_at=AT + timedelta(seconds=8),
     callback_url="https://example.com",
     state=JobState.CANCELLING,
     eligible_at=AT - timedelta(days=40_000),

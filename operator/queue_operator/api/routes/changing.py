@@ -84,6 +84,40 @@ def _cancelled(
     )
 
 
+async def suspend_job(call: AnyCall) -> Response:
+    """From now on no attempt of the job begins; one that runs goes on, and the next waits. A job
+    of a QueueJob is suspended by its `spec.suspend`.
+    """
+    return await _suspend(call, on=True)
+
+
+async def resume_job(call: AnyCall) -> Response:
+    """A suspended job runs again, in the place that it had; what else it waits for counts on."""
+    return await _suspend(call, on=False)
+
+
+async def _suspend(call: AnyCall, *, on: bool) -> Response:
+    with call.change(job=call.job_id) as told:
+        job = await call.services.jobs.suspend(call.job_id, call.namespace, on=on)
+        told.update(count=1)
+    return render(
+        schemas.SuspensionResult(
+            job_id=job.id,
+            state=seen(job, call.services.now()),
+            suspended=job.suspended,
+            message=_what_becomes(job),
+        )
+    )
+
+
+def _what_becomes(job: Job) -> str:
+    if not job.suspended:
+        return "the job is not suspended; `why` says what else it waits for"
+    if job.state in SLOT_HOLDING:
+        return "the attempt that runs goes on, and no other begins until the job is resumed"
+    return "the job waits until it is resumed"
+
+
 async def retry_job(call: AnyCall) -> Response:
     """Tries a job again that has failed for good, waits for its next attempt, or was given up
     because of the jobs it depends on. Others stay as they are.
@@ -143,6 +177,30 @@ DETAILS: Final[tuple[Operation[Any], ...]] = (
         body=Body(model=schemas.CancellationRequest, required=False),
         answers={200: schemas.CancellationResult},
         errors=frozenset({404}),
+    ),
+    Operation(
+        id="suspendJob",
+        method="POST",
+        path="/v1/jobs/{job_id}/suspend",
+        verb="update",
+        subject="Jobs",
+        summary="Suspend a job",
+        run=suspend_job,
+        query=schemas.NamespaceQuery,
+        answers={200: schemas.SuspensionResult},
+        errors=frozenset({404, 409}),
+    ),
+    Operation(
+        id="resumeJob",
+        method="POST",
+        path="/v1/jobs/{job_id}/resume",
+        verb="update",
+        subject="Jobs",
+        summary="Resume a suspended job",
+        run=resume_job,
+        query=schemas.NamespaceQuery,
+        answers={200: schemas.SuspensionResult},
+        errors=frozenset({404, 409}),
     ),
     Operation(
         id="retryJob",

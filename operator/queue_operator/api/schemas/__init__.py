@@ -46,6 +46,7 @@ from queue_operator.api.schemas.jobs import (
     RetryResult,
     RetryStatus,
     StateTransition,
+    SuspensionResult,
 )
 from queue_operator.api.schemas.logs import (
     AttemptLog,
@@ -143,5 +144,6 @@ __all__ = [
     "StatsQuery",
     "SubmissionResult",
     "SubmissionStatus",
+    "SuspensionResult",
     "TimeRange",
 ]

@@ -64,6 +64,7 @@ class JobStatus(Answer):
     state: Phase
     attempt: int = Field(description="Number of the current or last attempt; 0 before the first.")
     cancel_requested: bool = Field(description="A running job was asked to stop.")
+    suspended: bool = Field(description="No attempt begins until somebody resumes the job.")
     reason: str = Field(
         description="What a cancel gave as its reason, else what ended the job, in one word; "
         "empty for other jobs."
@@ -120,6 +121,15 @@ class CancellationResult(Answer):
     job_id: str
     status: CancellationStatus
     previous_state: Phase
+    message: str
+
+
+class SuspensionResult(Answer):
+    """A job that was suspended or resumed."""
+
+    job_id: str
+    state: Phase
+    suspended: bool
     message: str
 
 

@@ -135,6 +135,9 @@ class JobSubmission(Request):
         description="AFTER: all have completed; AFTER_ANY: one has; CHAIN: as AFTER, and the "
         "handler gets the output of the last.",
     )
+    suspended: StrictBool = Field(
+        False, description="The job waits until it is resumed, whatever else it waits for."
+    )
     callback_url: CallbackUrl | None = Field(
         None,
         description="Where to tell that the job has ended: http or https, without credentials. It "

@@ -88,6 +88,7 @@ def job_status(
         state=seen(job, now),
         attempt=job.attempt,
         cancel_requested=job.state is JobState.CANCELLING,
+        suspended=job.suspended,
         reason=job.cancel_reason or job.reason,
         created_at=job.created_at,
         updated_at=job.updated_at,

@@ -7,6 +7,7 @@ from queue_operator.backends.protocol import DELETE
 from queue_operator.domain.errors import InvalidTransition
 from queue_operator.domain.states import TERMINAL, Event, JobState
 from queue_operator.domain.views import may_show
+from queue_operator.queue.operations import RESUME, SUSPEND
 
 _ANEW: Final = "submit it anew to run it again"
 _FOR_GOOD: Final = f"it was cancelled for good; {_ANEW}"
@@ -41,6 +42,8 @@ def _why(state: JobState, event: str) -> str:
         return _RETRY[state]
     if event == Event.CANCEL:
         return "it has ended" if state in TERMINAL else "it is being cancelled already"
+    if event in (SUSPEND, RESUME):
+        return "it has ended"
     if event == DELETE and state not in TERMINAL:
         return "only a job that has ended can be deleted; cancel it first"
     return "that does not allow it"

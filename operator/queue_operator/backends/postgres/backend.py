@@ -33,8 +33,6 @@ from queue_operator.backends.postgres.logs import LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.one_loop import on_one_loop
-from queue_operator.backends.postgres.pauses import PauseStore
-from queue_operator.backends.postgres.places import PlaceStore
 from queue_operator.backends.postgres.probing import check_writable
 from queue_operator.backends.postgres.progress import ProgressStore
 from queue_operator.backends.postgres.pruning import Pruning
@@ -52,6 +50,7 @@ from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.postgres.spawning import Spawning
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
+from queue_operator.backends.postgres.steering import Steering
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
@@ -68,8 +67,6 @@ from queue_operator.backends.protocol import (
     JobSearch,
     LogReport,
     MirrorEntry,
-    Pause,
-    Place,
     ProgressReport,
     QueueDepth,
     SessionNews,
@@ -85,7 +82,6 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.sql import load
-from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.domain.batch import check_batch
 from queue_operator.domain.job import (
     Assignment,
@@ -120,10 +116,11 @@ _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
+class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
-    Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Places,
-    Statistics and Usages. Calls from another event loop than it was opened on raise WrongLoop.
+    Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Suspensions,
+    Places, Statistics and Usages. Calls from another event loop than it was opened on raise
+    WrongLoop.
     """
 
     def __init__(
@@ -189,8 +186,7 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
         self._inbox = CancelInboxStore(pool)
         self._checkpoints = CheckpointStore(pool, self._lanes)
         self._logs = LogStore(pool, self._lanes)
-        self._pause_store = PauseStore(pool, self._lanes, self._announcer, sleep)
-        self._places = PlaceStore(pool, self._lanes)
+        self._steer(pool, self._lanes, sleep, self._ready)
         self._spawning = Spawning(pool, self._lanes, self._submission)
 
     @classmethod
@@ -558,20 +554,6 @@ class PostgresBackend(BaseBackend, PlaneBase, SteeringBase, SessionsBase):
 
     async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
         return await self._logs.read(namespace, job_id)
-
-    # Pauses and places
-
-    async def _pause(self, pause: Pause) -> Pause:
-        return await self._pause_store.pause(pause)
-
-    async def _resume(self, namespace: str, type: str) -> bool:
-        return await self._pause_store.resume(namespace, type)
-
-    async def _pauses(self, namespace: str | None) -> list[Pause]:
-        return await self._pause_store.pauses(namespace)
-
-    async def _place(self, namespace: str, job_id: str) -> Place | None:
-        return await self._places.place_of(namespace, job_id)
 
     hears_itself: Final = True
 

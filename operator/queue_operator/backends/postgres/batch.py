@@ -109,6 +109,7 @@ async def store(
         **_parameters(batch),
         "has_children": _given(number in parents or None for number in batch.numbers),
         "blocked": _given(number in blocked or None for number in batch.numbers),
+        "suspended": _given(job.suspended or None for job in batch.jobs),
     }
     cursor = await connection.execute(_SUBMIT, parameters)
     [(now, numbers, is_sure)] = await cursor.fetchall()
@@ -118,12 +119,12 @@ async def store(
 
 
 async def store_new(connection: AsyncConnection[TupleRow], batch: Batch) -> datetime:
-    """Stores the jobs of a batch that nobody waits for and that wait for nobody, in a statement
+    """Stores jobs that nobody waits for, that wait for nobody and are not suspended, in a statement
     that needs no transaction around it; gives the time that it was.
 
     Raises UniqueViolation, and stores nothing, where an id is taken; LanesInDoubt likewise.
     """
-    parameters = {**_parameters(batch), "has_children": None, "blocked": None}
+    parameters = {**_parameters(batch), "has_children": None, "blocked": None, "suspended": None}
     cursor = await connection.execute(_SUBMIT_NEW, parameters)
     [(now, _, is_sure)] = await cursor.fetchall()
     if not is_sure:

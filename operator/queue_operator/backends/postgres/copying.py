@@ -69,6 +69,7 @@ def can_be_copied(jobs: Sequence[Job]) -> bool:
         job.idempotency_key
         or job.depends_on
         or job.resource
+        or job.suspended
         or job.dependency_mode is not DependencyMode.AFTER
         for job in jobs
     )

@@ -43,6 +43,7 @@ TABLES: Final = (
         "pipeline_checkpoint",
         "event_pruned",
         "tombstone",
+        "suspension",
         "schema_migration",
     ),
 )

@@ -211,6 +211,8 @@ def _shown(row: Mapping[str, Any]) -> ShownJob:
         created_at=row["created_at"],
         eligible_at=row["eligible_at"],
         waiting_for_dependencies=row["blocked"],
+        suspended=row["suspended"],
+        suspension_at=row["suspension_at"],
         assigned_at=row["assigned_at"],
         started_at=row["started_at"],
         finalized_at=row["finalized_at"],

@@ -76,6 +76,8 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         depends_on=tuple(row["depends_on"] or ()),
         dependency_mode=DependencyMode(row["dependency_mode"] or DependencyMode.AFTER),
         waiting_for_dependencies=row["blocked"],
+        suspended=row["suspended"],
+        suspension_at=row["suspension_at"],
         resource=_resource(row),
         state=JobState(row["state"]),
         eligible_at=row["eligible_at"],

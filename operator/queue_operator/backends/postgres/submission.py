@@ -35,6 +35,7 @@ from queue_operator.backends.postgres.idempotency import (
 )
 from queue_operator.backends.postgres.lanes import Lanes, LanesInDoubt
 from queue_operator.backends.postgres.linking import Links, find_links, store_links
+from queue_operator.backends.postgres.suspending import note_new
 from queue_operator.backends.protocol import KeyHeld
 from queue_operator.backends.splitting import store_apart
 from queue_operator.backends.sql import load
@@ -256,7 +257,10 @@ class Submission:
         """Stores jobs that nearly always can be, without the round trips of a transaction, and
         gives the time. None when nothing is stored, because there is more to look at.
         """
-        if any(job.idempotency_key or job.depends_on or job.callback_url for job in batch.jobs):
+        if any(
+            job.idempotency_key or job.depends_on or job.callback_url or job.suspended
+            for job in batch.jobs
+        ):
             return None
         try:
             async with borrowed(self._pool, _patience_s(batch)) as connection:
@@ -305,6 +309,7 @@ class Submission:
             await guard.note(connection, batch, new)
         fresh = batch.only(new)
         await store_callbacks(connection, fresh.jobs, fresh.numbers)
+        await note_new(connection, fresh.jobs, fresh.numbers)
         answers = _answers(fresh, now, links.blocked)
         answers |= await _found(connection, batch, keys, links)
         return _Attempt(errors={}, answers=answers | _refusals(batch, clashes))

@@ -43,7 +43,7 @@ def row_of(one: Stored) -> Row:
     kept = one.checkpoint
     if kept is not None:
         bare = replace(bare, checkpoint=replace(kept, data=b""))
-    waits = job.state in ELIGIBLE and not job.waiting_for_dependencies
+    waits = job.state in ELIGIBLE and not (job.waiting_for_dependencies or job.suspended)
     return {
         "number": one.number,
         "namespace": job.namespace,

@@ -317,6 +317,31 @@ class GrpcQueue:
         )
         return Cancelled(tuple(answer.cancelled_job_ids), tuple(answer.unknown_job_ids))
 
+    async def suspend_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        return await self._suspend(job_ids, namespace, resume=False)
+
+    async def resume_jobs(
+        self, job_ids: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        return await self._suspend(job_ids, namespace, resume=True)
+
+    async def _suspend(
+        self, job_ids: Collection[str], namespace: str, *, resume: bool
+    ) -> list[str]:
+        arguments.text("namespace", namespace)
+        named = arguments.texts("job_ids", job_ids)
+        request = pb.SuspendJobsRequest(job_ids=named, resume=resume)
+        answer = await self._calls.ask(
+            "SuspendJobs",
+            request,
+            pb.SuspendJobsResponse,
+            namespace=namespace,
+            repeatable=True,
+        )
+        return list(answer.unknown_job_ids)
+
     # Workers
 
     async def mark_worker_unresponsive(self, assignee_id: str) -> None:

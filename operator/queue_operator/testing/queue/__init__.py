@@ -22,6 +22,7 @@ from queue_operator.testing.queue.slots import *
 from queue_operator.testing.queue.stop import *
 from queue_operator.testing.queue.streaming import *
 from queue_operator.testing.queue.submission import *
+from queue_operator.testing.queue.suspending import *
 from queue_operator.testing.queue.tokens import *
 from queue_operator.testing.queue.unknown_stopped import *
 from queue_operator.testing.queue.workers import *

@@ -53,6 +53,7 @@ class Job(_message.Message):
     DEPENDENCY_TYPE_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
     CALLBACK_URL_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ELIGIBLE_AT_FIELD_NUMBER: _builtins.int
     WAITING_FOR_DEPENDENCIES_FIELD_NUMBER: _builtins.int
@@ -79,6 +80,7 @@ class Job(_message.Message):
     HOST_FIELD_NUMBER: _builtins.int
     FAILED_AT_FIELD_NUMBER: _builtins.int
     SPAWN_DEPTH_FIELD_NUMBER: _builtins.int
+    SUSPENSION_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     type: _builtins.str
     payload: _builtins.bytes
@@ -95,6 +97,8 @@ class Job(_message.Message):
     """AFTER, AFTER_ANY or CHAIN; empty is AFTER."""
     callback_url: _builtins.str
     """An http or https URL that is told of the job's end."""
+    suspended: _builtins.bool
+    """Not assigned until it is resumed."""
     state: _builtins.str
     waiting_for_dependencies: _builtins.bool
     result: _builtins.bytes
@@ -152,6 +156,10 @@ class Job(_message.Message):
     def failed_at(self) -> _timestamp_pb2.Timestamp:
         """When the error was told; a manual retry does not change it."""
 
+    @_builtins.property
+    def suspension_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last suspended or resumed."""
+
     def __init__(
         self,
         *,
@@ -174,6 +182,7 @@ class Job(_message.Message):
         dependency_type: _builtins.str = ...,
         resource: Global___ResourceRef | None = ...,
         callback_url: _builtins.str = ...,
+        suspended: _builtins.bool = ...,
         state: _builtins.str = ...,
         eligible_at: _timestamp_pb2.Timestamp | None = ...,
         waiting_for_dependencies: _builtins.bool = ...,
@@ -200,10 +209,11 @@ class Job(_message.Message):
         host: _builtins.str = ...,
         failed_at: _timestamp_pb2.Timestamp | None = ...,
         spawn_depth: _builtins.int = ...,
+        suspension_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "suspension_at", b"suspension_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawn_depth", b"spawn_depth", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawn_depth", b"spawn_depth", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "suspended", b"suspended", "suspension_at", b"suspension_at", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_attempts: _TypeAlias = _typing.Literal["max_attempts"]  # noqa: Y015
     _WhichOneofArgType__max_attempts: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts"]  # noqa: Y015
@@ -1065,6 +1075,53 @@ class CancelJobsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelJobsResponse: _TypeAlias = CancelJobsResponse  # noqa: Y015
+
+@_typing.final
+class SuspendJobsRequest(_message.Message):
+    """Suspends jobs, or resumes them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_IDS_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    resume: _builtins.bool
+    @_builtins.property
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        resume: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_ids", b"job_ids", "resume", b"resume"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendJobsRequest: _TypeAlias = SuspendJobsRequest  # noqa: Y015
+
+@_typing.final
+class SuspendJobsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNKNOWN_JOB_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def unknown_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """There is no such job, or it has ended."""
+
+    def __init__(
+        self,
+        *,
+        unknown_job_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unknown_job_ids", b"unknown_job_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendJobsResponse: _TypeAlias = SuspendJobsResponse  # noqa: Y015
 
 @_typing.final
 class GetJobRequest(_message.Message):

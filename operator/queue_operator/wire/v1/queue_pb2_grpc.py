@@ -99,6 +99,11 @@ class QueueStub:
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.CancelJobsRequest.SerializeToString,
                 response_deserializer=queueoperator_dot_v1_dot_queue__pb2.CancelJobsResponse.FromString,
                 _registered_method=True)
+        self.SuspendJobs = channel.unary_unary(
+                '/queueoperator.v1.Queue/SuspendJobs',
+                request_serializer=queueoperator_dot_v1_dot_queue__pb2.SuspendJobsRequest.SerializeToString,
+                response_deserializer=queueoperator_dot_v1_dot_queue__pb2.SuspendJobsResponse.FromString,
+                _registered_method=True)
         self.GetJob = channel.unary_unary(
                 '/queueoperator.v1.Queue/GetJob',
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.GetJobRequest.SerializeToString,
@@ -225,6 +230,13 @@ class QueueServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SuspendJobs(self, request, context):
+        """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetJob(self, request, context):
         """Needs `get` on queuejobs.
         """
@@ -333,6 +345,11 @@ def add_QueueServicer_to_server(servicer, server):
                     servicer.CancelJobs,
                     request_deserializer=queueoperator_dot_v1_dot_queue__pb2.CancelJobsRequest.FromString,
                     response_serializer=queueoperator_dot_v1_dot_queue__pb2.CancelJobsResponse.SerializeToString,
+            ),
+            'SuspendJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendJobs,
+                    request_deserializer=queueoperator_dot_v1_dot_queue__pb2.SuspendJobsRequest.FromString,
+                    response_serializer=queueoperator_dot_v1_dot_queue__pb2.SuspendJobsResponse.SerializeToString,
             ),
             'GetJob': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJob,
@@ -716,6 +733,33 @@ class Queue:
             '/queueoperator.v1.Queue/CancelJobs',
             queueoperator_dot_v1_dot_queue__pb2.CancelJobsRequest.SerializeToString,
             queueoperator_dot_v1_dot_queue__pb2.CancelJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queueoperator.v1.Queue/SuspendJobs',
+            queueoperator_dot_v1_dot_queue__pb2.SuspendJobsRequest.SerializeToString,
+            queueoperator_dot_v1_dot_queue__pb2.SuspendJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,8 @@ class QueueStub:
     AcknowledgeCancellation: _grpc.UnaryUnaryMultiCallable[_queue_pb2.AcknowledgeCancellationRequest, _queue_pb2.AcknowledgeCancellationResponse]
     CancelJobs: _grpc.UnaryUnaryMultiCallable[_queue_pb2.CancelJobsRequest, _queue_pb2.CancelJobsResponse]
     """Needs `update` on queuejobs."""
+    SuspendJobs: _grpc.UnaryUnaryMultiCallable[_queue_pb2.SuspendJobsRequest, _queue_pb2.SuspendJobsResponse]
+    """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetJobRequest, _queue_pb2.GetJobResponse]
     """Needs `get` on queuejobs."""
     GetJobStats: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetJobStatsRequest, _queue_pb2.GetJobStatsResponse]
@@ -107,6 +109,8 @@ class QueueAsyncStub(QueueStub):
     AcknowledgeCancellation: _aio.UnaryUnaryMultiCallable[_queue_pb2.AcknowledgeCancellationRequest, _queue_pb2.AcknowledgeCancellationResponse]  # type: ignore[assignment]
     CancelJobs: _aio.UnaryUnaryMultiCallable[_queue_pb2.CancelJobsRequest, _queue_pb2.CancelJobsResponse]  # type: ignore[assignment]
     """Needs `update` on queuejobs."""
+    SuspendJobs: _aio.UnaryUnaryMultiCallable[_queue_pb2.SuspendJobsRequest, _queue_pb2.SuspendJobsResponse]  # type: ignore[assignment]
+    """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it."""
     GetJob: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetJobRequest, _queue_pb2.GetJobResponse]  # type: ignore[assignment]
     """Needs `get` on queuejobs."""
     GetJobStats: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetJobStatsRequest, _queue_pb2.GetJobStatsResponse]  # type: ignore[assignment]
@@ -225,6 +229,14 @@ class QueueServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.CancelJobsResponse, _abc.Awaitable[_queue_pb2.CancelJobsResponse]]:
         """Needs `update` on queuejobs."""
+
+    @_abc_1.abstractmethod
+    def SuspendJobs(
+        self,
+        request: _queue_pb2.SuspendJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.SuspendJobsResponse, _abc.Awaitable[_queue_pb2.SuspendJobsResponse]]:
+        """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it."""
 
     @_abc_1.abstractmethod
     def GetJob(

@@ -30,6 +30,8 @@ WITH gone AS (
     DELETE FROM callback WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logs AS (
     DELETE FROM log_chunk WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
+), suspensions AS (
+    DELETE FROM suspension WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), detachments AS (
     DELETE FROM detached WHERE job_no = ANY (ARRAY(SELECT job_no FROM gone))
 ), logged AS (

@@ -1,8 +1,8 @@
 -- Writes the parents' outcomes into edges, lets go those children that need not wait any longer,
--- and hands results down. Gives the lanes of the children let go.
+-- and hands results down. Gives the lanes of the children let go, but for those that are suspended.
 -- Parameters: children (bigint[]); arrays of equal length: parents (bigint), outcomes (NULL where
 --   the parent runs again); released (bigint[]); arrays of equal length: heirs and givers (bigint).
--- Index: dependency_pkey, ready_pkey, final_pkey.
+-- Index: dependency_pkey, suspension_pkey, ready_pkey, final_pkey.
 -- Locks: the edges; the children's and the givers' rows are locked already.
 -- Traps: a job becomes eligible when its wait ends, not when it was submitted. That may have
 --   been after this transaction began: it then waited for the one that submitted the job.
@@ -19,14 +19,21 @@ WITH written AS (
     FROM unnest(%(heirs)s::bigint[], %(givers)s::bigint[]) AS g(heir, giver_no)
     CROSS JOIN LATERAL (SELECT * FROM final WHERE final.job_no = g.giver_no LIMIT 1) giver
     ON CONFLICT (job_no) DO NOTHING
-), waiting AS (
+), freed AS MATERIALIZED (
+    SELECT job_no, coalesce((SELECT is_on FROM suspension
+                             WHERE suspension.job_no = g.job_no LIMIT 1), false) AS is_held
+    FROM unnest(%(released)s::bigint[]) AS g(job_no)
+), let_go AS (
     UPDATE ready
-    SET blocked = false, due = eligible_at <= clock_timestamp(),
+    SET blocked = CASE WHEN NOT is_held THEN false END,
+        due = eligible_at <= clock_timestamp() AND NOT is_held,
         eligible_at = greatest(eligible_at, now())
-    WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
-    RETURNING job_no, lane_id, order_time, due, eligible_at
+    FROM freed WHERE ready.job_no = freed.job_no AND blocked
+    RETURNING ready.job_no, lane_id, order_time, due, eligible_at, blocked
+), waiting AS (
+    SELECT * FROM let_go WHERE NOT blocked
 ), {{arrived}}, counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)
-    SELECT lane_id, {{INITIAL_PENDING}}, 0, 0, -count(*) FROM waiting GROUP BY lane_id
+    SELECT lane_id, {{INITIAL_PENDING}}, 0, 0, -count(*) FROM let_go GROUP BY lane_id
 )
 SELECT DISTINCT lane_id FROM waiting

@@ -1,12 +1,16 @@
 -- What the statuses of custom resources tell of jobs, wherever the moving row is.
 -- Parameters: job_nos (bigint[]); message_characters, result_bytes (integer): no more is read of
 --   either.
--- Index: job_pkey, then the primary keys of ready, lease and final. Locks: none.
+-- Index: job_pkey, then the primary keys of suspension, ready, lease and final. Locks: none.
 -- Traps: one statement, so one snapshot: a job is never seen in two places. Payloads and whole
 --   results are never named here: a page of them is hundreds of megabytes.
 SELECT w.job_no, w.id, namespace.name AS namespace, w.created_at, w.cluster_uid, w.resource_name,
        w.generation, m.state, m.transition, m.attempt, m.max_attempts,
        coalesce(nullif(m.worker_name, ''), m.assignee_id) AS worker, m.eligible_at, m.blocked,
+       coalesce((SELECT is_on FROM suspension WHERE suspension.job_no = w.job_no LIMIT 1), false)
+           AS suspended,
+       (SELECT changed_at FROM suspension WHERE suspension.job_no = w.job_no LIMIT 1)
+           AS suspension_at,
        m.assigned_at, m.started_at, m.finalized_at,
        m.error ->> 'category' AS error_category, coalesce(m.error ->> 'code', '') AS error_code,
        left(coalesce(nullif(m.error ->> 'message', ''), nullif(m.cancel_reason, ''), m.reason),
@@ -21,7 +25,7 @@ CROSS JOIN LATERAL (
 JOIN namespace ON namespace.id = w.namespace_id
 CROSS JOIN LATERAL (
     SELECT state, transition, attempt, max_attempts, worker_name, assignee_id, eligible_at,
-           blocked, assigned_at, started_at, NULL::timestamptz AS finalized_at, error,
+           blocked IS TRUE AS blocked, assigned_at, started_at, NULL::timestamptz AS finalized_at, error,
            ''::text AS cancel_reason, ''::text AS reason, result, result_content_type
     FROM ready WHERE ready.job_no = w.job_no
     UNION ALL

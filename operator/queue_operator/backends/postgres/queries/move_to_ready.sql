@@ -7,7 +7,7 @@
 --   (int: of a new priority, NULL keeps it), results (NULL keeps it), drops (bool: not even
 --   then), content_types, notes (why, for the history), unfenced (bool: it came without the
 --   token; NULL: with it).
--- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
+-- Index: the primary keys, that of `suspension` too. Locks: none that `lock.sql` has not taken in this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
 --   `ready` comes back to it under the same key: counting what was deleted makes sure that all
 --   of it is gone before the first is inserted.
@@ -75,13 +75,15 @@ WITH given AS MATERIALIZED (
     DELETE FROM final WHERE job_no = ANY (ARRAY(SELECT job_no FROM from_final))
 ), gone AS MATERIALIZED (
     SELECT *, CASE WHEN resets THEN 0 ELSE attempt - returned END AS new_attempt,
-           coalesce(allowed, max_attempts) AS new_max_attempts
+           coalesce(allowed, max_attempts) AS new_max_attempts,
+           coalesce((SELECT is_on FROM suspension WHERE suspension.job_no = moved.job_no LIMIT 1),
+                    false) AS is_held
     FROM (
         SELECT * FROM from_lease
         UNION ALL SELECT * FROM from_ready WHERE (SELECT count(*) FROM waited) >= 0
         UNION ALL SELECT * FROM from_final
     ) moved
-), waiting AS (
+), back AS (
     INSERT INTO ready (job_no, lane_id, state, order_time, created_at, due, eligible_at, attempt,
                        lease_version, transition, retry_count, failure_count, max_attempts,
                        timeout_s, backoff, last_retry_at, token, assignee_id, worker_name, host,
@@ -97,7 +99,8 @@ WITH given AS MATERIALIZED (
            created_at,
            -- Without an attempt left it is not to be claimed: one that was lost on its last
            -- attempt is given up by the sweeper.
-           delay_s <= 0 AND (new_attempt >= nullif(new_max_attempts, 0)) IS NOT TRUE,
+           delay_s <= 0 AND NOT is_held
+               AND (new_attempt >= nullif(new_max_attempts, 0)) IS NOT TRUE,
            now() + make_interval(secs => delay_s), new_attempt, lease_version, transition + 1,
            retry_count + retries, failure_count + failures, new_max_attempts,
            timeout_s, backoff, CASE WHEN retries > 0 THEN now() ELSE last_retry_at END,
@@ -109,9 +112,12 @@ WITH given AS MATERIALIZED (
            checkpointed,
            CASE WHEN drops THEN new_result ELSE coalesce(new_result, result) END,
            CASE WHEN new_result IS NOT NULL THEN content_type
-                WHEN NOT drops THEN result_content_type END, false
+                WHEN NOT drops THEN result_content_type END,
+           CASE WHEN NOT is_held THEN false END
     FROM gone
-    RETURNING job_no, lane_id, order_time, due, eligible_at
+    RETURNING job_no, lane_id, order_time, due, eligible_at, blocked
+), waiting AS (
+    SELECT * FROM back WHERE NOT blocked
 ), {{arrived}}, checked AS (
     -- Without an attempt left it is given up when its time for a late outcome is over.
     INSERT INTO lease_check (kind, look_at, leases)

@@ -2,7 +2,7 @@
 -- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]); whole:
 --   whether payload and result are read, which may be large.
 -- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, progress, final;
---   idempotency_by_job, spawned_pkey, callback_pkey, and for jobs with parents dependency_pkey.
+--   idempotency_by_job, spawned_pkey, callback_pkey, suspension_pkey, and for jobs with parents dependency_pkey.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
     SELECT found.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)
@@ -25,6 +25,10 @@ SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.
            AS spawn_depth,
        coalesce((SELECT url FROM callback WHERE callback.job_no = w.job_no LIMIT 1), '')
            AS callback_url,
+       coalesce((SELECT is_on FROM suspension WHERE suspension.job_no = w.job_no LIMIT 1), false)
+           AS suspended,
+       (SELECT changed_at FROM suspension WHERE suspension.job_no = w.job_no LIMIT 1)
+           AS suspension_at,
        CASE WHEN w.dependency_mode IS NOT NULL THEN ARRAY(
            SELECT parent_id FROM dependency WHERE dependency.child_no = w.job_no ORDER BY place
        ) END AS depends_on, m.*
@@ -36,7 +40,8 @@ CROSS JOIN LATERAL (
     SELECT state, eligible_at, attempt, lease_version, transition, retry_count,
            failure_count, max_attempts, timeout_s, backoff, last_retry_at, assignee_id,
            worker_name, host, assigned_at, started_at, error, failed_at, changed_at,
-           CASE WHEN %(whole)s::bool THEN result END AS result, result_content_type, blocked,
+           CASE WHEN %(whole)s::bool THEN result END AS result, result_content_type,
+           blocked IS TRUE AS blocked,
            NULL::timestamptz AS finalized_at, ''::text AS reason, ''::text AS cancel_reason,
            NULL::int AS progress_percent,
            NULL::text AS progress_message, NULL::timestamptz AS progress_at

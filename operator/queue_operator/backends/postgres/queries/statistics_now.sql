@@ -2,8 +2,8 @@
 -- wait for other jobs, and how many for a time that is not over.
 -- Parameters: namespace_id.
 -- Index: kind_count_pkey, from one type and priority to the next below it, and of each the newest
---   version; lane_waiting_pkey, and of each of these lanes ready_later, from now on; those of
---   {{tail}}; lane_pkey, job_type_pkey. Locks: none.
+--   version; lane_waiting_pkey, and of each of these lanes ready_later, from now on, and in
+--   ready_undue what is suspended; those of {{tail}}; lane_pkey, job_type_pkey. Locks: none.
 -- Traps: what is over in ready_later lies before now, dead or alive. It is made for what says not
 --   `NOT due`, but so by `coalesce`: with a plan made for few jobs ready_stage would do as well. The
 --   first step begins above all kinds there are.
@@ -40,6 +40,12 @@ kinds AS (
         FROM ready
         WHERE NOT coalesce(due, true) AND NOT blocked AND ready.lane_id = waiting.lane_id
           AND eligible_at > now()
+        GROUP BY state
+        UNION ALL
+        SELECT state, count(*)
+        FROM ready
+        WHERE NOT due AND blocked IS NULL AND ready.lane_id = waiting.lane_id AND lane_id > 0
+          AND state IN ({{eligible}}) AND eligible_at > now()
         GROUP BY state
     ) AS found
 )

@@ -15,7 +15,8 @@ WITH certain AS MATERIALIZED (
     SELECT {{sure}} AS is_so
 ), given AS (
     SELECT g.*, greatest(now(), g.scheduled_at, now() + make_interval(secs => g.delay_s))
-               AS eligible_at, coalesce(g.waits, false) AS blocked
+               AS eligible_at,
+           CASE WHEN g.waits THEN true WHEN g.suspended THEN NULL ELSE false END AS blocked
     FROM unnest(
         %(numbers)s::bigint[], %(namespaces)s::int[], %(ids)s::text[], %(lanes)s::int[],
         %(payloads)b::bytea[], %(content_types)s::text[], %(created)s::timestamptz[],
@@ -23,11 +24,12 @@ WITH certain AS MATERIALIZED (
         %(generations)s::bigint[], %(delays)s::float8[], %(scheduled)s::timestamptz[],
         %(max_attempts)s::int[], %(timeouts)s::float8[], %(backoffs)s::text[],
         %(bonuses)s::float8[], %(modes)s::text[], %(has_children)s::bool[],
-        %(blocked)s::bool[]
+        %(blocked)s::bool[], %(suspended)s::bool[]
     ) AS g(
         job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id,
         cluster_uid, resource_name, generation, delay_s, scheduled_at, max_attempts,
-        timeout_s, backoff, bonus_s, dependency_mode, has_children, waits)
+        timeout_s, backoff, bonus_s, dependency_mode, has_children, waits,
+        suspended)
     WHERE (SELECT is_so FROM certain)
 ), stored AS (
     INSERT INTO job (job_no, namespace_id, id, lane_id, payload, content_type, created_at,
@@ -46,7 +48,7 @@ WITH certain AS MATERIALIZED (
     SELECT job_no, lane_id, {{INITIAL_PENDING}},
            coalesce(created_at, now()) - make_interval(secs => coalesce(bonus_s, 0)),
            coalesce(created_at, now()),
-           eligible_at <= now() AND NOT blocked, eligible_at, 0, 0, 1, 0, 0, max_attempts,
+           eligible_at <= now() AND blocked IS FALSE, eligible_at, 0, 0, 1, 0, 0, max_attempts,
            timeout_s, backoff::jsonb, '', '', '', now(), cluster_uid IS NOT NULL,
            coalesce(has_children, false), blocked
     FROM given

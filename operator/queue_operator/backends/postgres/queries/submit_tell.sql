@@ -6,7 +6,7 @@
 SELECT w.job_no, m.created_at, m.eligible_at, m.blocked, m.state, m.error ->> 'category'
 FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)
 CROSS JOIN LATERAL (
-    SELECT created_at, eligible_at, blocked, state, error
+    SELECT created_at, eligible_at, blocked IS TRUE AS blocked, state, error
     FROM ready WHERE ready.job_no = w.job_no
     UNION ALL
     SELECT created_at, eligible_at, false, state, error
