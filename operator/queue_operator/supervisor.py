@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 
 STOP_S: Final = 8.0
 START_S: Final = 60.0
-"""How long a process may take until its first sign of life."""
+"""How long a process may take until its first sign of life. Each one that was killed without any
+leaves the next one twice the time: on a machine that is short of processors none would come up.
+"""
+LONGEST_START_S: Final = 960.0
 STEADY_S: Final = 120.0
 """A controller that ran for so long is started again as if it were the first time."""
 _FIRST_PAUSE_S: Final = 1.0
@@ -59,6 +62,7 @@ class Supervisor:
         self._clock = clock
         self._vitals = shared_vitals()
         self._begun_s = 0.0
+        self._start_s = max(settings.hung_after_s, START_S)
         self.restarts = 0
 
     async def run(self) -> None:
@@ -104,8 +108,10 @@ class Supervisor:
     def _end_if_hung(self, process: BaseProcess) -> None:
         silent_s = self._vitals.silent_s()
         has_come_up = self._vitals.beat_s.value != self._begun_s
-        allowed_s = self._hung_after_s if has_come_up else max(self._hung_after_s, START_S)
+        allowed_s = self._hung_after_s if has_come_up else self._start_s
         if silent_s > allowed_s and process.is_alive():
+            if not has_come_up:
+                self._start_s = min(2 * self._start_s, max(LONGEST_START_S, self._start_s))
             logger.error("the controller has been silent for %.0f s and is killed", silent_s)
             process.kill()
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,9 +11,10 @@ from functools import partial
 import pytest
 from tests.waiting import DEADLINE_S
 
+from queue_operator import supervisor as module
 from queue_operator.backends.ending import end_tasks
 from queue_operator.controller.ownership import NamespaceTaken
-from queue_operator.controller.vitals import Standing, Vitals
+from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.settings import ControllerSettings
 from queue_operator.supervisor import STEADY_S, Supervisor
@@ -54,6 +56,12 @@ def serve(vitals: Vitals) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     while True:
         signal.pause()
+
+
+def serve_late(vitals: Vitals) -> None:
+    """Gives no sign of life while the supervisor looks twice."""
+    threading.Event().wait(2.5 * BEAT_S)
+    serve(vitals)
 
 
 @asynccontextmanager
@@ -126,6 +134,21 @@ async def test_one_that_hangs_is_killed_and_started_again(
     killed, ended = (r.getMessage() for r in caplog.records if r.levelname == "ERROR")
     assert "silent for" in killed
     assert "ended with exit code -9" in ended
+
+
+async def test_one_that_comes_up_slowly_has_more_time_at_each_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "START_S", 0.1)
+    pauses = Pauses()
+
+    def is_up() -> bool:
+        pauses.end()
+        return standing(supervisor)[0]
+
+    async with supervised(serve_late, pauses, hung_after_s=0.1) as supervisor:
+        await until(is_up)
+        assert standing(supervisor)[1] >= 1
 
 
 async def test_it_ends_with_its_supervisor() -> None:
