@@ -23,7 +23,7 @@ async def test_a_stream_is_given_what_was_suspended_once_it_is_resumed(desk: Des
 async def test_what_waits_is_given_to_nobody_once_it_is_suspended(desk: Desk) -> None:
     jobs = await desk.submit(2, tags=frozenset({"mine"}))
     assert await desk.calls.suspend_jobs([jobs[0].id]) == []
-    consumer = await desk.waiting(tags=["mine"])
+    consumer = desk.stream(tags=["mine"])
     assert (await consumer.one()).id == jobs[1].id
     await desk.nothing_more(consumer)
 
