@@ -209,6 +209,17 @@ async def test_a_failure_that_comes_after_the_last_timeout_is_refused(
     await _is_refused(backend, job, token, StaleLease, *late)
 
 
+async def test_a_failure_that_comes_when_the_timed_out_job_was_cancelled_is_refused(
+    backend: Contract, store: Store
+) -> None:
+    job, token = await running(backend, timeout_s=_TIMEOUT_S)
+    await _time_out(backend, store, job)
+    await backend.cancel_jobs([], [job.id])
+    assert (await backend.get_job(job.id)).state is JobState.STOPPED
+    late = Event.FAIL, Event.EXHAUST, Event.COMPLETE
+    await _is_refused(backend, job, token, InvalidTransition, *late)
+
+
 async def test_of_a_cancelled_job_that_timed_out_only_a_completion_counts(
     backend: Contract, store: Store
 ) -> None:
