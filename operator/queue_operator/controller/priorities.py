@@ -1,18 +1,11 @@
 """`spec.priority` of QueueJobs that were edited: it counts from when the job waits."""
 
 import asyncio
-import logging
-from typing import Final
 
-from queue_operator.controller.pacing import backoff_s
+from queue_operator.controller.looking import look_while
 from queue_operator.controller.ports import ControllerBackend
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.ordering import Priority
-
-logger = logging.getLogger(__name__)
-
-LOOK_S: Final = 2.0
 
 
 class Priorities:
@@ -34,17 +27,7 @@ class Priorities:
         self._some.set()
 
     async def run(self) -> None:
-        failures = 0
-        while True:
-            await self._some.wait()
-            try:
-                await self.once()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                if failures == 1:
-                    logger.warning("priorities wait for the database: %s", error)
-            await self._clock.sleep(backoff_s(failures) if failures else LOOK_S)
+        await look_while(self._some, self.once, "priorities", self._clock)
 
     async def once(self) -> None:
         """Raises Unavailable while the database is away."""

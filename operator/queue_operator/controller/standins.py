@@ -1,26 +1,21 @@
 """QueueJobs that stand for a job of somebody else: the one that has their idempotency key."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from queue_operator.controller.backlog import Version, Write, version_of
-from queue_operator.controller.pacing import backoff_s
+from queue_operator.controller.looking import look_while
 from queue_operator.controller.ports import ControllerBackend
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.crd.conditions import job_deleted
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import ResourceRef
 from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import is_terminal
 
-logger = logging.getLogger(__name__)
-
-LOOK_S: Final = 2.0
 _STEP: Final = 500
 
 
@@ -66,17 +61,7 @@ class StandIns:
         return found
 
     async def run(self) -> None:
-        failures = 0
-        while True:
-            await self._some.wait()
-            try:
-                await self.once()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                if failures == 1:
-                    logger.warning("QueueJobs that stand for others wait: %s", error)
-            await self._clock.sleep(backoff_s(failures) if failures else LOOK_S)
+        await look_while(self._some, self.once, "QueueJobs that stand for others", self._clock)
 
     async def once(self) -> None:
         """Raises Unavailable while the database is away."""
