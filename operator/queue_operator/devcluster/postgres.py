@@ -194,6 +194,9 @@ class Postgres:
             os.chown(self.log, server_uid(), -1)
         # The children of a killed server end by themselves if they look, and block a new one.
         self._kill_processes()
+        # It names a process that has ended, and which a new server takes for a living one until
+        # somebody has asked for its exit code.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
         try:
             self._pg_ctl("start", "-l", str(self.log), "-w")
         except CommandFailed as failed:
