@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from queue_operator.api.app import create_app
 from queue_operator.api.health import create_health_app
-from queue_operator.api.server import RestServer
+from queue_operator.api.server import CONNECTIONS, RestServer
 from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres import PostgresBackend
@@ -33,11 +33,14 @@ from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import Settings
 from queue_operator.supervisor import Supervisor
 from queue_operator.wire.certificate_files import ServerFiles
+from queue_operator.wire.listening import allow_open_files
 
 logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 10.0
+_OTHER_FILES: Final = 500
+"""Connections to the database and the API server, those of the metrics, certificates, logs."""
 
 
 def configure_logging(level: int = logging.INFO) -> None:
@@ -112,6 +115,9 @@ async def serve(settings: Settings) -> int:
     """
     if settings.controller.enabled:
         Credentials.load()
+    connections = settings.rest.connections + settings.grpc.connections + CONNECTIONS
+    if lacking := allow_open_files(connections + settings.database.pool_size + _OTHER_FILES):
+        logger.warning("%s", lacking)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

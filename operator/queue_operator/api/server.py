@@ -24,6 +24,10 @@ HEAD_S: Final = 10.0
 """How long a connection may take from its beginning to its first head, and one head to its end."""
 BODY_SILENCE_S: Final = 30.0
 """How long the rest of a body may be waited for without any of it."""
+UNREAD_S: Final = 30.0
+"""How long the rest of an answer may wait for somebody who reads none of it."""
+MOST_AHEAD: Final = 32
+"""Requests that a connection may send before the answer to the first."""
 CONNECTIONS: Final = 1000
 """Of servers that few have to do with."""
 HANDSHAKE_S: Final = 10.0
@@ -32,11 +36,16 @@ _SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
 
+class _TooFarAhead(Exception):
+    """Requests came before the answers to too many others."""
+
+
 class _Bounded(HttpToolsProtocol):
     """Hangs up on a request whose head, chunk line or trailers do not end: neither the parser nor
     the server counts. Trailers are dropped: the server took them for headers. Hangs up, too, on
-    whoever says nothing, or does not go on. Above the number that is served whoever has been
-    without a request for longest gives way: nobody is kept out by those who only connect.
+    whoever says nothing, does not go on, or asks far ahead: all that came at once is parsed at
+    once. Above the number that is served whoever has been without a request for longest gives way:
+    nobody is kept out by those who only connect, or do not read what they asked for.
     """
 
     most = 0
@@ -82,7 +91,11 @@ class _Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._began = False
         super().data_received(data)
-        if self._head_ended and self._timer is not None:
+        if self._timer is None:
+            if self in self.idle:
+                # Line breaks end the waiting for a request, and begin none.
+                self._hang_up_in(HEAD_S)
+        elif self._head_ended:
             self._hang_up_in(BODY_SILENCE_S)
         if self._counts and not self._began:
             self._bytes += len(data)
@@ -90,6 +103,10 @@ class _Bounded(HttpToolsProtocol):
                 self._hang_up()
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MOST_AHEAD:
+            self.transport.abort()
+            # Nothing else ends the parser before the end of what it was given.
+            raise _TooFarAhead
         self._count()
         self._head_ended = False
         self._hang_up_in(HEAD_S)
@@ -107,7 +124,8 @@ class _Bounded(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.timeout_keep_alive_task is not None:
+        if self.transport.is_closing() or self.timeout_keep_alive_task is not None:
+            # What is left of the answer is on its way.
             self.idle[self] = None
 
     def on_body(self, body: bytes) -> None:
@@ -118,7 +136,7 @@ class _Bounded(HttpToolsProtocol):
         self._count()
 
     def on_message_complete(self) -> None:
-        self._counts = False
+        self._counts = self._head_ended = False
         self._wait_no_more()
         super().on_message_complete()
 
@@ -253,6 +271,8 @@ class RestServer:
         # Connections inherit it. Left to the loop, which looks at the socket's protocol, they would
         # not have it, and each answer waited for the caller's delayed acknowledgement, 40 ms.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # To close a connection is to wait until all has been read.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1000))
         self._socket.setblocking(False)
         self._serving = asyncio.create_task(
             self._server.serve([self._socket]), name=f"http server on port {self.port}"

@@ -16,6 +16,7 @@ from urllib.request import (  # type: ignore[attr-defined]
 import httpx
 
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.hosts import is_within
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _AUTHORITIES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -36,6 +37,10 @@ class EnvironmentProxy:
         proxies = getproxies_environment()
         forms = (target.host, target.netloc.decode("ascii"))
         if any(proxy_bypass_environment(form, proxies) for form in forms):
+            return None
+        # Python knows no networks there, which is how clusters name their own addresses.
+        excepted = proxies.get("no", "").split(",")
+        if any(is_within(target.host, entry.strip()) for entry in excepted):
             return None
         scheme = next((one for one in (target.scheme, "all") if proxies.get(one)), None)
         if scheme is None:

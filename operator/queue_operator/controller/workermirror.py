@@ -36,8 +36,12 @@ SLOW_INTERVAL_S: Final = 10.0
 there are: they get `SLOW_PER_PASS` writes of a pass, the longest waiting first.
 """
 SLOW_PER_PASS: Final = 20
+PER_PASS: Final = 500
+"""Objects that one pass deletes, makes and writes at most: after ten seconds of that what it was
+planned by is old, and what somebody asked of a session meanwhile waits for the next pass.
+"""
 LARGE: Final = 1000
-"""So many workers make a pass wait a second longer for the next."""
+"""So many workers make a pass wait a second longer for the next, unless it left work undone."""
 
 _POLL_S: Final = 5.0
 _PAUSE_S: Final = 1.0
@@ -77,6 +81,7 @@ class WorkerMirror:
         self._refused: dict[Key, SessionOrder] = {}
         self._bucket = TokenBucket(writes_per_s, clock)
         self._slots = asyncio.Semaphore(_CONCURRENT)
+        self._is_behind = False
 
     def notice(self) -> None:
         """Sessions came or went."""
@@ -112,14 +117,14 @@ class WorkerMirror:
                     await self.list_again()
                     listed_s = now
                 if await self.once():
-                    # What was created has no status yet.
                     self._changed.set()
                 is_failing = False
             except (ApiError, Unavailable) as error:
                 if not is_failing:
                     logger.warning("QueueWorkers are compared again later: %s", error)
-                is_failing = True
-            await self._clock.sleep(_PAUSE_S + len(self._objects) // LARGE)
+                is_failing, self._is_behind = True, False
+            longer_s = 0 if self._is_behind else len(self._objects) // LARGE
+            await self._clock.sleep(_PAUSE_S + longer_s)
             await wait_for_event(self._changed, _POLL_S - _PAUSE_S)
 
     async def list_again(self) -> None:
@@ -137,7 +142,9 @@ class WorkerMirror:
         self._objects = {k: v for k, v in listed.items() if k not in self._seen} | newer
 
     async def once(self) -> bool:
-        """One pass; True when objects were created."""
+        """One pass; True when another has to follow: what was created has no status yet, or not
+        all could be done.
+        """
         sessions = await self._sessions()
         wanted = newest_sessions(sessions)
         owned = await self._ownership.serve({name for name, _ in self._objects.keys() | wanted})
@@ -147,10 +154,15 @@ class WorkerMirror:
         plan = make_plan(sessions, objects, fresh, datetime.now(UTC), settled)
         self._settle(objects, wanted, {item.key for item, _ in plan.write} | settled)
         await self._each(plan.order, self._tell)
-        await self._each(plan.delete, self._delete)
-        created = await self._each(plan.create, self._create)
-        await self._each(plan.write, self._write)
-        return created > 0
+        deletes = plan.delete[:PER_PASS]
+        creates = plan.create[: PER_PASS - len(deletes)]
+        writes = plan.write[: PER_PASS - len(deletes) - len(creates)]
+        planned = len(plan.delete) + len(plan.create) + len(plan.write)
+        self._is_behind = planned > PER_PASS
+        await self._each(deletes, self._delete)
+        created = await self._each(creates, self._create)
+        await self._each(writes, self._write)
+        return created > 0 or self._is_behind
 
     async def _sessions(self) -> list[WorkerSession]:
         sessions = await self._backend.list_sessions(max_age_s=SESSION_SILENCE_S)

@@ -31,6 +31,14 @@ def authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_within(host: str, network: str) -> bool:
+    """Whether `host` is an address of the network; False for names, and for what is no network."""
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether what is sent there stays on this machine."""
     name = host.strip("[]").removesuffix(".").lower()

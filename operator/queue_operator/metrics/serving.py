@@ -1,8 +1,10 @@
 """The HTTP server of the metrics: a thread per request, few at a time, and none for long."""
 
+import io
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -14,9 +16,28 @@ from queue_operator.wire.listening import listening
 MOST_CONNECTIONS: Final = 50
 CONNECTION_S: Final = 10.0
 """How long a connection may last: one scrape."""
+HEAD_BYTES: Final = 64 * 1024
+"""The most that a request may have: its parser takes a hundred lines of as many bytes each."""
+
+
+class _Head(io.BufferedReader):
+    """Ends with an error where a request does not."""
+
+    left = HEAD_BYTES
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        if not self.left:
+            raise ConnectionAbortedError("the request has no end")
+        line = super().readline(self.left if size is None or size < 0 else min(size, self.left))
+        self.left -= len(line)
+        return line
 
 
 class _Silent(WSGIRequestHandler):
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Head(socket.SocketIO(self.connection, "r"))
+
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: each scrape would be a line."""
 
@@ -75,7 +96,18 @@ def serve(
     server.socket = listener
     server.server_name, server.server_port = address
     server.setup_environ()
-    server.set_app(make_wsgi_app(registry))
+    server.set_app(_one_at_a_time(make_wsgi_app(registry)))
     thread = threading.Thread(target=server.serve_forever, daemon=True, name="metrics")
     thread.start()
     return server, thread
+
+
+def _one_at_a_time(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    """Scrapes compute, and so many threads of them would keep the event loop from its work."""
+    turn = threading.Lock()
+
+    def scraped(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        with turn:
+            return app(environ, start_response)
+
+    return scraped

@@ -21,8 +21,6 @@ from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.ids import spawned_id
 from queue_operator.domain.job import Job, Submitted
-from queue_operator.domain.limits import DEFAULT_LIMITS
-from queue_operator.domain.validation import check_text
 from queue_operator.queue.coalescer import Coalescer
 from queue_operator.queue.quotas import Quotas
 
@@ -132,7 +130,7 @@ class WorkerAsks:
         """
         places: defaultdict[str, list[int]] = defaultdict(list)
         for n, job in enumerate(jobs):
-            if self._quotas.limits(job.namespace) and _may_be_stored(job):
+            if self._quotas.limits(job.namespace) and self._quotas.can_be_stored(job.id):
                 places[job.namespace].append(n)
         if not isinstance(self._backend, Lookup):
             return set()
@@ -147,14 +145,6 @@ def _child(request: SpawnRequest) -> Job:
     """The job that is to be stored, as far as quotas and streams look at it."""
     made = spawned_id(request.namespace, request.parent_id, request.key)
     return replace(request.job, namespace=request.namespace, id=request.job.id or made)
-
-
-def _may_be_stored(job: Job) -> bool:
-    try:
-        check_text("id", job.id, DEFAULT_LIMITS.id_characters)
-    except InvalidArgument:
-        return False
-    return True
 
 
 def _not_kept(report: CheckpointReport, error: Exception) -> CheckpointAnswer:

@@ -110,6 +110,14 @@ class Quotas:
             for limit in (quota.pending_jobs, quota.submissions_per_s, quota.payload_bytes_per_s)
         )
 
+    def can_be_stored(self, job_id: str) -> bool:
+        """Whether a job may have this id."""
+        try:
+            check_text("id", job_id, self._id_characters)
+        except InvalidArgument:
+            return False
+        return True
+
     def spawn_depth(self, namespace: str) -> int | None:
         """How deep a chain of jobs that spawn each other may become there."""
         return self._settings.of(namespace).spawn_depth

@@ -1,6 +1,7 @@
 """Sockets of servers, the same for every port, and what to say where one cannot be had."""
 
 import errno
+import resource
 import socket
 from typing import Any, Final
 
@@ -36,6 +37,25 @@ def _found(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, *_, address = min(found, key=lambda one: one[0] is not socket.AF_INET)
     return family, address
+
+
+def allow_open_files(wanted: int) -> str:
+    """Raises the number of files that this process may open to `wanted`, or as far as it may; what
+    is lacking and what to do, empty for nothing. Runtimes of containers give 1,024 to those who do
+    not ask: then a few silent connections keep everybody out, and the database too.
+    """
+    given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if given == resource.RLIM_INFINITY or given >= wanted:
+        return ""
+    allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    if allowed == wanted:
+        return ""
+    return (
+        f"this process may open {allowed} files, and its ports may have more connections than "
+        f"that: raise the hard limit (ulimit -Hn, LimitNOFILE) to {wanted}, or lower "
+        "QUEUE_OPERATOR_REST__CONNECTIONS and QUEUE_OPERATOR_GRPC__CONNECTIONS"
+    )
 
 
 def refusal(what: str, host: str, port: int, error: OSError | None, setting: str) -> str:

@@ -3,11 +3,10 @@ errors tell its address as if it were the server's.
 """
 
 import os
-from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
-from queue_operator.domain.hosts import authority
+from queue_operator.domain.hosts import authority, is_within
 from queue_operator.wire.clear import host_of_target
 
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -48,13 +47,5 @@ def _without_password(url: str) -> str:
 
 def _is_excepted(host: str) -> bool:
     listed = os.environ.get(_first(_EXCEPTIONS), "").split(",")
-    return any(_covers(entry.strip(), host) for entry in listed if entry.strip())
-
-
-def _covers(entry: str, host: str) -> bool:
-    if host.endswith(entry):
-        return True
-    try:
-        return ip_address(host) in ip_network(entry, strict=False)
-    except ValueError:
-        return False
+    entries = [entry.strip() for entry in listed if entry.strip()]
+    return any(host.endswith(entry) or is_within(host, entry) for entry in entries)

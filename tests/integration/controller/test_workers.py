@@ -7,6 +7,7 @@ import pytest
 from tests.integration.controller.conftest import Stage, StartStage
 
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
+from queue_operator.controller import workermirror
 from queue_operator.controller.workermirror import SLOW_INTERVAL_S, SLOW_PER_PASS
 
 FLEET = 120
@@ -50,6 +51,33 @@ async def test_each_gets_its_object_and_its_status_once(start: StartStage, team:
     assert set(stage.api.worker_writes.values()) == {1}
     assert stage.stats.workers_created == FLEET
     assert stage.api.worker_lists == 1
+
+
+async def test_what_is_asked_of_a_session_waits_for_no_fleet_that_arrives(
+    start: StartStage, team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of 30,000 workers a pass would take ten minutes.
+    assert workermirror.PER_PASS == 500
+    monkeypatch.setattr(workermirror, "PER_PASS", 50)
+    stage = await start()
+    await connected(stage, team, 0)
+    for n in range(FLEET):
+        await stage.backend.open_session(session(team, n))
+    assert await stage.workers.once()
+    assert len(stage.api.workers) == 50
+    (_, name), body = next(iter(stage.api.workers.items()))
+    body["spec"] = {"drain": True}
+    body["metadata"] |= {"generation": 2, "resourceVersion": "1000000"}
+    stage.workers.see(body, gone=False)
+    assert await stage.workers.once()
+    assert len(stage.api.workers) == 100
+    drained = [s for s in await stage.backend.list_sessions() if s.order.drain]
+    assert [one.worker_name for one in drained] == [name]
+    # Those that were left over come later, and so do their statuses.
+    while await stage.workers.once():
+        pass
+    assert len(stage.api.workers) == FLEET
+    assert {one["slots"] for one in statuses(stage)} == {4}
 
 
 async def test_what_does_not_change_is_neither_read_nor_written(

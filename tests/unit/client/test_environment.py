@@ -57,6 +57,24 @@ def test_loopback_addresses_of_both_families_can_be_left_out(
         assert EnvironmentProxy.for_url(httpx.URL(target)) is None
 
 
+@pytest.mark.parametrize(
+    ("target", "straight"),
+    [
+        ("http://10.1.2.3:8080", True),
+        ("http://[fd00::7]:8080", True),
+        ("http://11.1.2.3:8080", False),
+        ("http://[fe80::7]:8080", False),
+        ("http://10.example:8080", False),
+    ],
+)
+def test_networks_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, target: str, straight: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://p:1")
+    monkeypatch.setenv("NO_PROXY", "localhost, 10.0.0.0/8,fd00::/8,nothing/8")
+    assert (EnvironmentProxy.for_url(httpx.URL(target)) is None) == straight
+
+
 @pytest.mark.parametrize("kind", [QueueClient, AsyncQueueClient])
 @pytest.mark.parametrize(
     ("variable", "value", "told"),

@@ -8,9 +8,11 @@ import pytest
 from tests.unit.queue.conftest import ManualClock
 from tests.unit.queue.counting import Counting, jobs
 
+from queue_operator.backends.memory.shelf import MemoryShelf
 from queue_operator.backends.protocol import SpawnRequest
 from queue_operator.domain.errors import InvalidArgument, QueueError, QuotaExceeded
 from queue_operator.domain.job import Assignment, Demand, Job, Submitted
+from queue_operator.domain.limits import DEFAULT_LIMITS
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
 from queue_operator.queue.asks import WorkerAsks
@@ -86,6 +88,25 @@ async def test_children_beyond_what_may_wait_are_refused(
     later = await asks.spawn([child(parent, n) for n in range(5)])
     assert errors(later) == [None, None, None, None, QuotaExceeded]
     assert await pending(backend) == 3
+
+
+async def test_a_child_with_a_long_id_that_the_settings_allow_is_known_again(
+    clock: ManualClock,
+) -> None:
+    limits = replace(DEFAULT_LIMITS, id_characters=300)
+    backend = Counting(MemoryShelf(), limits=limits)
+    settings = QuotaSettings(namespaces={"team": Quota(pending_jobs=1)})
+    asks = WorkerAsks(backend, Quotas(backend, settings, clock, limits), lambda told: None, clock)
+    await asks.start()
+    try:
+        parent = await running(backend)
+        given = child(parent, "one")
+        request = replace(given, job=replace(given.job, id="x" * 290))
+        answers = [(await asks.spawn([request]))[0] for _ in range(2)]
+    finally:
+        await asks.stop()
+    assert errors(answers) == [None, None]
+    assert [answer.duplicate for answer in answers] == [False, True]
 
 
 async def test_children_pay_what_submissions_pay(

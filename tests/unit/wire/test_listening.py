@@ -1,11 +1,13 @@
 """Sockets that listen, on both families, and what is said where there is none."""
 
+import resource
 import socket
+from collections.abc import Iterator
 
 import pytest
 
 from queue_operator.wire import listening as module
-from queue_operator.wire.listening import listening, refusal, why_not
+from queue_operator.wire.listening import allow_open_files, listening, refusal, why_not
 
 EVERY_IPV4 = "0.0.0.0"  # noqa: S104  (for a moment, on a free port)
 
@@ -56,3 +58,29 @@ def test_what_is_wrong_is_told_with_what_to_set() -> None:
     ):
         told = refusal("gRPC", host, 0, why_not(host, 0), "GRPC")
         assert told.endswith(f": {reason}; set QUEUE_OPERATOR_GRPC__HOST")
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """The hard limit, where the soft one is low."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    yield before[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_as_many_files_may_be_opened_as_there_may_be_connections(few_files: int) -> None:
+    assert allow_open_files(1000) == ""
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (1024, few_files)
+    assert allow_open_files(2000) == ""
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2000, few_files)
+
+
+def test_where_no_more_are_allowed_it_is_told_what_to_do(few_files: int) -> None:
+    told = allow_open_files(few_files + 1)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, few_files)
+    assert told == (
+        f"this process may open {few_files} files, and its ports may have more connections than "
+        f"that: raise the hard limit (ulimit -Hn, LimitNOFILE) to {few_files + 1}, or lower "
+        "QUEUE_OPERATOR_REST__CONNECTIONS and QUEUE_OPERATOR_GRPC__CONNECTIONS"
+    )
