@@ -202,7 +202,10 @@ def test_a_whole_submission_is_spawned_as_it_would_be_submitted() -> None:
         callback_url="https://example.org/told",
         suspended=True,
     )
-    assert whole.model_fields_set >= set(Submission.model_fields) - {"scheduled_at", "payload_bytes"}
+    assert whole.model_fields_set >= set(Submission.model_fields) - {
+        "scheduled_at",
+        "payload_bytes",
+    }
     job = spawned(whole)
     assert job == job_of(whole)
     assert job.suspended
