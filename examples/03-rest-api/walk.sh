@@ -94,6 +94,14 @@ expect 200 '"reason":"the bank is closed"'
 # Every replica knows within a quarter of a second.
 sleep 0.3
 
+echo "# Suspend a single job: no attempt of it begins until it is resumed, and it keeps its place."
+call POST "/v1/jobs/$run-later/suspend"
+expect 200 '"suspended":true'
+call GET "/v1/jobs/$run-later/why"
+expect 200 '"reason":"SUSPENDED"'
+call POST "/v1/jobs/$run-later/resume"
+expect 200 '"suspended":false'
+
 echo "# Try the failed job again; it waits for the pause to end. Then all failed ones, as a rehearsal."
 call POST "/v1/jobs/$run-charge/retry" '{"reset_attempts": true, "priority": "HIGH"}'
 expect 200 '"status":"QUEUED"'

@@ -31,7 +31,8 @@ GOODBYE = """The cluster stays up for you:
 Next: examples/01-hello/README.md, docs/guides/write-a-worker.md, docs/guides/submit-jobs.md"""
 HINT = """What there is stays up.
   look at it:     .venv/bin/queue-operator dev status --name {name}
-  start over:     .venv/bin/queue-operator dev down --name {name}"""
+  try again:      make demo, which goes on from there
+  start over:     .venv/bin/queue-operator dev down --name {name}, then make demo"""
 INTERRUPTED = 130
 FAILURES = (DemoFailed, DevClusterError, QueueError, OSError, subprocess.TimeoutExpired)
 

@@ -244,7 +244,7 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "job_id": _ID,
             "state": Phase.SCHEDULED,
             "suspended": False,
-            "message": "the job is not suspended; `why` says what else it waits for",
+            "message": "the job is no longer suspended; `why` says what else it waits for",
         }
     },
     "retryJob": {

@@ -120,6 +120,10 @@ def _print(remote: Remote, status: JobStatus) -> None:
         rendering.show(_page(status))
 
 
+def _is_held(status: JobStatus) -> bool:
+    return status.suspended and status.completed_at is None
+
+
 def _page(status: JobStatus) -> RenderableType:
     progress = status.progress
     facts = rendering.facts(
@@ -128,7 +132,7 @@ def _page(status: JobStatus) -> RenderableType:
             ("namespace", status.namespace),
             ("type", status.type),
             ("state", rendering.state(status.state, status.cancel_requested)),
-            ("suspended", "until it is resumed" if status.suspended else ""),
+            ("suspended", "until it is resumed" if _is_held(status) else ""),
             ("reason", status.reason),
             ("attempt", status.attempt),
             ("priority", status.priority.value),

@@ -10,6 +10,7 @@ from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, confirm, remote
 from queue_operator.cli.values import JobId
 from queue_operator.client import Pause, SuspensionResult
+from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 
 
 @click.command(
@@ -51,7 +52,8 @@ def pause(remote: Remote, type: str | None, reason: str, listed: bool, yes: bool
 def suspend(remote: Remote, job_ids: tuple[str, ...]) -> None:
     """Start no attempt of these jobs until `resume --job`; one that runs goes on.
 
-    A job of a QueueJob is suspended by its spec.suspend instead.
+    A job of a QueueJob is suspended by its spec.suspend instead. Of several jobs each that can be
+    is suspended; the exit code is 1 where one was refused.
     """
     with remote.connected() as queue:
         _each(remote, job_ids, queue.suspend)
@@ -106,12 +108,24 @@ def resume(remote: Remote, type: str | None, everything: bool, job_ids: tuple[st
 
 
 def _each(remote: Remote, job_ids: Sequence[str], change: Callable[..., SuspensionResult]) -> None:
-    for job_id in dict.fromkeys(job_ids):
-        told = change(job_id, namespace=remote.namespace)
+    wanted = dict.fromkeys(job_ids)
+    refused = False
+    for job_id in wanted:
+        try:
+            told = change(job_id, namespace=remote.namespace)
+        except (InvalidArgument, InvalidTransition, JobNotFound) as error:
+            if len(wanted) == 1:
+                raise
+            # It is no reason to leave the others as they are.
+            remote.refused(error).show()
+            refused = True
+            continue
         if remote.output == "json":
             rendering.print_json(told)
         else:
             print(rendering.plain(f"{told.job_id}: {told.message}"))
+    if refused:
+        sys.exit(1)
 
 
 def _confirm(remote: Remote) -> None:

@@ -119,6 +119,10 @@ def connection(url: str, files: CertificateFiles, *, with_token: bool) -> dict[s
     }
 
 
+_UNTRUSTED: Final = ("unable to get local issuer certificate", "self-signed certificate")
+"""What OpenSSL says of a certificate whose authority nobody named."""
+
+
 def unreachable(call: Call, failure: httpx.RequestError | None) -> Unavailable:
     """What no answer means."""
     text = f"the queue operator cannot be reached{_by_way_of(failure)}: {failure}"
@@ -126,9 +130,11 @@ def unreachable(call: Call, failure: httpx.RequestError | None) -> Unavailable:
         text = f"the queue operator did not answer, and may have done it or not: {failure}"
     if isinstance(failure, httpx.RemoteProtocolError):
         text += (
-            "; if the URL is that of the gRPC port (50051 unless set otherwise), "
-            "give the one of REST (8080)"
+            "; if the server has a certificate, the URL begins with https; if it is that of the "
+            "gRPC port (50051 unless set otherwise), give the one of REST (8080)"
         )
+    if any(words in str(failure) for words in _UNTRUSTED):
+        text += "; give the file of the authority that signed it as ca_file (--ca-file)"
     return Unavailable(text)
 
 

@@ -135,7 +135,10 @@ def load_image(archive: Path, name: str = DEFAULT_NAME, progress: Progress | Non
     progress = progress or SilentProgress()
     folder = existing_folder(name)
     if not archive.is_file():
-        raise DevClusterError(f"there is no image archive {archive}")
+        raise DevClusterError(
+            f"there is no image archive {archive}: build it again; where another checkout builds "
+            "into the same cache, one after the other"
+        )
     with folder.locked(), progress.step(f"loading {archive.name}"):
         _recorded_provider(folder).load_image(archive)
 

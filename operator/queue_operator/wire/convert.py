@@ -319,6 +319,7 @@ def spawn_from_wire(
                 "dependency_type", job.dependency_type, DependencyMode, DependencyMode.AFTER
             ),
             callback_url=job.callback_url,
+            suspended=job.suspended,
         ),
     )
 

@@ -42,6 +42,7 @@ class ChildOptions(TypedDict, total=False):
     depends_on: Iterable[str] | None
     dependency_type: DependencyMode | str | None
     callback_url: str | None
+    suspended: bool | None
 
 
 _OPTIONS: Final = tuple(ChildOptions.__annotations__)
@@ -100,6 +101,8 @@ def _child(
         job.max_attempts = _count("max_attempts", attempts)
     if (backoff := options.get("backoff")) is not None:
         _set_backoff(job.backoff, backoff)
+    if (suspended := options.get("suspended")) is not None:
+        job.suspended = _flag("suspended", suspended)
     return job
 
 
@@ -161,6 +164,12 @@ def _count(field: str, value: object) -> int:
     # 0 would say that nothing was given.
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise InvalidArgument(field, f"must be a whole number above 0, not {value!r}")
+    return value
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(field, f"must be True or False, not {value!r}")
     return value
 
 

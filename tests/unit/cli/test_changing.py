@@ -198,3 +198,37 @@ def test_a_retry_says_why_jobs_were_skipped() -> None:
         done = typed("retry", "a", "b", server=script)
     assert (done.exit_code, done.stdout) == (0, "1 job queued, 1 skipped\n")
     assert done.stderr == f"b: {why}\n"
+
+
+HELD = Answer(
+    200, {"job_id": "b", "state": "SCHEDULED", "suspended": True, "message": "the job waits"}
+)
+GONE = Answer(404, {"code": "NOT_FOUND", "message": "job 'a' does not exist", "details": []})
+
+
+def test_one_job_that_is_not_there_keeps_no_other_from_being_suspended() -> None:
+    with serving(GONE, HELD) as script:
+        done = typed("suspend", "a", "b", "a", server=script)
+    assert (done.exit_code, done.stdout) == (1, "b: the job waits\n")
+    assert done.stderr.startswith("error: job 'a' does not exist")
+    assert [asked.path.partition("?")[0] for asked in script.asked] == [
+        "/v1/jobs/a/suspend",
+        "/v1/jobs/b/suspend",
+    ]
+
+
+def test_one_job_alone_that_cannot_be_resumed_is_told_once() -> None:
+    with serving(GONE) as script:
+        done = typed("resume", "--job", "a", server=script)
+    assert done.exit_code == 1
+    assert done.stderr.count("does not exist") == 1
+
+
+@pytest.mark.parametrize(("ended", "said"), [(None, True), ("2030-01-01T12:00:00Z", False)])
+def test_a_job_that_has_ended_waits_for_no_resume(ended: str | None, said: bool) -> None:
+    [job] = SAMPLE.body["jobs"]
+    answer = Answer(200, {**job, "suspended": True, "completed_at": ended})
+    with serving(answer) as script:
+        done = typed("get", "one-of-them", server=script)
+    assert done.exit_code == 0
+    assert ("until it is resumed" in done.stdout) is said

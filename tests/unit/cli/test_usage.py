@@ -14,13 +14,14 @@ from tests.unit.worker.test_base_install import run
 
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.main import main
+from queue_operator.queue.explaining import WaitReason
 
 ROOT = Path(__file__).parents[3]
 JOBS = (
     *("submit", "get", "list", "stats", "cancel", "retry", "failures", "why", "top"),
-    *("pause", "resume", "delete"),
+    *("pause", "suspend", "resume", "delete", "logs"),
 )
-WITH_ID = ("get", "why", "logs", "failures", "cancel", "retry", "delete")
+WITH_ID = ("get", "why", "logs", "failures", "cancel", "suspend", "retry", "delete")
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -141,6 +142,13 @@ def test_what_guides_and_help_say_can_be_typed(
             command = main.get_command(click.Context(main), name)
             assert command is not None, name
             command.make_context(name, arguments)
+
+
+@pytest.mark.parametrize("reason", WaitReason)
+def test_on_call_tells_what_to_do_about_each_reason(reason: WaitReason) -> None:
+    table = (ROOT / "docs" / "guides" / "on-call.md").read_text().partition("| `reason` |")[2]
+    told = [row.split("|")[1] for row in table.partition("\n\n")[0].splitlines()[2:]]
+    assert any(f"`{reason}`" in names for names in told)
 
 
 PROGRAM = """

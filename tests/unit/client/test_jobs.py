@@ -45,6 +45,7 @@ EVERYTHING = Submission(
     depends_on=("one", "two"),
     dependency_type=DependencyMode.CHAIN,
     callback_url="https://example.org/told",
+    suspended=True,
 )
 
 

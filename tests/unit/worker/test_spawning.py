@@ -19,6 +19,7 @@ from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import Backoff, BackoffStrategy, Cancelled, Submission
 from queue_operator.worker.link import SendLimits, Unconnected
 from queue_operator.worker.runner import Completed
+from queue_operator.worker.spawning import ChildOptions
 from queue_operator.worker.testing import job_context
 
 
@@ -170,6 +171,7 @@ def test_every_option_reaches_the_server() -> None:
         depends_on=["one", "two"],
         dependency_type=DependencyMode.CHAIN,
         callback_url="https://example.org/told",
+        suspended=True,
     )
     assert (job.type, job.id) == ("resize", "mine")
     assert (job.payload, job.content_type) == (b'{"name":"x","width":100}', "application/json")
@@ -177,7 +179,7 @@ def test_every_option_reaches_the_server() -> None:
     assert (job.scheduled_at, job.timeout_s, job.max_attempts) == (later, 300.0, 7)
     assert job.backoff == retry.backoff_of(BackoffStrategy.CUSTOM, delays_s=(1.5, 60.0))
     assert (job.correlation_id, job.idempotency_key) == ("order-7", "once")
-    assert job.callback_url == "https://example.org/told"
+    assert (job.callback_url, job.suspended) == ("https://example.org/told", True)
     assert (job.depends_on, job.dependency_mode) == (("one", "two"), DependencyMode.CHAIN)
 
 
@@ -198,11 +200,22 @@ def test_a_whole_submission_is_spawned_as_it_would_be_submitted() -> None:
         depends_on=("one",),
         dependency_type=DependencyMode.AFTER_ANY,
         callback_url="https://example.org/told",
+        suspended=True,
     )
+    assert whole.model_fields_set >= set(Submission.model_fields) - {
+        "scheduled_at",
+        "payload_bytes",
+    }
     job = spawned(whole)
     assert job == job_of(whole)
+    assert job.suspended
     assert spawned(Submission(type="t", payload_bytes=b"\x00")).payload == b"\x00"
     assert spawned(Submission(type="t", payload=None)).payload == b"null"
+
+
+def test_an_option_is_whatever_a_submission_says() -> None:
+    said = set(Submission.model_fields) - {"type", "payload", "payload_bytes"}
+    assert set(ChildOptions.__annotations__) == said
 
 
 @pytest.mark.parametrize("beside", [{"payload": 1}, {"delay": 5}, {"tags": ["a"]}])
@@ -269,6 +282,7 @@ def test_what_is_left_out_is_the_servers_to_decide() -> None:
         ("depends_on", {"depends_on": [None]}),
         ("backoff", {"backoff": {"strategy": "CONSTANT"}}),
         ("correlation_id", {"correlation_id": 7}),
+        ("suspended", {"suspended": "no"}),
     ],
 )
 def test_what_cannot_be_sent_is_named(field: str, given: dict[str, Any]) -> None:

@@ -112,7 +112,7 @@ async def _suspend(call: AnyCall, *, on: bool) -> Response:
 
 def _what_becomes(job: Job) -> str:
     if not job.suspended:
-        return "the job is not suspended; `why` says what else it waits for"
+        return "the job is no longer suspended; `why` says what else it waits for"
     if job.state in SLOT_HOLDING:
         return "the attempt that runs goes on, and no other begins until the job is resumed"
     return "the job waits until it is resumed"

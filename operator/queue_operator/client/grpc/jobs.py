@@ -29,6 +29,7 @@ def job_of(submission: Submission, *, namespace: str = DEFAULT_NAMESPACE) -> Job
         "depends_on": submission.depends_on or (),
         "dependency_mode": submission.dependency_type or DependencyMode.AFTER,
         "callback_url": submission.callback_url or "",
+        "suspended": submission.suspended or False,
     }
     for name in ("delay", "timeout"):
         if (length := getattr(submission, name)) is not None:

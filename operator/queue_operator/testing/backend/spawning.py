@@ -75,6 +75,7 @@ async def test_every_field_of_a_submission_counts(backend: Contract) -> None:
         "idempotency_key": "once",
         "depends_on": (before.id,),
         "dependency_mode": DependencyMode.CHAIN,
+        "suspended": True,
     }
     [answer] = await spawn(backend, request(parent, token, **fields))
     assert (answer.job_id, answer.error) == ("child-of-mine", None)

@@ -1076,6 +1076,7 @@ class ChildJob(_message.Message):
     DEPENDS_ON_FIELD_NUMBER: _builtins.int
     DEPENDENCY_TYPE_FIELD_NUMBER: _builtins.int
     CALLBACK_URL_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     payload: _builtins.bytes
     content_type: _builtins.str
@@ -1086,6 +1087,8 @@ class ChildJob(_message.Message):
     idempotency_key: _builtins.str
     dependency_type: _builtins.str
     callback_url: _builtins.str
+    suspended: _builtins.bool
+    """It waits until somebody resumes it."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1117,10 +1120,11 @@ class ChildJob(_message.Message):
         depends_on: _abc.Iterable[_builtins.str] | None = ...,
         dependency_type: _builtins.str = ...,
         callback_url: _builtins.str = ...,
+        suspended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "delay", b"delay", "scheduled_at", b"scheduled_at", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "callback_url", b"callback_url", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "callback_url", b"callback_url", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "suspended", b"suspended", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
