@@ -196,13 +196,18 @@ def test_ports_have_as_many_connections_as_they_are_given(start: Start, dsn: str
     ports = {f"{name}__PORT": str(free_port()) for name in ("REST", "GRPC")}
     server = start(DATABASE__DSN=dsn, REST__CONNECTIONS="1", GRPC__CONNECTIONS="1", **ports)
     server.await_ready()
-    for port in ports.values():
-        address = ("127.0.0.1", int(port))
-        with socket.create_connection(address, timeout=20) as first:
-            with socket.create_connection(address, timeout=20) as one_more:
-                assert one_more.recv(1) == b""
-            first.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert first.recv(1) != b""
+    rest, grpc = (("127.0.0.1", int(port)) for port in ports.values())
+    with socket.create_connection(rest, timeout=20) as idle:
+        with socket.create_connection(rest, timeout=20) as asking:
+            # Who only connects gives way.
+            assert idle.recv(1) == b""
+            asking.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert asking.recv(1) != b""
+    with socket.create_connection(grpc, timeout=20) as first:
+        with socket.create_connection(grpc, timeout=20) as one_more:
+            assert one_more.recv(1) == b""
+        first.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert first.recv(1) != b""
 
 
 @pytest.mark.usefixtures("kubeconfig")
