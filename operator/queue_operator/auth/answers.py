@@ -24,7 +24,8 @@ class Answers(Generic[K, V]):
 
     `ttl_s` says how long an answer may be reused, `outage_s` how long while the reviewer is away:
     then nobody waits for it who has such an answer, and one question at a time looks whether it is
-    back. Errors are never kept. The least recently used of more than `size` answers is dropped.
+    back. Errors are never kept. The least recently used of more than `size` answers is dropped;
+    those that are `cheap`, which anybody can have made, never push out others.
     """
 
     def __init__(
@@ -34,22 +35,26 @@ class Answers(Generic[K, V]):
         size: int = 10_000,
         *,
         outage_s: Callable[[V], float] = lambda _: 0.0,
+        cheap: Callable[[V], bool] = lambda _: False,
     ) -> None:
         self._ttl_s = ttl_s
         self._outage_s = outage_s
+        self._cheap = cheap
         self._monotonic = monotonic
         self._size = size
         self._unanswered_s = float("-inf")
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._kept_cheaply: OrderedDict[K, _Kept[V]] = OrderedDict()
         self._asking: dict[K, asyncio.Task[V]] = {}
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
         """The kept answer if it is fresh, else that of `ask`, whose errors pass through unless an
         older answer stands in for it.
         """
-        kept = self._kept.get(key)
+        store = self._kept if key in self._kept else self._kept_cheaply
+        kept = store.get(key)
         if kept is not None and self._is_within(kept, self._ttl_s):
-            self._kept.move_to_end(key)
+            store.move_to_end(key)
             return kept.answer
         stand_in = kept if kept is not None and self._is_within(kept, self._outage_s) else None
         if stand_in is not None and self._is_away():
@@ -64,6 +69,10 @@ class Answers(Generic[K, V]):
             if stand_in is None:
                 raise
             return stand_in.answer
+
+    def has_been_good(self, key: K) -> bool:
+        """Whether the last answer, however old, was none of the cheap ones."""
+        return key in self._kept
 
     def _is_away(self) -> bool:
         return self._monotonic() < self._unanswered_s + AWAY_S
@@ -84,10 +93,14 @@ class Answers(Generic[K, V]):
             self._unanswered_s = self._monotonic()
             raise
         self._unanswered_s = float("-inf")
-        self._kept[key] = _Kept(self._monotonic(), answer)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        store, other = self._kept, self._kept_cheaply
+        if self._cheap(answer):
+            store, other = other, store
+        other.pop(key, None)
+        store[key] = _Kept(self._monotonic(), answer)
+        store.move_to_end(key)
+        while len(store) > self._size:
+            store.popitem(last=False)
         return answer
 
     def _asked(self, key: K, task: asyncio.Task[V]) -> None:

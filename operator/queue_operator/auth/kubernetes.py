@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from queue_operator.auth.answers import Answers
 from queue_operator.auth.protocol import Identity
-from queue_operator.domain.errors import Forbidden, Unauthenticated, Unavailable
+from queue_operator.domain.errors import Forbidden, QuotaExceeded, Unauthenticated, Unavailable
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 
 API_GROUP: Final = "queueoperator.dev"
@@ -34,6 +34,11 @@ the settings say otherwise.
 
 _CALL_TIMEOUT_S: Final = 5.0
 _THREADS: Final = 4
+_FOR_STRANGERS: Final = 4
+"""Threads for tokens that were not good before: of these there are as many as somebody makes up."""
+MOST_STRANGERS: Final = 256
+"""Of them at a time, of all doors together; more are told to come again."""
+_REPEAT_AFTER_S: Final = 1.0
 _MAX_TOKEN_CHARACTERS: Final = 16_384
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 _POD_NAME: Final = "authentication.kubernetes.io/pod-name"
@@ -48,7 +53,7 @@ class KubernetesReviews:
     """The two review APIs without blocking the event loop.
 
     A server that hangs makes few wait for its silence: whoever stands in line meanwhile is told the
-    same as those in front.
+    same as those in front. Strangers have a line of their own.
     """
 
     def __init__(self, api: client.ApiClient) -> None:
@@ -56,13 +61,32 @@ class KubernetesReviews:
         self._authentication = client.AuthenticationV1Api(api)
         self._authorization = client.AuthorizationV1Api(api)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes-review")
+        self._for_strangers = ThreadPoolExecutor(
+            _FOR_STRANGERS, thread_name_prefix="kubernetes-review-of-strangers"
+        )
+        self._strangers = 0
 
-    async def token(self, token: str, audience: str) -> client.V1TokenReviewStatus:
+    async def stranger(self, token: str, audience: str) -> client.V1TokenReviewStatus:
+        """The same of a token that was not good before. Raises QuotaExceeded, too."""
+        if self._strangers >= MOST_STRANGERS:
+            what = "calls whose tokens this server checks at a time"
+            raise QuotaExceeded(what, self._strangers, MOST_STRANGERS, _REPEAT_AFTER_S)
+        self._strangers += 1
+        try:
+            return await self.token(token, audience, self._for_strangers)
+        finally:
+            self._strangers -= 1
+
+    async def token(
+        self, token: str, audience: str, threads: ThreadPoolExecutor | None = None
+    ) -> client.V1TokenReviewStatus:
         """What the API server says about `token`; raises Unavailable."""
         spec = client.V1TokenReviewSpec(token=token, audiences=[audience])
         review = client.V1TokenReview(spec=spec)
         create = self._authentication.create_token_review
-        status: client.V1TokenReviewStatus = await self._call(create, review, "tokenreviews")
+        status: client.V1TokenReviewStatus = await self._call(
+            create, review, "tokenreviews", threads
+        )
         return status
 
     async def access(
@@ -78,14 +102,21 @@ class KubernetesReviews:
 
     def close(self) -> None:
         """Lets the threads end; running calls are not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._for_strangers):
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _call(self, create: Callable[..., Any], body: object, resource: str) -> Any:
+    async def _call(
+        self,
+        create: Callable[..., Any],
+        body: object,
+        resource: str,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> Any:
         loop = asyncio.get_running_loop()
         in_line_s = time.monotonic()
         try:
             review = await loop.run_in_executor(
-                self._threads, self._create, create, body, in_line_s
+                threads or self._threads, self._create, create, body, in_line_s
             )
         except client.ApiException as error:
             raise Unavailable(_explain(error, resource)) from error
@@ -122,7 +153,7 @@ def connect(kubeconfig: str | None = None) -> KubernetesReviews:
     """
     settings = client.Configuration()
     settings.retries = 1
-    settings.connection_pool_maxsize = _THREADS
+    settings.connection_pool_maxsize = _THREADS + _FOR_STRANGERS
     try:
         _configure(settings, kubeconfig)
     except config.ConfigException as error:
@@ -167,6 +198,7 @@ class KubernetesAuthenticator:
             lambda answer: REFUSED_TTL_S if isinstance(answer, _Refused) else TOKEN_TTL_S,
             monotonic,
             outage_s=lambda answer: 0.0 if isinstance(answer, _Refused) else outage_s,
+            cheap=lambda answer: isinstance(answer, _Refused),
         )
 
     async def authenticate(self, token: str | None) -> Identity:
@@ -177,13 +209,15 @@ class KubernetesAuthenticator:
             )
         # The tokens themselves are not kept in memory longer than the call.
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        answer = await self._answers.get(key, lambda: self._review(token))
+        known = self._answers.has_been_good(key)
+        answer = await self._answers.get(key, lambda: self._review(token, known))
         if isinstance(answer, _Refused):
             raise Unauthenticated(answer.reason)
         return answer
 
-    async def _review(self, token: str) -> Identity | _Refused:
-        status = await self._reviews.token(token, self._audience)
+    async def _review(self, token: str, known: bool) -> Identity | _Refused:
+        look = self._reviews.token if known else self._reviews.stranger
+        status = await look(token, self._audience)
         user = status.user
         if status.authenticated and user and self._audience in (status.audiences or ()):
             return _identity(user)

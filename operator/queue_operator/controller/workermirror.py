@@ -268,15 +268,15 @@ class WorkerMirror:
 
     async def _delete(self, item: Existing) -> None:
         await self._bucket.take()
+        if session_id := item.status.get("sessionId"):
+            # Should it show itself once more, that is a new session, and not one whose object
+            # somebody has deleted. Before its object goes: this may be cut off in between.
+            await self._backend.close_sessions([session_id])
         await self._kube.delete(
             object_path(QUEUE_WORKER.plural, item.namespace, item.name), item.uid
         )
         self._forget(item)
         self._stats.workers_deleted += 1
-        if session_id := item.status.get("sessionId"):
-            # Should it show itself once more, that is a new session, and not one whose object
-            # somebody has deleted.
-            await self._backend.close_sessions([session_id])
 
     async def _create(self, session: WorkerSession) -> None:
         await self._bucket.take()

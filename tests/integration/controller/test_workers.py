@@ -9,6 +9,7 @@ from tests.integration.controller.conftest import Stage, StartStage
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.controller import workermirror
 from queue_operator.controller.workermirror import SLOW_INTERVAL_S, SLOW_PER_PASS
+from queue_operator.domain.errors import Unavailable
 
 FLEET = 120
 
@@ -169,6 +170,31 @@ async def test_a_session_is_ended_only_when_its_object_is_really_gone(
     stage.workers.see(body, gone=True)
     await stage.workers.once()
     assert not [s for s in await stage.backend.list_sessions() if s.namespace == team]
+
+
+async def test_whoever_comes_back_after_a_deletion_that_was_cut_off_goes_on(
+    start: StartStage, team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await start()
+    [one] = await connected(stage, team, 1)
+
+    async def nobody(**_: object) -> list[WorkerSession]:
+        return []
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as outage:
+        # Silent for so long that its object goes, and so does the database.
+        outage.setattr(stage.backend, "list_sessions", nobody)
+        outage.setattr(stage.backend, "close_sessions", away)
+        with pytest.raises(Unavailable):
+            await stage.workers.once()
+    for _ in range(3):
+        await stage.workers.once()
+    stored = await stage.backend.list_sessions()
+    assert [(s.session_id, s.order) for s in stored] == [(one.session_id, SessionOrder())]
+    assert list(stage.api.workers) == [(team, "w0")]
 
 
 async def test_workers_of_a_namespace_of_another_operator_are_left_alone(
