@@ -11,7 +11,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import psycopg
 import pytest
@@ -192,21 +192,27 @@ def test_rest_speaks_tls_where_it_is_given_a_certificate(
         assert not clear.recv(100).startswith(b"HTTP/")
 
 
+ASKING: Final = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def connected(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, timeout=20)
+
+
 def test_ports_have_as_many_connections_as_they_are_given(start: Start, dsn: str) -> None:
     ports = {f"{name}__PORT": str(free_port()) for name in ("REST", "GRPC")}
     server = start(DATABASE__DSN=dsn, REST__CONNECTIONS="1", GRPC__CONNECTIONS="1", **ports)
     server.await_ready()
     rest, grpc = (("127.0.0.1", int(port)) for port in ports.values())
-    with socket.create_connection(rest, timeout=20) as idle:
-        with socket.create_connection(rest, timeout=20) as asking:
-            # Who only connects gives way.
-            assert idle.recv(1) == b""
-            asking.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert asking.recv(1) != b""
-    with socket.create_connection(grpc, timeout=20) as first:
-        with socket.create_connection(grpc, timeout=20) as one_more:
+    with connected(rest) as idle, connected(rest) as asking:
+        # Who only connects gives way.
+        assert idle.recv(1) == b""
+        asking.sendall(ASKING)
+        assert asking.recv(1) != b""
+    with connected(grpc) as first:
+        with connected(grpc) as one_more:
             assert one_more.recv(1) == b""
-        first.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first.sendall(ASKING)
         assert first.recv(1) != b""
 
 
