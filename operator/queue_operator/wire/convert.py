@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from google.protobuf.duration_pb2 import Duration
 
 from queue_operator.domain.dependencies import DependencyMode
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
 from queue_operator.domain.job import (
     DEFAULT_NAMESPACE,
     Assignment,
@@ -388,7 +388,22 @@ def spawn_answer_to_wire(answer: Submitted, message: pb.Spawn) -> pb.SpawnAnswer
     else:
         named.error_code = answer.error.code
         named.error_message = told(answer.error, in_submission)
+        if isinstance(answer.error, QuotaExceeded):
+            named.quota.CopyFrom(_quota_to_wire(answer.error))
     return named
+
+
+def _quota_to_wire(error: QuotaExceeded) -> pb.QuotaRefusal:
+    refusal = pb.QuotaRefusal(limit=error.limit, current=error.current, maximum=error.maximum)
+    if error.retry_after_s is not None:
+        refusal.retry_after.CopyFrom(duration_to_wire(error.retry_after_s))
+    return refusal
+
+
+def quota_from_wire(refusal: pb.QuotaRefusal) -> QuotaExceeded:
+    given = refusal.HasField("retry_after")
+    wait_s = seconds_from_wire("retry_after", refusal.retry_after) if given else None
+    return QuotaExceeded(refusal.limit, refusal.current, refusal.maximum, wait_s)
 
 
 # Log lines

@@ -2,7 +2,12 @@
 
 from queue_operator.client.requests import Backoff, Submission
 from queue_operator.domain.dependencies import DependencyMode
-from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    PayloadTooLarge,
+    QuotaExceeded,
+    StaleLease,
+)
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.worker.context import Cancellation, JobContext, WorkerIdentity
@@ -37,6 +42,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermanentError",
     "Priority",
+    "QuotaExceeded",
     "RegistrationResult",
     "RegistrationStatus",
     "Retry",

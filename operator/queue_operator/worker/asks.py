@@ -14,6 +14,7 @@ from queue_operator.domain.errors import (
     QueueError,
     StaleLease,
 )
+from queue_operator.wire.convert import quota_from_wire
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.outcomes import MAX_BATCH_BYTES, RESEND_TICKS
@@ -178,8 +179,10 @@ class SpawnBuffer:
             # It was refused under a token that has been replaced while the handler went on.
             self._again(asked)
             return
-        error = None
-        if answer.error_code:
+        error: Exception | None = None
+        if answer.HasField("quota"):
+            error = quota_from_wire(answer.quota)
+        elif answer.error_code:
             error = error_of(run.job_id, "spawn", answer.error_code, answer.error_message)
         self._tell(asked, answer.job_id, error)
 

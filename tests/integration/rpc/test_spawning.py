@@ -157,6 +157,10 @@ async def test_children_are_admitted_as_what_callers_submit(
     codes = [answers[f"{n}"].error_code for n in range(40)]
     assert codes == [""] * 3 + [QuotaExceeded.code] * 37
     assert "pending_jobs" in answers["3"].error_message
+    refusal = answers["3"].quota
+    assert (refusal.limit, refusal.current, refusal.maximum) == ("pending_jobs", 3, 3)
+    assert refusal.retry_after.ToTimedelta().total_seconds() > 0
+    assert not answers["0"].HasField("quota")
     stats = await plane.queue.get_job_stats([], namespace=namespace)
     assert stats.total_jobs == 1 + 3
 

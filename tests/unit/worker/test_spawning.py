@@ -11,7 +11,12 @@ from pydantic import BaseModel
 from queue_operator.client.grpc import job_of
 from queue_operator.domain import retry
 from queue_operator.domain.dependencies import DependencyMode
-from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, StaleLease
+from queue_operator.domain.errors import (
+    InvalidArgument,
+    PayloadTooLarge,
+    QuotaExceeded,
+    StaleLease,
+)
 from queue_operator.domain.ordering import Priority
 from queue_operator.testing.clauses import proves
 from queue_operator.wire.convert import spawn_from_wire
@@ -124,6 +129,16 @@ def test_a_refusal_is_told(
     answer(rig, sent(rig)[0], error_code=code, error_message=message)
     with pytest.raises(kind, match=text):
         done.result(0)
+
+
+def test_a_quota_without_room_is_told_with_what_it_is_and_how_long_to_wait(rig: Any) -> None:
+    done = asked(rig.assign("a", "t1"))
+    quota = wire.QuotaRefusal(limit="pending_jobs", current=3, maximum=3)
+    quota.retry_after.FromMilliseconds(1500)
+    answer(rig, sent(rig)[0], error_code="QUOTA_EXCEEDED", error_message="no", quota=quota)
+    with pytest.raises(QuotaExceeded, match=r"^pending_jobs: 3 of 3 used; retry in 1.5 s$") as told:
+        done.result(0)
+    assert told.value.retry_after_s == 1.5
 
 
 def test_whoever_waits_hears_that_the_job_is_gone(rig: Any, say: Any) -> None:

@@ -1196,6 +1196,7 @@ class SpawnAnswer(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
     parent_id: _builtins.str
     token: _builtins.str
     key: _builtins.str
@@ -1204,6 +1205,10 @@ class SpawnAnswer(_message.Message):
     error_code: _builtins.str
     """STALE_LEASE, INVALID_TRANSITION (the parent is being cancelled), INVALID_REQUEST, …"""
     error_message: _builtins.str
+    @_builtins.property
+    def quota(self) -> Global___QuotaRefusal:
+        """Of QUOTA_EXCEEDED."""
+
     def __init__(
         self,
         *,
@@ -1213,14 +1218,48 @@ class SpawnAnswer(_message.Message):
         job_id: _builtins.str = ...,
         error_code: _builtins.str = ...,
         error_message: _builtins.str = ...,
+        quota: Global___QuotaRefusal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "job_id", b"job_id", "key", b"key", "parent_id", b"parent_id", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "job_id", b"job_id", "key", b"key", "parent_id", b"parent_id", "quota", b"quota", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SpawnAnswer: _TypeAlias = SpawnAnswer  # noqa: Y015
+
+@_typing.final
+class QuotaRefusal(_message.Message):
+    """What of a quota is used, and how much there is of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    CURRENT_FIELD_NUMBER: _builtins.int
+    MAXIMUM_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    limit: _builtins.str
+    current: _builtins.int
+    maximum: _builtins.int
+    @_builtins.property
+    def retry_after(self) -> _duration_pb2.Duration:
+        """Not there where waiting does not help."""
+
+    def __init__(
+        self,
+        *,
+        limit: _builtins.str = ...,
+        current: _builtins.int = ...,
+        maximum: _builtins.int = ...,
+        retry_after: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current", b"current", "limit", b"limit", "maximum", b"maximum", "retry_after", b"retry_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaRefusal: _TypeAlias = QuotaRefusal  # noqa: Y015
 
 @_typing.final
 class LogBatch(_message.Message):
