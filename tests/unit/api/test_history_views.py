@@ -43,3 +43,10 @@ def test_of_an_attempt_that_does_not_say_so_the_job_tells_what_it_waited_for(
 
 def test_the_time_of_a_job_that_was_sent_back_is_not_what_it_first_waited_for() -> None:
     assert first_state(NOW + 2 * HOUR, RAN, LOST) is Phase.SCHEDULED
+
+
+def test_one_that_waited_to_be_resumed_was_not_delayed() -> None:
+    job = Job(id="a", type="t", created_at=NOW, eligible_at=NOW + HOUR, suspension_at=NOW + HOUR)
+    for attempts in ((RAN,), (replace(RAN, eligible_at=NOW + HOUR),)):
+        history = JobHistory(attempts=attempts, transitions=(STORED, STARTED, ENDED))
+        assert transitions(job, history)[0].to_state is Phase.SCHEDULED

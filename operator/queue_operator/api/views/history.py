@@ -36,7 +36,9 @@ def _first_due(job: Job, history: JobHistory) -> datetime | None:
     """
     first = history.attempts[0].eligible_at if history.attempts else None
     was_sent_back = any(one.before and one.after in ELIGIBLE for one in history.transitions)
-    return job.eligible_at if first is None and not was_sent_back else first
+    due = job.eligible_at if first is None and not was_sent_back else first
+    # Then it waited for who resumed it, and not for a time.
+    return None if due == job.suspension_at else due
 
 
 def _entered(job: Job, record: TransitionRecord, due: datetime | None) -> Phase:
