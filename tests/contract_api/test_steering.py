@@ -108,6 +108,8 @@ async def test_a_suspended_job_waits_until_it_is_resumed(api: Api) -> None:
     resumed = await api.post(f"/jobs/{held}/resume")
     assert (resumed["job_id"], resumed["suspended"]) == (held, False)
     assert [one.job_id for one in await api.claim(9)] == [held]
+    [stored, started] = (await api.status(held, include_history="true"))["history"]
+    assert (stored["to_state"], started["from_state"]) == ("SCHEDULED", "SCHEDULED")
     # Of one that runs the attempt goes on, and the next waits.
     running = await api.post(f"/jobs/{held}/suspend")
     assert (running["state"], running["suspended"]) == ("RUNNING", True)
