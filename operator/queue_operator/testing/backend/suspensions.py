@@ -193,6 +193,9 @@ async def test_parents_may_end_while_a_job_is_suspended(backend: Contract) -> No
     stored = await backend.get_job(held.id)
     assert (stored.suspended, stored.waiting_for_dependencies) == (True, False)
     assert await _claimed(backend) == [free.id]
+    # A claim that takes nothing looks for what has become due.
+    for _ in range(2):
+        assert await _claimed(backend) == []
     await _resume(backend, held, kept)
     assert await _claimed(backend) == [held.id, kept.id]
 
