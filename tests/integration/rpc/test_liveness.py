@@ -298,8 +298,8 @@ async def test_a_read_whose_deadline_has_passed_ends_in_the_queue_and_a_change_g
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert endless.begun.is_set()
         if name in READS:
-            async with asyncio.timeout(DEADLINE_S):
-                await endless.ended.wait()
+            await asyncio.wait([asyncio.ensure_future(endless.ended.wait())], timeout=DEADLINE_S)
+            assert endless.ended.is_set()
         else:
             # A read that ends after it shows that the server had its turn.
             with pytest.raises(grpc.aio.AioRpcError):
