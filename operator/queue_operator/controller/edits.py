@@ -22,7 +22,7 @@ from queue_operator.domain.errors import Unavailable
 logger = logging.getLogger(__name__)
 
 REMEMBERED: Final = 20_000
-"""Objects of which the last generation that was observed is kept."""
+"""Objects of which it is kept in which version they told of their newest spec."""
 _LEAST_PAUSE_S: Final = 1.0
 _SETTLED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -43,7 +43,7 @@ class FinishedEdits:
         self._namespaces = tuple(namespaces)
         self._clock = clock
         self._stats = stats
-        self._observed: OrderedDict[str, int] = OrderedDict()
+        self._observed: OrderedDict[str, str] = OrderedDict()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -87,32 +87,40 @@ class FinishedEdits:
                 raise
 
     async def _see(self, metadata: Mapping[str, Any]) -> None:
-        uid, generation = metadata["uid"], metadata.get("generation", 1)
-        # What was never edited was taken in as it is.
-        if generation <= 1 or self._observed.get(uid, 0) >= generation:
+        uid = metadata["uid"]
+        # What was never edited was taken in as it is. Versions, since a status that was on its way
+        # meanwhile may have overwritten what we wrote.
+        if (
+            metadata.get("generation", 1) <= 1
+            or self._observed.get(uid) == metadata["resourceVersion"]
+        ):
             return
         namespace = metadata["namespace"]
-        if namespace in await self._ownership.serve({namespace}):
-            await self._observe(namespace, metadata["name"], uid)
-            self._observed[uid] = generation
+        if namespace not in await self._ownership.serve({namespace}):
+            return
+        if version := await self._observe(namespace, metadata["name"], uid):
+            self._observed[uid] = version
             self._observed.move_to_end(uid)
             if len(self._observed) > REMEMBERED:
                 self._observed.popitem(last=False)
 
-    async def _observe(self, namespace: str, name: str, uid: str) -> None:
+    async def _observe(self, namespace: str, name: str, uid: str) -> str | None:
+        """The version that tells of its newest spec; None where nobody needs to know."""
         path = object_path(QUEUE_JOB.plural, namespace, name)
         try:
             body = await self._kube.get(path)
-            status = observed(body)
-            if body["metadata"]["uid"] != uid or status is None:
-                return
-            await self._kube.replace_status(path, uid, status)
+            if body["metadata"]["uid"] != uid:
+                return None
+            if (status := observed(body)) is not None:
+                body = await self._kube.replace_status(path, uid, status)
+                self._stats.edits_observed += 1
         except ApiError as error:
             # Gone, or retried meanwhile: then its status is written anyway.
             if error.status not in _SETTLED:
                 raise
-            return
-        self._stats.edits_observed += 1
+            return None
+        version: str = body["metadata"]["resourceVersion"]
+        return version
 
 
 def observed(body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -65,6 +65,8 @@ class Exporter:
         self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        # So that an earlier look never replaces what a later one found.
+        self._looking = asyncio.Lock()
 
     @property
     def port(self) -> int:
@@ -93,6 +95,10 @@ class Exporter:
 
     async def refresh(self) -> None:
         """Looks once; a look that fails takes the gauges back until one succeeds."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())

@@ -72,6 +72,7 @@ class ApiServer:
                 "name": name,
                 "namespace": namespace,
                 "generation": 1,
+                "resourceVersion": self._next_version(),
                 "creationTimestamp": created or "2026-01-01T00:00:00Z",
             },
             "spec": {"type": "t", "payload": 1, **spec},
@@ -115,7 +116,15 @@ class ApiServer:
             return web.json_response({"message": "not found"}, status=404)
         body["status"] = change["value"]
         self.writes[name] += 1
+        self.changed(body)
         return web.json_response(body)
+
+    def changed(self, body: dict[str, Any]) -> None:
+        """An object was: it is another version, and the watch is told if the job has ended."""
+        body["metadata"]["resourceVersion"] = self._next_version()
+        if body["status"].get("finished"):
+            metadata = dict(body["metadata"])
+            self.happenings.put_nowait({"type": "MODIFIED", "object": {"metadata": metadata}})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Set
 from dataclasses import replace
+from typing import LiteralString
 
+import psycopg
 import pytest
 from tests.integration.postgres import million
 from tests.integration.postgres.big import new_jobs
@@ -14,8 +16,24 @@ from queue_operator.testing.clauses import proves
 
 
 @pytest.fixture(scope="module", params=[0, 200], ids=["no-jobs", "few-jobs"])
-def filled_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> Iterator[str]:
-    with million.database_with(request.param, postgres_admin_dsn) as address:
+def jobs(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+@pytest.fixture(scope="module", params=["", "VACUUM"], ids=["as-it-is", "vacuumed"])
+def upkeep(request: pytest.FixtureRequest) -> LiteralString:
+    """Vacuumed, the server knows how long tables are, and nothing of what is in them. It does so
+    by itself, whenever it likes.
+    """
+    statement: LiteralString = request.param
+    return statement
+
+
+@pytest.fixture(scope="module")
+def filled_dsn(jobs: int, upkeep: str, postgres_admin_dsn: str) -> Iterator[str]:
+    # What the cases leave behind grows with them: each state of the server has a database.
+    with million.database_with(jobs, postgres_admin_dsn) as address:
         yield address
 
 
@@ -29,9 +47,12 @@ def untouched_dsn(request: pytest.FixtureRequest, postgres_admin_dsn: str) -> It
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", CASES)
 async def test_a_call_plans_index_look_ups_however_few_the_jobs(
-    filled_dsn: str, name: str, plans: str
+    filled_dsn: str, upkeep: LiteralString, name: str, plans: str
 ) -> None:
     case = CASES[name]
+    if upkeep:
+        with psycopg.connect(filled_dsn, autocommit=True) as connection:
+            connection.execute(upkeep)
     async with watched(filled_dsn, plans=plans) as (backend, seen):
         # With nothing to take, most calls would ask the server nothing.
         for namespace in (million.BIG, million.SOLO):

@@ -28,7 +28,8 @@ async def stored(backend: PostgresBackend, namespace: str, *names: str, **fields
 
 
 async def claimed(backend: PostgresBackend, namespace: str, number: int) -> dict[str, str]:
-    """Tokens by id."""
+    """Tokens by id, of whatever was claimable before the call, whichever process made it so."""
+    await backend._arrivals.catch_up(thorough=True)
     demand = Demand(assignee_id="worker", limit=number, namespace=namespace)
     return {one.job_id: one.token for one in await backend.claim([demand], lease_ttl_s=TTL_S)}
 

@@ -148,8 +148,10 @@ def at_most(
     seen.clear()
     yield
     assert seen.plans, "nothing was run"
-    assert seen.whole_tables - SHORT - also_whole == set(), str(seen)
-    assert seen.joins - also_joins <= {"Nested Loop"}, str(seen)
+    whole = seen.whole_tables - SHORT - also_whole
+    assert whole == set(), f"read whole: {whole}\n{seen}"
+    joins = seen.joins - also_joins
+    assert joins <= {"Nested Loop"}, f"{joins}\n{seen}"
     assert seen.rows <= rows, f"{seen.rows} rows\n{seen}"
     assert seen.pages <= pages, f"{seen.pages} pages\n{seen}"
 

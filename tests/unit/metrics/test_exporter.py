@@ -151,6 +151,28 @@ async def test_gauges_are_withdrawn_while_the_store_is_away(
     assert (await running.scrape())[jobs] == 3
 
 
+async def test_a_look_that_takes_long_does_not_replace_a_later_one(running: Running) -> None:
+    under_way: list[asyncio.Future[None]] = []
+    numbers = iter(range(2))
+
+    async def queue_depth() -> QueueDepth:
+        number = next(numbers)
+        under_way.append(asyncio.get_running_loop().create_future())
+        await under_way[-1]
+        return QueueDepth(jobs={("ns", "mail", JobState.INITIAL_PENDING): number})
+
+    running.store.queue_depth = queue_depth  # type: ignore[method-assign]
+    refreshing = [asyncio.create_task(running.exporter.refresh()) for _ in range(2)]
+    for _ in refreshing:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        # The latest of those that are under way is answered first.
+        under_way.pop().set_result(None)
+    await asyncio.wait(refreshing)
+    waiting = key("queue_jobs", namespace="ns", type="mail", state=JobState.INITIAL_PENDING)
+    assert (await running.scrape())[waiting] == 1
+
+
 async def test_types_beyond_the_budget_are_summed(running: Running) -> None:
     running.store.depth = QueueDepth(
         jobs={("ns", f"type-{n}", JobState.RUNNING): n for n in range(1, 301)}

@@ -6,7 +6,8 @@
 -- Locks: the edges; the children's and the givers' rows are locked already.
 -- Traps: a job becomes eligible when its wait ends, not when it was submitted. That may have
 --   been after this transaction began: it then waited for the one that submitted the job.
---   A join of the edges with what is given would, without hash joins, take the square of both.
+--   A join of the edges, or of the children, with what is given would, without hash joins, take
+--   the square of both, or read all that wait.
 WITH written AS (
     UPDATE dependency
     SET outcome = ((SELECT %(outcomes)s::text[]))[
@@ -19,17 +20,19 @@ WITH written AS (
     FROM unnest(%(heirs)s::bigint[], %(givers)s::bigint[]) AS g(heir, giver_no)
     CROSS JOIN LATERAL (SELECT * FROM final WHERE final.job_no = g.giver_no LIMIT 1) giver
     ON CONFLICT (job_no) DO NOTHING
-), freed AS MATERIALIZED (
-    SELECT job_no, coalesce((SELECT is_on FROM suspension
-                             WHERE suspension.job_no = g.job_no LIMIT 1), false) AS is_held
-    FROM unnest(%(released)s::bigint[]) AS g(job_no)
+), held AS MATERIALIZED (
+    SELECT job_no FROM unnest(%(released)s::bigint[]) AS g(job_no)
+    CROSS JOIN LATERAL (
+        SELECT FROM suspension WHERE suspension.job_no = g.job_no AND is_on LIMIT 1
+    ) AS suspended
 ), let_go AS (
     UPDATE ready
-    SET blocked = CASE WHEN NOT is_held THEN false END,
-        due = eligible_at <= clock_timestamp() AND NOT is_held,
+    SET blocked = CASE WHEN (job_no IN (SELECT job_no FROM held)) IS NOT TRUE THEN false END,
+        due = eligible_at <= clock_timestamp()
+            AND (job_no IN (SELECT job_no FROM held)) IS NOT TRUE,
         eligible_at = greatest(eligible_at, now())
-    FROM freed WHERE ready.job_no = freed.job_no AND blocked
-    RETURNING ready.job_no, lane_id, order_time, due, eligible_at, blocked
+    WHERE job_no = ANY (%(released)s::bigint[]) AND blocked
+    RETURNING job_no, lane_id, order_time, due, eligible_at, blocked
 ), waiting AS (
     SELECT * FROM let_go WHERE NOT blocked
 ), {{arrived}}, counted AS (
