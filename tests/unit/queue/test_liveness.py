@@ -34,13 +34,14 @@ TAGS, TYPES = ("red", "blue", "big"), ("mail", "bill", "scan")
 
 
 class Forgetful(MemoryBackend):
-    """Loses most of its signals, and the answers to some of the claims."""
+    """Loses most of its signals and, while `breaks`, the answers to some of the claims."""
 
     luck: random.Random
+    breaks = True
 
     async def claim(self, demands: Sequence[Demand], **options: Any) -> list[Assignment]:
         found = await super().claim(demands, **options)
-        if found and self.luck.random() < LOST_CLAIMS:
+        if found and self.breaks and self.luck.random() < LOST_CLAIMS:
             raise Unavailable("the answer is lost")
         return found
 
@@ -61,12 +62,14 @@ class Worker:
     def __init__(self, stream: JobStream) -> None:
         self.stream = stream
         self.held: list[Assignment] = []
+        self.given = 0
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         while (push := await self.stream.next()) is not None:
             self.stream.delivered(push)
             self.held += push.assignments
+            self.given += len(push.assignments)
 
     async def leave(self) -> None:
         await self.stream.close(EndReason.CLOSED)
@@ -80,6 +83,8 @@ class History:
         self.shelf = MemoryShelf()
         self.queues: list[QueueService] = []
         self.workers: list[Worker] = []
+        self.given = 0
+        self.backends: list[Forgetful] = []
         self.numbers = iter(range(1_000_000))
         self.other = self.backend()
 
@@ -91,6 +96,7 @@ class History:
             rng=self.luck.random,
         )
         backend.luck = self.luck
+        self.backends.append(backend)
         return backend
 
     async def begin(self) -> None:
@@ -140,7 +146,9 @@ class History:
 
     async def leave(self) -> None:
         if self.workers:
-            await self.workers.pop(self.luck.randrange(len(self.workers))).leave()
+            worker = self.workers.pop(self.luck.randrange(len(self.workers)))
+            await worker.leave()
+            self.given += worker.given
 
     async def finish(self) -> None:
         for worker in self.workers:
@@ -172,9 +180,15 @@ class History:
         await self.luck.choice(acts)()
 
     async def rest(self) -> None:
-        """One poll, and what follows from it."""
+        """One poll whose answer arrives, and what follows from it."""
+        self.break_answers(False)
         await self.clock.pass_by(SETTINGS.idle_poll_s + 0.1)
         await turns(200)
+        self.break_answers(True)
+
+    def break_answers(self, on: bool) -> None:
+        for backend in self.backends:
+            backend.breaks = on
 
     async def idle(self) -> list[str]:
         """Workers that could have a job now, and have not."""
@@ -204,12 +218,11 @@ def _demand(stream: JobStream, types: frozenset[str]) -> Demand:
 async def test_no_worker_idles_while_there_is_a_job_for_it(seed: int) -> None:
     history = History(seed)
     await history.begin()
-    given = 0
     for _ in range(STEPS):
         await history.step()
         if history.luck.random() < 0.2:
             await history.rest()
             assert await history.idle() == []
-            given += sum(len(worker.held) for worker in history.workers)
     await history.end()
+    given = history.given + sum(worker.given for worker in history.workers)
     assert given, "nothing was given out"
