@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import SecretStr
 
 from queue_operator.auth.static import StaticAuthenticator
-from queue_operator.client.grpc import GrpcQueue
+from queue_operator.client.grpc import GrpcQueue, Repeats
 from queue_operator.queue.protocol import Queue
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
@@ -14,6 +14,8 @@ from queue_operator.testing.queue.local import LocalRig
 from queue_operator.testing.queue.rig import BOUND_S
 
 _TOKEN = "of the tests"
+# Each try of a call waits for a store that is away.
+_REPEATS = Repeats(attempts=2)
 
 
 @dataclass
@@ -40,7 +42,7 @@ class GrpcRig(LocalRig):
             service, StaticAuthenticator({"tests": SecretStr(_TOKEN)}), settings
         )
         port = await server.start()
-        client = GrpcQueue(f"127.0.0.1:{port}", _TOKEN, timeout_s=BOUND_S)
+        client = GrpcQueue(f"127.0.0.1:{port}", _TOKEN, timeout_s=BOUND_S, repeats=_REPEATS)
         self._doors[id(service)] = _Door(client, server)
         return client
 

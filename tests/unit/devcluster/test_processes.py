@@ -121,10 +121,9 @@ def test_what_does_not_end_is_named_with_what_it_is_at(
     folder: StateFolder, daemon: ProcessIdentity
 ) -> None:
     sleeper = spawn(folder, "sleeper", ["sleep", "600"])
-    assert re.fullmatch(
-        rf"process {sleeper.pid} \(sleep 600\), state [A-Z] \([a-z ]+\)( in \w+)?",
-        described(sleeper),
-    )
+    told = rf"process {sleeper.pid} \(sleep 600\), state [A-Z] \([a-z ]+\)( in [\w.]+)?"
+    # A program that has just been started has no words yet.
+    wait_until(lambda: re.fullmatch(told, described(sleeper)) is not None, "its words", 10)
     daemon.kill()
     ended = f"process {daemon.pid}, which has ended meanwhile"
     with pytest.raises(NotReady, match=f"0 s in vain for the end of the moon; it left {ended}$"):
