@@ -122,6 +122,9 @@ async def test_what_cannot_be_suspended_says_why(api: Api) -> None:
     ended = await api.submitted()
     await api.post(f"/jobs/{ended}/cancel")
     for change in ("suspend", "resume"):
+        asked = {"on": True, "reason": "later"}
+        faults = await api.faults("POST", f"/jobs/none/{change}", asked)
+        assert sorted(faults) == ["on", "reason"]
         error = await api.call("POST", f"/jobs/{ended}/{change}", status=409)
         assert error["message"] == f"job '{ended}' is CANCELLED: it has ended"
     assert list(await api.faults("POST", "/jobs", {"type": "t", "payload": 1, "suspended": 1})) == [

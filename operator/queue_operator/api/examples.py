@@ -150,6 +150,8 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
         "order": "UPDATED_DESC",
     },
     "cancelJob": {"reason": "sent by hand", "force": False},
+    "suspendJob": {},
+    "resumeJob": {},
     "retryJob": {"reset_attempts": True, "delay": "PT1M"},
     "cancelJobs": {
         "filter": {"types": ["send-email"], "states": [Phase.DELAYED]},

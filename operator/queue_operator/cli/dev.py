@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from queue_operator.devcluster import (
     DevClusterError,
     ExistingOptions,
     Finding,
+    Purpose,
 )
 
 _OUTPUTS = ("table", "json")
@@ -112,7 +113,7 @@ def status(name: str | None, output: str) -> None:
 @click.option(
     "--for",
     "purposes",
-    type=click.Choice([purpose.value for purpose in devcluster.Purpose]),
+    type=click.Choice([purpose.value for purpose in Purpose]),
     multiple=True,
     help="Only what this target of `make` needs; repeatable.  [default: all]",
 )
@@ -124,12 +125,12 @@ def doctor(purposes: tuple[str, ...], output: str) -> None:
 
     As root on Debian and Ubuntu, `make demo` and `make test` install what is missing themselves.
     """
-    chosen = [devcluster.Purpose(one) for one in purposes or list(devcluster.Purpose)]
+    chosen = [Purpose(one) for one in purposes or list(Purpose)]
     found = devcluster.findings(chosen)
     if output == "json":
         click.echo(json.dumps([_finding_fields(finding) for finding in found], indent=2))
     else:
-        _print_findings(found)
+        _print_findings(chosen, found)
     if any(finding.is_missing for finding in found):
         sys.exit(1)
 
@@ -201,7 +202,7 @@ def _print_statuses(found: list[ClusterStatus]) -> None:
     Console().print(table)
 
 
-def _print_findings(found: list[Finding]) -> None:
+def _print_findings(chosen: Sequence[Purpose], found: Sequence[Finding]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -214,10 +215,21 @@ def _print_findings(found: list[Finding]) -> None:
         table.add_row(finding.need.name, targets, missing if finding.is_missing else finding.found)
     # What is meant to be copied must not be cut by a pipe.
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    click.echo(_verdict(chosen, found))
     packages = [p for finding in found if finding.is_missing for p in finding.need.packages]
     if packages:
         command = devcluster.install_command(tuple(dict.fromkeys(packages)))
         click.echo(f"on Debian or Ubuntu, all at once, as root: {command}")
+
+
+def _verdict(chosen: Sequence[Purpose], found: Sequence[Finding]) -> str:
+    """What of it can run here."""
+    lacking = {purpose for one in found if one.is_missing for purpose in one.need.purposes}
+    ready = ", ".join(f"make {one}" for one in chosen if one not in lacking)
+    waiting = ", ".join(f"make {one}" for one in chosen if one in lacking)
+    told = [f"{ready}: all of it is here"] if ready else []
+    told += [f"{waiting}: not before the rest is here"] if waiting else []
+    return "; ".join(told)
 
 
 def _finding_fields(finding: Finding) -> dict[str, Any]:

@@ -146,9 +146,10 @@ def test_the_doctor_tells_people_and_programs() -> None:
     done = CliRunner().invoke(dev, ["doctor", "--for", "bench"])
     assert done.exit_code == 1
     assert f"missing: {INSTALL} ca-certificates" in done.stdout
-    assert done.stdout.splitlines()[-1] == (
-        f"on Debian or Ubuntu, all at once, as root: {INSTALL} make ca-certificates"
-    )
+    assert done.stdout.splitlines()[-2:] == [
+        "make bench: not before the rest is here",
+        f"on Debian or Ubuntu, all at once, as root: {INSTALL} make ca-certificates",
+    ]
     told = json.loads(CliRunner().invoke(dev, ["doctor", "--for", "bench", "-o", "json"]).stdout)
     [certificates] = [one for one in told if one["need"] == "certificates"]
     assert certificates == {
@@ -167,3 +168,7 @@ def test_the_doctor_is_content_where_nothing_is_missing(bare: Path, script: Scri
     assert done.exit_code == 0, done.output
     assert str(bare / "make") in done.stdout
     assert "missing" not in done.stdout
+    assert done.stdout.splitlines()[-1] == "make check: all of it is here"
+    both = CliRunner().invoke(dev, ["doctor", "--for", "check", "--for", "bench"])
+    told = "make check: all of it is here; make bench: not before the rest is here"
+    assert told in both.stdout.splitlines()

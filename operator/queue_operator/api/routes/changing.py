@@ -97,6 +97,7 @@ async def resume_job(call: AnyCall) -> Response:
 
 
 async def _suspend(call: AnyCall, *, on: bool) -> Response:
+    parse(await call.body(_BODY_BYTES) or b"{}", schemas.NoOptions)
     with call.change(job=call.job_id) as told:
         job = await call.services.jobs.suspend(call.job_id, call.namespace, on=on)
         told.update(count=1)
@@ -187,6 +188,7 @@ DETAILS: Final[tuple[Operation[Any], ...]] = (
         summary="Suspend a job",
         run=suspend_job,
         query=schemas.NamespaceQuery,
+        body=Body(model=schemas.NoOptions, required=False),
         answers={200: schemas.SuspensionResult},
         errors=frozenset({404, 409}),
     ),
@@ -199,6 +201,7 @@ DETAILS: Final[tuple[Operation[Any], ...]] = (
         summary="Resume a suspended job",
         run=resume_job,
         query=schemas.NamespaceQuery,
+        body=Body(model=schemas.NoOptions, required=False),
         answers={200: schemas.SuspensionResult},
         errors=frozenset({404, 409}),
     ),

@@ -12,6 +12,7 @@ from queue_operator.api.schemas.bulk import (
     BatchRetryResult,
     CancellationRequest,
     JobError,
+    NoOptions,
     RetryRequest,
 )
 from queue_operator.api.schemas.errors import (
@@ -127,6 +128,7 @@ __all__ = [
     "LogLine",
     "LogQuery",
     "NamespaceQuery",
+    "NoOptions",
     "Pagination",
     "Parent",
     "Pause",

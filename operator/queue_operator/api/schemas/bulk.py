@@ -24,6 +24,10 @@ class CancellationRequest(Request):
     force: StrictBool = Field(False, description="Interrupt the handler of a running job.")
 
 
+class NoOptions(Request):
+    """Nothing can be asked for beside the change itself."""
+
+
 class RetryRequest(Request):
     """How a job is tried again."""
 

@@ -2,8 +2,8 @@
 -- Index: kind_count_pkey, from one namespace, type and priority to the next below it, and of each
 --   the newest version; those of {{tail}}; lane's, namespace's and job_type's primary keys.
 -- Traps: a kind whose lanes are gone may be counted, with nothing, until its count is forgotten, and
---   may have no name. The first step begins above all there are. OFFSET 0 keeps the planner from starting at the
---   names and reading all counts for each.
+--   may have no name. The first step begins above all there are. OFFSET 0 keeps the planner from
+--   starting at the names and reading all counts for each.
 WITH RECURSIVE {{tail}},
 kinds AS (
     SELECT 2147483647 AS namespace_id, 2147483647 AS type_id, '' AS priority,

@@ -6,7 +6,8 @@
 --   position, no lane twice: space_of and kind_of (int[]), the places of its two names in those from 1,
 --   priorities (text[]), tags (text[]: of each lane a sorted array as text). used_s: what was noted as used
 --   before that many seconds is noted again; looks (boolean). Gives, in one row, the time, the history,
---   two aligned arrays, the places from 1 and the numbers (NULL for none), how many were there, and how many could not be made.
+--   two aligned arrays, the places from 1 and the numbers (NULL for none), how many were there, and
+--   how many could not be made.
 -- Runs in a transaction of its own, before the submission: a lane that nobody uses does no harm.
 -- Index: namespace_name_key, job_type_name_key and the primary keys of both, once per name;
 --   lane_namespace_id_type_id_priority_tags_key, lane_pkey.

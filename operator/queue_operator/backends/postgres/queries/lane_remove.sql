@@ -1,5 +1,6 @@
 -- Removes retired lanes that still have no jobs and that nobody notes as used; gives their numbers and
--- what they were of. Their counts go in the same transaction (`count_forget.sql`). Parameters: unused_s; max_rows.
+-- what they were of. Their counts go in the same transaction (`count_forget.sql`). Parameters:
+--   unused_s; max_rows.
 -- Index: lane_retired; job_event_by_xid; roll_up_progress_pkey, from the end; those of {{tail}} and
 --   {{empty}}.
 -- Locks: the lanes.

@@ -7,7 +7,8 @@
 --   (int: of a new priority, NULL keeps it), results (NULL keeps it), drops (bool: not even
 --   then), content_types, notes (why, for the history), unfenced (bool: it came without the
 --   token; NULL: with it).
--- Index: the primary keys, that of `suspension` too. Locks: none that `lock.sql` has not taken in this transaction.
+-- Index: the primary keys, that of `suspension` too. Locks: none that `lock.sql` has not taken in
+--   this transaction.
 -- Traps: a loss keeps its place in the order, all others queue up anew. A row that leaves
 --   `ready` comes back to it under the same key: counting what was deleted makes sure that all
 --   of it is gone before the first is inserted.

@@ -2,7 +2,8 @@
 -- rows that begin as those of `arrival_read.sql`. In the first row follow the lanes of the jobs made
 -- due and the version of every topic, and in each before which time no job waits for one any more,
 -- and the seconds until the next one is due.
--- Parameters: topics (text[]), those of {{staging}} and {{fresh}}. Index: ready_stage twice, and those of {{fresh}}.
+-- Parameters: topics (text[]), those of {{staging}} and {{fresh}}. Index: ready_stage twice, and
+--   those of {{fresh}}.
 -- Locks: those of {{staging}}.
 -- Trap: the next one is looked for among those that are not due yet, or rows that another
 --   replica holds would be asked for without a pause.

@@ -2,7 +2,8 @@
 -- Parameters: job_nos (bigint[]) or, if that is NULL, namespace_id and ids (text[]); whole:
 --   whether payload and result are read, which may be large.
 -- Index: job_pkey or job_namespace_id_id_key, then the primary keys of ready, lease, progress, final;
---   idempotency_by_job, spawned_pkey, callback_pkey, suspension_pkey, and for jobs with parents dependency_pkey.
+--   idempotency_by_job, spawned_pkey, callback_pkey, suspension_pkey, and for jobs with parents
+--   dependency_pkey.
 -- Locks: none. Traps: one statement, so one snapshot: a job is never seen in two places.
 WITH wanted AS MATERIALIZED (
     SELECT found.* FROM unnest(%(job_nos)s::bigint[]) AS w(job_no)

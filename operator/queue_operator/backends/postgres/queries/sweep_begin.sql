@@ -2,8 +2,8 @@
 -- before when a lease must have ended to be lost. Within one TTL after a gap in which nobody swept
 -- none is, NULL, for then the workers could not renew either. The sweep that finds such a gap takes
 -- those that had ended at the sweep before it, and so have had longer. Then the marks, by kind, and
--- from when on to look, which may be earlier; the snapshot that saw all before the marks, or NULL; and before when a deadline
--- and a cancel are overdue.
+-- from when on to look, which may be earlier; the snapshot that saw all before the marks, or NULL;
+-- and before when a deadline and a cancel are overdue.
 -- Parameters: ttl_s, cancel_timeout_s. Index: sweep_pkey, its end. Locks: none; the caller holds
 --   the sweepers' lock, under which alone a row is appended.
 -- Traps: a snapshot of another database, of which this is a restored copy, says nothing, so all
