@@ -40,6 +40,8 @@ def refusals(
     repeats = {n for n, (holder, _) in holders.items() if holder[1] == content_digest(jobs[n])}
     clashing = holders.keys() - repeats
     new = {_name(job) for n, job in jobs.items() if n not in clashing}
+    # A parent may be named by the id of a repeat, which is not stored itself.
+    to_store = {_name(job) for n, job in jobs.items() if n not in holders}
     names = {_name(job) for job in jobs.values()}
     errors: dict[int, QueueError] = {}
     # These may find their parent once another job of the batch is refused.
@@ -47,7 +49,7 @@ def refusals(
     for n, job in jobs.items():
         if n in repeats:
             continue
-        if is_stored(_name(job)) or (n in clashing and _name(job) in new):
+        if is_stored(_name(job)) or (n in clashing and _name(job) in to_store):
             errors[n] = DuplicateJob((job.id,), (n,))
         elif n not in clashing and (place := _missing_parent(job, new, is_stored)) is not None:
             parent = job.depends_on[place]

@@ -210,6 +210,23 @@ async def test_a_batch_that_is_not_atomic_answers_each_key(backend: Contract) ->
     assert (await backend.get_job_stats([])).total_jobs == 2
 
 
+async def test_an_id_that_a_repeat_names_is_not_taken(backend: Contract) -> None:
+    """It is never stored: a job beside it that clashes is refused for its key."""
+    first = _keyed()
+    again = _keyed()
+    clash = replace(again, payload=b"q")
+    answers = await backend.submit([first, clash, again], atomic=False)
+    assert [(a.job_id, a.duplicate) for a in (answers[0], answers[2])] == [
+        (first.id, False),
+        (first.id, True),
+    ]
+    assert isinstance(answers[1].error, KeyConflict)
+    assert (answers[1].error.field, answers[1].error.job_id) == (
+        "jobs[1].idempotency_key",
+        first.id,
+    )
+
+
 async def test_a_key_of_a_rejected_job_is_free_for_the_next(backend: Contract) -> None:
     orphan = a_job(depends_on=("nobody",))
     first = _keyed(depends_on=(orphan.id,))
