@@ -87,10 +87,10 @@ async def test_ending_by_cancelling_the_consumer(desk: Desk) -> None:
 async def test_ending_twice_is_no_error(desk: Desk) -> None:
     pair = await desk.rig.open()
     other = Desk(desk.rig, pair)
-    stream, late = other.stream(), other.stream()
+    stream = other.stream()
     await other.submit()
     await stream.one()
-    late.start()
+    late = await other.waiting()
     for _ in range(2):
         await stream.close()
         with pytest.raises(StopAsyncIteration):
