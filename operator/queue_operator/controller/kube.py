@@ -97,13 +97,18 @@ class KubeClient:
             "PATCH", f"{path}/status", params=_WRITE, body=patch, content_type=JSON_PATCH
         )
 
-    async def delete(self, path: str, uid: str) -> None:
-        """Deletes the object with this uid; one that is gone or replaced is none of ours."""
+    async def delete(self, path: str, uid: str, version: str | None = None) -> bool:
+        """Deletes the object with this uid if it is still as it was in `version`, in whatever by
+        default. False if it is not, or another has its name.
+        """
+        wanted = {"uid": uid} if version is None else {"uid": uid, "resourceVersion": version}
         try:
-            await self.request("DELETE", path, body={"preconditions": {"uid": uid}})
+            await self.request("DELETE", path, body={"preconditions": wanted})
         except ApiError as error:
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
+            return error.status == HTTPStatus.NOT_FOUND
+        return True
 
     async def pages(
         self,

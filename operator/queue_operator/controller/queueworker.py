@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -69,12 +69,18 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, in this order. A worker created now gets its status in the next pass."""
+    """What to do, in this order. A worker created now gets its status in the next pass. `first` are
+    statuses to be written before the order of the same worker's session is told.
+    """
 
+    first: Mapping[Key, "StatusWrite"] = field(default_factory=dict)
     order: tuple[tuple[WorkerSession, SessionOrder], ...] = ()
     delete: tuple[Existing, ...] = ()
     create: tuple[WorkerSession, ...] = ()
-    write: tuple[tuple[Existing, Mapping[str, Any]], ...] = ()
+    write: tuple["StatusWrite", ...] = ()
+
+
+StatusWrite = tuple[Existing, Mapping[str, Any]]
 
 
 def object_name(worker_name: str) -> str:
@@ -117,10 +123,22 @@ def make_plan(
     ended = {key for key, session in wanted.items() if session.shown and key not in found}
     there = kept.keys() | ended
     create = [session for key, session in wanted.items() if key not in there]
-    orders = [(wanted[key], _order(kept.get(key))) for key in wanted if key in there]
+    # Before its object names a session, whoever takes that for left over may still delete it.
+    named = {key for key in kept.keys() & wanted if _names(kept[key], wanted[key])}
+    first = {
+        item.key: (item, status)
+        for item, status in writes
+        if item.key in wanted and item.key not in named and _order(item) != SessionOrder()
+    }
+    writes = [one for one in writes if one[0].key not in first]
+    orders = [
+        (session, _order(kept.get(key)))
+        for key, session in wanted.items()
+        if key in ended or key in named or key in first
+    ]
     news = [(told, order) for told, order in orders if not told.shown or told.order != order]
     deleted = [found[key] for key in found if key in left]
-    return Plan(tuple(news), tuple(deleted), tuple(create), tuple(writes))
+    return Plan(first, tuple(news), tuple(deleted), tuple(create), tuple(writes))
 
 
 def lasting(item: Existing, session: WorkerSession | None) -> tuple[object, ...]:
@@ -143,6 +161,10 @@ def lasting(item: Existing, session: WorkerSession | None) -> tuple[object, ...]
         session.order_number,
         session.followed,
     )
+
+
+def _names(item: Existing, session: WorkerSession) -> bool:
+    return item.status.get("sessionId") == session.session_id
 
 
 def _order(item: Existing | None) -> SessionOrder:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from queue_operator.controller.ports import ControllerBackend, ControllerStats
 from queue_operator.controller.queueworker import (
     Existing,
     Key,
+    StatusWrite,
     lasting,
     make_plan,
     manifest,
@@ -145,15 +147,18 @@ class WorkerMirror:
         """One pass; True when another has to follow: what was created has no status yet, or not
         all could be done.
         """
+        # Before the sessions: of one that an object names, there is a row by then.
+        known = dict(self._objects)
         sessions = await self._sessions()
         wanted = newest_sessions(sessions)
-        owned = await self._ownership.serve({name for name, _ in self._objects.keys() | wanted})
+        owned = await self._ownership.serve({name for name, _ in known.keys() | wanted})
         sessions = [one for one in sessions if one.namespace in owned]
-        objects = [item for item in self._objects.values() if item.namespace in owned]
+        objects = [item for item in known.values() if item.namespace in owned]
         fresh, settled = self._unchanged(objects, wanted)
         plan = make_plan(sessions, objects, fresh, datetime.now(UTC), settled)
-        self._settle(objects, wanted, {item.key for item, _ in plan.write} | settled)
-        await self._each(plan.order, self._tell)
+        written = plan.first.keys() | {item.key for item, _ in plan.write}
+        self._settle(objects, wanted, written | settled)
+        await self._each(plan.order, partial(self._tell, plan.first))
         deletes = plan.delete[:PER_PASS]
         creates = plan.create[: PER_PASS - len(deletes)]
         writes = plan.write[: PER_PASS - len(deletes) - len(creates)]
@@ -162,7 +167,9 @@ class WorkerMirror:
         await self._each(deletes, self._delete)
         created = await self._each(creates, self._create)
         await self._each(writes, self._write)
-        return created > 0 or self._is_behind
+        # Whom its object names now is told what that asks of it.
+        named = any(not wanted[one.key].shown for one, _ in writes if one.key in wanted)
+        return created > 0 or named or self._is_behind
 
     async def _sessions(self) -> list[WorkerSession]:
         sessions = await self._backend.list_sessions(max_age_s=SESSION_SILENCE_S)
@@ -231,8 +238,13 @@ class WorkerMirror:
             logger.warning("a QueueWorker could not be written: %s", error)
         return False
 
-    async def _tell(self, work: tuple[WorkerSession, SessionOrder]) -> None:
+    async def _tell(
+        self, first: Mapping[Key, StatusWrite], work: tuple[WorkerSession, SessionOrder]
+    ) -> None:
         session, order = work
+        key = (session.namespace, object_name(session.worker_name))
+        if key in first:
+            await self._write(first[key])
         if order.ended and not await self._is_absent(session):
             return
         try:
@@ -272,9 +284,11 @@ class WorkerMirror:
             # Should it show itself once more, that is a new session, and not one whose object
             # somebody has deleted. Before its object goes: this may be cut off in between.
             await self._backend.close_sessions([session_id])
-        await self._kube.delete(
-            object_path(QUEUE_WORKER.plural, item.namespace, item.name), item.uid
-        )
+        path = object_path(QUEUE_WORKER.plural, item.namespace, item.name)
+        # A worker may have come back meanwhile, and another replica have given it this object.
+        if not await self._kube.delete(path, item.uid, item.version):
+            await self._read(item.namespace, item.name)
+            return
         self._forget(item)
         self._stats.workers_deleted += 1
 
@@ -291,7 +305,7 @@ class WorkerMirror:
         self.see(body, gone=False)
         self._stats.workers_created += 1
 
-    async def _write(self, work: tuple[Existing, Mapping[str, Any]]) -> None:
+    async def _write(self, work: StatusWrite) -> None:
         item, status = work
         path = object_path(QUEUE_WORKER.plural, item.namespace, item.name)
         await self._bucket.take()

@@ -42,6 +42,10 @@ class ApiServer:
         self.lease_writes: Counter[str] = Counter()
         self.workers: dict[tuple[str, str], dict[str, Any]] = {}
         self.worker_lists = 0
+        self.deletes = asyncio.Event()
+        """Set, unless whoever deletes one is to wait; `deletions` is set when somebody does."""
+        self.deletes.set()
+        self.deletions = asyncio.Event()
         self.worker_writes: Counter[str] = Counter()
         self.pages = 0
         self.happenings: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -203,8 +207,15 @@ class ApiServer:
         return web.json_response(body, status=201)
 
     async def _delete_worker(self, request: web.Request) -> web.Response:
-        body = self.workers.pop(_key(request), None)
-        return _not_found() if body is None else web.json_response(body)
+        self.deletions.set()
+        await self.deletes.wait()
+        wanted = (await request.json())["preconditions"]
+        body = self.workers.get(_key(request))
+        if body is None:
+            return _not_found()
+        if any(body["metadata"][field] != value for field, value in wanted.items()):
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        return web.json_response(self.workers.pop(_key(request)))
 
     async def _write_worker(self, request: web.Request) -> web.Response:
         body = self.workers.get(_key(request))

@@ -1,5 +1,6 @@
 """The mirror of a large fleet: lists seldom, writes what changed, little of what does not last."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -195,6 +196,33 @@ async def test_whoever_comes_back_after_a_deletion_that_was_cut_off_goes_on(
     stored = await stage.backend.list_sessions()
     assert [(s.session_id, s.order) for s in stored] == [(one.session_id, SessionOrder())]
     assert list(stage.api.workers) == [(team, "w0")]
+
+
+async def test_a_worker_that_comes_back_while_its_object_goes_keeps_its_session(
+    start: StartStage, team: str
+) -> None:
+    slow, other = await start(), await start()
+    [gone] = await connected(slow, team, 1)
+    await other.workers.list_again()
+    await slow.backend.close_sessions([gone.session_id])
+    slow.api.deletes.clear()
+    late = asyncio.create_task(slow.workers.once())
+    await slow.api.deletions.wait()
+    back = replace(gone, session_id=f"{team}-again")
+    await other.backend.open_session(back)
+    for _ in range(3):
+        await other.workers.once()
+    slow.api.deletes.set()
+    await late
+    for _ in range(3):
+        await slow.workers.once()
+        await other.workers.once()
+    stored = [one for one in await slow.backend.list_sessions() if one.namespace == team]
+    assert [(one.session_id, one.order, one.shown) for one in stored] == [
+        (back.session_id, SessionOrder(), True)
+    ]
+    assert [one["sessionId"] for one in statuses(slow)] == [back.session_id]
+    assert slow.stats.workers_deleted == 0
 
 
 async def test_workers_of_a_namespace_of_another_operator_are_left_alone(

@@ -107,10 +107,12 @@ async def test_a_rotated_token_is_used_at_once() -> None:
     assert credentials.authorization() == "bearer two"
 
 
-@pytest.mark.parametrize("status", [404, 409])
-async def test_deleting_what_is_gone_or_replaced_is_no_error(connect: Connect, status: int) -> None:
+@pytest.mark.parametrize(("status", "deleted"), [(200, True), (404, True), (409, False)])
+async def test_what_is_gone_is_deleted_and_what_was_changed_or_replaced_is_not(
+    connect: Connect, status: int, deleted: bool
+) -> None:
     client = await connect(lambda _: web.json_response({}, status=status))
-    await client.delete("/x", "uid")
+    assert await client.delete("/x", "uid", "7") is deleted
 
 
 async def test_nobody_there_is_unavailable() -> None:

@@ -40,7 +40,8 @@ def existing(**changes: Any) -> Existing:
 
 def with_status(session: WorkerSession = SESSION, **changes: Any) -> Existing:
     """The object after its first status was written."""
-    ((item, status),) = make_plan([session], [existing(**changes)], (), NOW).write
+    plan = make_plan([session], [existing(**changes)], (), NOW)
+    ((item, status),) = *plan.first.values(), *plan.write
     return replace(item, status=status)
 
 
@@ -122,16 +123,33 @@ def test_one_made_by_somebody_else_is_never_deleted() -> None:
 def test_the_spec_is_the_session_s_order() -> None:
     spec = {"capacity": 2, "tags": ["eu"], "drain": True}
     order = SessionOrder(capacity=2, tags=frozenset({"eu"}), drain=True)
-    assert make_plan([SESSION], [existing(spec=spec)], (), NOW).order == ((SESSION, order),)
+    assert make_plan([SESSION], [with_status(spec=spec)], (), NOW).order == ((SESSION, order),)
     told = replace(SESSION, order=order, shown=True)
-    assert make_plan([told], [existing(spec=spec)], (), NOW).order == ()
-    assert make_plan([told], [existing()], (), NOW).order == ((told, SessionOrder()),)
+    assert make_plan([told], [with_status(spec=spec)], (), NOW).order == ()
+    assert make_plan([told], [with_status()], (), NOW).order == ((told, SessionOrder()),)
+
+
+def test_what_is_asked_of_a_session_is_told_after_its_object_names_it() -> None:
+    order = SessionOrder(drain=True)
+    plan = make_plan([SESSION], [existing(spec={"drain": True})], (), NOW)
+    assert plan.order == ((SESSION, order),)
+    assert plan.first[KEY][1]["sessionId"] == "s1"
+    assert plan.write == ()
 
 
 def test_a_session_is_told_that_its_object_was_seen() -> None:
-    assert make_plan([SESSION], [existing()], (), NOW).order == ((SESSION, SessionOrder()),)
+    assert make_plan([SESSION], [with_status()], (), NOW).order == ((SESSION, SessionOrder()),)
     seen = replace(SESSION, shown=True)
-    assert make_plan([seen], [existing()], (), NOW).order == ()
+    assert make_plan([seen], [with_status()], (), NOW).order == ()
+
+
+def test_a_session_is_told_nothing_before_its_object_names_it() -> None:
+    """Until then another replica may take the object for what an older session left."""
+    for item in (existing(), with_status(replace(SESSION, session_id="older"))):
+        plan = make_plan([SESSION], [item], (), NOW)
+        assert plan.order == ()
+        [(_, status)] = plan.write
+        assert status["sessionId"] == "s1"
 
 
 def test_a_session_whose_object_was_deleted_is_ended() -> None:
@@ -216,7 +234,7 @@ def test_of_a_spec_that_an_earlier_definition_let_in_the_rest_is_in_effect() -> 
     told = replace(SESSION, shown=True)
     plan = make_plan([told], [item], (), NOW)
     assert plan.order == ((told, SessionOrder(drain=True)),)
-    ((_, status),) = plan.write
+    _, status = plan.first[KEY]
     [found] = [c for c in status["conditions"] if c["type"] == "SpecApplied"]
     assert (found["status"], found["reason"]) == ("False", "Invalid")
     assert found["message"] == (
