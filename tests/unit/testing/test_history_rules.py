@@ -223,6 +223,25 @@ async def test_stored_lines_are_those_that_were_said(told: Told) -> None:
     assert await told.rules() == [Rule.LINES_KEPT]
 
 
+async def test_an_attempt_that_a_caller_took_away_need_not_count_whatever_its_worker_says(
+    told: Told,
+) -> None:
+    job, token = await running(told.backend)
+    await told.backend.mark_worker_unresponsive("worker-1")
+    await told.backend.fail_job(job.id, "late", token=token)
+    again = await claim(told.backend, job, "other")
+    assert again.attempt == 1
+    assert await told.rules() == []
+    await told.backend.fail_job(job.id, "in time", token=again.token)
+    third = await claim(told.backend, job, "other")
+    history = await told.history()
+    stored = history.jobs[job.id]
+    wrong = [*stored.attempts[:2], replace(stored.attempts[2], number=third.attempt - 1)]
+    cut = {job.id: replace(stored, attempts=tuple(wrong))}
+    found = {one.text for one in check(replace(history, jobs=cut))}
+    assert "attempt 1 ended with FAIL and the next one was counted as attempt 1" in found
+
+
 async def test_a_claim_without_an_attempt_is_told_of(told: Told) -> None:
     job, _ = await running(told.backend)
     history = await told.history()

@@ -88,8 +88,8 @@ def _wrong_counts(stored: StoredJob) -> Iterator[str]:
         grown = later.number - earlier.number
         if earlier.event in RETURNS_ATTEMPT:
             right = grown == 0
-        elif earlier.event == Event.LOSE:
-            # One that a caller caused does not count.
+        elif stored.was_lost(earlier):
+            # A loss that a caller caused does not count, whatever the worker says later.
             right = grown in (0, 1)
         else:
             right = grown == 1
