@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
+from queue_operator.domain.job import Assignment
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome, Settled
 from queue_operator.domain.states import Event
 from queue_operator.queue.coalescer import Coalescer
@@ -65,6 +66,12 @@ def _refused(outcome: Outcome, error: Exception) -> Settled:
 def undelivered(job_id: str, namespace: str, token: str) -> Outcome:
     """RELEASE of a job that no worker ever saw; STOP where it is being cancelled."""
     return Outcome(job_id, Event.RELEASE, namespace, token, error=NOT_DELIVERED, worker_plane=True)
+
+
+def unseen(job: Assignment, after_s: float | None) -> Outcome:
+    """`undelivered`, claimable again after a while; a suspect keeps the error that tells of it."""
+    outcome = undelivered(job.job_id, job.namespace, job.token)
+    return outcome._replace(error=None, retry_after_s=after_s) if job.alone else outcome
 
 
 def lost(job_id: str, namespace: str, token: str) -> Outcome:

@@ -34,7 +34,13 @@ from queue_operator.domain.states import KEEPS_SLOT
 from queue_operator.queue.asks import WorkerAsks
 from queue_operator.queue.capacity import UNKNOWN_TYPE, JobKey, Slots
 from queue_operator.queue.coalescer import Coalescer
-from queue_operator.queue.completer import Completer, cancelled_undelivered, lost, undelivered
+from queue_operator.queue.completer import (
+    Completer,
+    cancelled_undelivered,
+    lost,
+    undelivered,
+    unseen,
+)
 from queue_operator.queue.demand import Filter, Group, defaults_of, groups_of, type_limits
 from queue_operator.queue.hints import WorkerHints
 from queue_operator.queue.protocol import EndReason, HandlerType, Push, StreamSpec, StreamUsage
@@ -370,7 +376,7 @@ class JobStream:
 
     def _release(self, assignments: Iterable[Assignment], after_s: float | None = None) -> None:
         """They go back to the queue; the stream's end waits for it."""
-        released = [_unseen(assignment, after_s) for assignment in assignments]
+        released = [unseen(assignment, after_s) for assignment in assignments]
         going_back = self._parts.completer.release(released)
         self._going_back.add(going_back)
         going_back.add_done_callback(partial(self._is_back, [one.job_id for one in released]))
@@ -592,9 +598,3 @@ class JobStream:
 
     def _waits(self, token: str) -> bool:
         return token in self._buffer or token in self._handed or token in self._apart
-
-
-def _unseen(job: Assignment, after_s: float | None) -> Outcome:
-    outcome = undelivered(job.job_id, job.namespace, job.token)
-    # By the error that is stored of it a suspect is known.
-    return outcome._replace(error=None, retry_after_s=after_s) if job.alone else outcome
