@@ -144,8 +144,8 @@ class WorkerMirror:
         self._objects = {k: v for k, v in listed.items() if k not in self._seen} | newer
 
     async def once(self) -> bool:
-        """One pass; True when another has to follow: what was created has no status yet, or not
-        all could be done.
+        """One pass; True when another has to follow: what was created has no status yet, whom an
+        object names now has not been told so, or not all could be done.
         """
         # Before the sessions: of one that an object names, there is a row by then.
         known = dict(self._objects)
@@ -166,10 +166,10 @@ class WorkerMirror:
         self._is_behind = planned > PER_PASS
         await self._each(deletes, self._delete)
         created = await self._each(creates, self._create)
-        await self._each(writes, self._write)
-        # Whom its object names now is told what that asks of it.
-        named = any(not wanted[one.key].shown for one, _ in writes if one.key in wanted)
-        return created > 0 or named or self._is_behind
+        new = {one.key for one, _ in writes if one.key in wanted and not wanted[one.key].shown}
+        named = await self._each([one for one in writes if one[0].key in new], self._write)
+        await self._each([one for one in writes if one[0].key not in new], self._write)
+        return created > 0 or named > 0 or self._is_behind
 
     async def _sessions(self) -> list[WorkerSession]:
         sessions = await self._backend.list_sessions(max_age_s=SESSION_SILENCE_S)

@@ -37,6 +37,8 @@ class ApiServer:
         """Objects that cannot be read."""
         self.cut: set[str] = set()
         """Those whose body ends midway."""
+        self.rejected: set[str] = set()
+        """QueueWorkers whose status is refused."""
         self.leases: dict[str, dict[str, Any]] = {}
         """By namespace."""
         self.lease_writes: Counter[str] = Counter()
@@ -222,6 +224,8 @@ class ApiServer:
         test, change = await request.json()
         if body is None or body["metadata"]["uid"] != test["value"]:
             return _not_found()
+        if body["metadata"]["name"] in self.rejected:
+            return web.json_response({"message": "invalid"}, status=422)
         body["status"] = change["value"]
         body["metadata"]["resourceVersion"] = self._next_version()
         self.worker_writes[_key(request)[1]] += 1

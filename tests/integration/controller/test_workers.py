@@ -225,6 +225,23 @@ async def test_a_worker_that_comes_back_while_its_object_goes_keeps_its_session(
     assert slow.stats.workers_deleted == 0
 
 
+async def test_an_object_that_cannot_name_its_session_is_tried_again_no_sooner_than_others(
+    start: StartStage, team: str
+) -> None:
+    stage = await start()
+    [gone] = await connected(stage, team, 1)
+    await stage.backend.close_sessions([gone.session_id])
+    await stage.backend.open_session(replace(gone, session_id=f"{team}-again"))
+    stage.api.rejected.add("w0")
+    assert not await stage.workers.once()
+    stage.api.rejected.clear()
+    # Named, it is told in the pass that follows.
+    assert await stage.workers.once()
+    assert not await stage.workers.once()
+    [stored] = [one for one in await stage.backend.list_sessions() if one.namespace == team]
+    assert stored.shown
+
+
 async def test_workers_of_a_namespace_of_another_operator_are_left_alone(
     start: StartStage, team: str
 ) -> None:

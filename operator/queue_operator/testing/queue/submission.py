@@ -160,9 +160,12 @@ async def test_enqueue_cut_off_stores_whole_batches_or_nothing(desk: Desk) -> No
 
 
 async def _are_whole(desk: Desk, batches: Sequence[Sequence[Job]]) -> bool:
-    """Whether of each batch all is stored or nothing, and nothing else."""
+    """Whether of each batch all is stored or nothing, and nothing else. At no moment half a batch
+    is: of jobs that are asked for one by one a count alone can tell.
+    """
     found = [[await _is_stored(desk, job) for job in batch] for batch in batches]
     total = (await desk.stats()).pending_jobs
+    assert total % len(batches[0]) == 0, "half a batch is stored"
     return all(len(set(batch)) == 1 for batch in found) and total == sum(map(sum, found))
 
 
