@@ -20,12 +20,12 @@ PIPELINE_LIMIT_S = 300
 # One hour of the demo: seven types in up to five states.
 ROWS = 25
 SHOWN = (
-    "queue_jobs{",
-    "queue_jobs_enqueued_total",
-    "queue_job_attempts_total",
-    "queue_worker_slots",
-    "queue_lease_expired_total",
-    "queue_oldest_job_age_seconds",
+    "queueoperator_jobs{",
+    "queueoperator_jobs_submitted_total",
+    "queueoperator_job_attempts_total",
+    "queueoperator_worker_slots",
+    "queueoperator_leases_expired_total",
+    "queueoperator_oldest_runnable_job_age_seconds",
 )
 
 
@@ -41,7 +41,10 @@ def show_metrics(cluster: ClusterInfo) -> None:
     ):
         lines = answer.read().decode().splitlines()
     shown = [line for line in lines if line.startswith(SHOWN) and not line.endswith(" 0.0")]
-    check("the metrics endpoint tells of the jobs", any("queue_jobs" in line for line in shown))
+    check(
+        "the metrics endpoint tells of the jobs",
+        any("queueoperator_jobs" in line for line in shown),
+    )
     say("\n".join(shown[:24]))
 
 

@@ -113,6 +113,9 @@ def needs() -> list[Need]:
         Need("a C compiler", _PODS, ("gcc", "libc6-dev"), _compiler),
         _program("curl", _TESTS, "curl"),
         _program("pgbouncer", _TESTS, "pgbouncer"),
+        _program("prometheus", _TESTS, "prometheus"),
+        _program("promtool", _TESTS, "prometheus"),
+        _program("chromium", _TESTS, "chromium"),
         *node,
         *images,
         Need(

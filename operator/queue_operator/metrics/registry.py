@@ -30,96 +30,96 @@ _RUN_BUCKETS_S: Final = (*_SHORT_S, 120, 300, 600, 1800, 3600, 7200, 14400)
 _CALL_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 JOBS: Final = Metric(
-    name="queue_jobs",
+    name="queueoperator_jobs",
     kind=Kind.GAUGE,
     labels=("namespace", "type", "state"),
     help="Stored jobs by state. The same on every replica: aggregate with max, not sum.",
 )
 OLDEST_AGE: Final = Metric(
-    name="queue_oldest_job_age_seconds",
+    name="queueoperator_oldest_runnable_job_age_seconds",
     kind=Kind.GAUGE,
     labels=("namespace", "type"),
     help="Age of the oldest job that could run now. The same on every replica.",
 )
 DEAD_LETTERS: Final = Metric(
-    name="queue_dead_letters",
+    name="queueoperator_dead_letters",
     kind=Kind.GAUGE,
     labels=("namespace", "type"),
     help="Jobs that failed for good and wait for somebody to look. The same on every replica.",
 )
 WAITING_LANES: Final = Metric(
-    name="queue_waiting_lanes",
+    name="queueoperator_waiting_lanes",
     kind=Kind.GAUGE,
     help="Combinations of namespace, type, priority and tags that have waiting jobs, in a store "
     "on Postgres. A hundred thousand make a look at the gauges take a second. The same on every "
     "replica: aggregate with max, not sum.",
 )
 WORKER_STREAMS: Final = Metric(
-    name="queue_worker_streams",
+    name="queueoperator_worker_streams",
     kind=Kind.GAUGE,
     labels=("namespace",),
     help="Worker streams open on this replica.",
 )
 WORKER_SLOTS: Final = Metric(
-    name="queue_worker_slots",
+    name="queueoperator_worker_slots",
     kind=Kind.GAUGE,
     labels=("namespace", "state"),
     help="Slots of the streams of this replica: busy, free, or draining (empty, takes no job).",
 )
 OVER_QUOTA: Final = Metric(
-    name="queue_resources_over_quota",
+    name="queueoperator_controller_over_quota_resources",
     kind=Kind.GAUGE,
     help="QueueJobs that wait for room in the quota of their namespace, and of which nothing is "
     "stored, as the controller of this replica sees them. Nearly the same on every replica: "
     "aggregate with max, not sum.",
 )
 CONTROLLER_UP: Final = Metric(
-    name="queue_controller_up",
+    name="queueoperator_controller_up",
     kind=Kind.GAUGE,
     help="1 while the controller of this replica serves custom resources, 0 while it starts or the "
     "API server does not answer it. REST and gRPC do not depend on it.",
 )
 CONTROLLER_RESTARTS: Final = Metric(
-    name="queue_controller_restarts_total",
+    name="queueoperator_controller_restarts_total",
     kind=Kind.COUNTER,
     help="How often the controller of this replica ended, or hung, and was started again.",
 )
 REFUSED_NAMESPACES: Final = Metric(
-    name="queue_controller_refused_namespaces",
+    name="queueoperator_controller_refused_namespaces",
     kind=Kind.GAUGE,
     help="Namespaces whose custom resources this replica leaves alone, because an operator with "
     "another database serves them, or the Lease that says so cannot be written there. Anything but "
     "0 wants somebody to look; the log says why.",
 )
 BUILD_INFO: Final = Metric(
-    name="queue_build_info",
+    name="queueoperator_build_info",
     kind=Kind.GAUGE,
     labels=("version", "replica"),
     help="Always 1; the labels say what runs.",
 )
 ENQUEUED: Final = Metric(
-    name="queue_jobs_enqueued_total",
+    name="queueoperator_jobs_submitted_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type"),
     help="Jobs stored through the REST door of this replica. Those of custom resources are "
-    "stored by the controller's process, which is not measured: see queue_jobs.",
+    "stored by the controller's process, which is not measured: see queueoperator_jobs.",
 )
 ATTEMPTS: Final = Metric(
-    name="queue_job_attempts_total",
+    name="queueoperator_job_attempts_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type", "outcome", "error_class"),
     help="Attempts whose outcome reached this replica. outcome: completed, failed, stopped, "
     "unknown, released, handed_back; error_class: the error's category, empty for none.",
 )
 FINISHED: Final = Metric(
-    name="queue_jobs_finished_total",
+    name="queueoperator_jobs_finished_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type", "outcome"),
     help="Jobs ended by a worker's outcome on this replica; outcome is the final state, lower "
     "case. Not those ended by a cancel alone, or by the sweeper.",
 )
 WAIT: Final = Metric(
-    name="queue_job_wait_seconds",
+    name="queueoperator_job_wait_seconds",
     kind=Kind.HISTOGRAM,
     labels=("namespace", "type"),
     buckets=_WAIT_BUCKETS_S,
@@ -127,34 +127,34 @@ WAIT: Final = Metric(
     "backoffs are left out.",
 )
 RUN: Final = Metric(
-    name="queue_job_run_seconds",
+    name="queueoperator_job_run_seconds",
     kind=Kind.HISTOGRAM,
     labels=("namespace", "type"),
     buckets=_RUN_BUCKETS_S,
     help="From the assignment of an attempt to its outcome, for attempts assigned by this replica.",
 )
 LEASES_EXPIRED: Final = Metric(
-    name="queue_lease_expired_total",
+    name="queueoperator_leases_expired_total",
     kind=Kind.COUNTER,
     labels=("namespace",),
     help="Jobs that the sweeper of this replica took from a worker: the lease ran out, the "
     "execution timeout passed, or a cancel was not obeyed in time.",
 )
 STALE_TOKENS: Final = Metric(
-    name="queue_stale_token_total",
+    name="queueoperator_stale_outcomes_total",
     kind=Kind.COUNTER,
     labels=("namespace",),
     help="Outcomes refused because another worker had claimed the job since.",
 )
 STORE_CALLS: Final = Metric(
-    name="queue_store_call_seconds",
+    name="queueoperator_store_call_seconds",
     kind=Kind.HISTOGRAM,
     labels=("method",),
     buckets=_CALL_BUCKETS_S,
     help="Duration of calls to the store, refused and failed ones included.",
 )
 STORE_ERRORS: Final = Metric(
-    name="queue_store_errors_total",
+    name="queueoperator_store_errors_total",
     kind=Kind.COUNTER,
     labels=("method", "code"),
     help="Calls to the store that raised, by error code.",

@@ -97,11 +97,11 @@ async def test_the_life_of_jobs_is_counted(measured: Measured) -> None:
         stream.delivered(push)
         assigned += push.assignments
     busy = await measured.scrape()
-    assert busy[key("queue_worker_slots", namespace="team", state="busy")] == 2
-    assert busy[key("queue_worker_slots", namespace="team", state="free")] == 0
-    assert busy[key("queue_jobs", **LABELS, state=JobState.RUNNING)] == 2
-    assert busy[key("queue_jobs", **LABELS, state=JobState.INITIAL_PENDING)] == 1
-    assert busy[key("queue_oldest_job_age_seconds", **LABELS)] >= 0
+    assert busy[key("queueoperator_worker_slots", namespace="team", state="busy")] == 2
+    assert busy[key("queueoperator_worker_slots", namespace="team", state="free")] == 0
+    assert busy[key("queueoperator_jobs", **LABELS, state=JobState.RUNNING)] == 2
+    assert busy[key("queueoperator_jobs", **LABELS, state=JobState.INITIAL_PENDING)] == 1
+    assert busy[key("queueoperator_oldest_runnable_job_age_seconds", **LABELS)] >= 0
     stream.drain()
     done, failed = assigned
     error = ErrorInfo("broken", ErrorCategory.PERMANENT)
@@ -117,16 +117,18 @@ async def test_the_life_of_jobs_is_counted(measured: Measured) -> None:
     assert [answer.state for answer in settled[:2]] == [JobState.COMPLETED, JobState.DEAD_LETTER]
     assert isinstance(settled[2].error, StaleLease)
     found = await measured.scrape()
-    assert found[key("queue_jobs_enqueued_total", **LABELS)] == 3
-    assert found[key("queue_job_wait_seconds_count", **LABELS)] == 2
-    assert found[key("queue_job_run_seconds_count", **LABELS)] == 2
-    assert found[key("queue_jobs_finished_total", **LABELS, outcome="completed")] == 1
-    assert found[key("queue_jobs_finished_total", **LABELS, outcome="dead_letter")] == 1
-    attempts = key("queue_job_attempts_total", **LABELS, outcome="failed", error_class="PERMANENT")
+    assert found[key("queueoperator_jobs_submitted_total", **LABELS)] == 3
+    assert found[key("queueoperator_job_wait_seconds_count", **LABELS)] == 2
+    assert found[key("queueoperator_job_run_seconds_count", **LABELS)] == 2
+    assert found[key("queueoperator_jobs_finished_total", **LABELS, outcome="completed")] == 1
+    assert found[key("queueoperator_jobs_finished_total", **LABELS, outcome="dead_letter")] == 1
+    attempts = key(
+        "queueoperator_job_attempts_total", **LABELS, outcome="failed", error_class="PERMANENT"
+    )
     assert found[attempts] == 1
-    assert found[key("queue_stale_token_total", namespace="team")] == 1
-    assert found[key("queue_dead_letters", **LABELS)] == 1
-    assert found[key("queue_store_call_seconds_count", method="settle")] >= 1
+    assert found[key("queueoperator_stale_outcomes_total", namespace="team")] == 1
+    assert found[key("queueoperator_dead_letters", **LABELS)] == 1
+    assert found[key("queueoperator_store_call_seconds_count", method="settle")] >= 1
     await stream.close()
 
 
@@ -134,7 +136,9 @@ async def test_gauges_come_and_go_with_the_store(
     measured: Measured, database: str, postgres_admin_dsn: str
 ) -> None:
     await measured.queue.enqueue_job(Job(id="one", type="mail", namespace="other"))
-    pending = key("queue_jobs", namespace="other", type="mail", state=JobState.INITIAL_PENDING)
+    pending = key(
+        "queueoperator_jobs", namespace="other", type="mail", state=JobState.INITIAL_PENDING
+    )
     assert (await measured.scrape())[pending] == 1
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
@@ -144,8 +148,11 @@ async def test_gauges_come_and_go_with_the_store(
         )
         found = await measured.scrape()
         admin.execute(f'ALTER DATABASE "{name}" WITH ALLOW_CONNECTIONS true')
-    assert not [each for each, _ in found if each == "queue_jobs"]
-    assert found[key("queue_store_errors_total", method="queue_depth", code="UNAVAILABLE")] >= 1
+    assert not [each for each, _ in found if each == "queueoperator_jobs"]
+    assert (
+        found[key("queueoperator_store_errors_total", method="queue_depth", code="UNAVAILABLE")]
+        >= 1
+    )
     # Connections that were ended are noticed, and made anew, one by one.
     async with asyncio.timeout(DEADLINE_S):
         while (found := await measured.scrape()).get(pending) is None:

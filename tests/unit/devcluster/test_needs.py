@@ -53,9 +53,11 @@ def test_all_that_is_missing_is_named_with_one_command_and_nothing_is_done() -> 
     assert first == "`make test` needs what this machine lacks:"
     assert [name.strip() for name in named] == [
         *("make", "certificates", "Java 17 or later", "a C compiler", "curl", "pgbouncer"),
+        *("prometheus", "promtool", "chromium"),
         *("runc", "nft", "conntrack", "ip", "nsenter", "buildah", "debootstrap"),
     ]
-    packages = "make ca-certificates openjdk-17-jre-headless gcc libc6-dev curl pgbouncer"
+    packages = "make ca-certificates openjdk-17-jre-headless gcc libc6-dev"
+    packages += " curl pgbouncer prometheus chromium"
     packages += " runc nftables conntrack iproute2 util-linux buildah debootstrap"
     assert command == f"on Debian or Ubuntu run, as root: {INSTALL} {packages}"
 
@@ -63,7 +65,8 @@ def test_all_that_is_missing_is_named_with_one_command_and_nothing_is_done() -> 
 def test_each_purpose_has_needs_of_its_own(bare: Path) -> None:
     assert missing(Purpose.CHECK) == {"make"}
     assert missing(Purpose.BENCH) == {"make", "certificates"}
-    assert missing(Purpose.TEST) - missing(Purpose.DEMO) == {"curl", "pgbouncer"}
+    apart = {"curl", "pgbouncer", "prometheus", "promtool", "chromium"}
+    assert missing(Purpose.TEST) - missing(Purpose.DEMO) == apart
 
 
 def test_root_of_a_debian_is_told_and_then_gets_what_is_missing(

@@ -99,25 +99,25 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     await running.next_look()
     found = await running.scrape()
     labels = {"namespace": "ns", "type": "mail"}
-    assert found[key("queue_jobs", **labels, state=JobState.INITIAL_PENDING)] == 7
-    assert found[key("queue_dead_letters", **labels)] == 2
-    assert found[key("queue_oldest_job_age_seconds", **labels)] == 12.5
-    assert found[key("queue_waiting_lanes")] == 4
-    assert found[key("queue_worker_streams", namespace="ns")] == 2
+    assert found[key("queueoperator_jobs", **labels, state=JobState.INITIAL_PENDING)] == 7
+    assert found[key("queueoperator_dead_letters", **labels)] == 2
+    assert found[key("queueoperator_oldest_runnable_job_age_seconds", **labels)] == 12.5
+    assert found[key("queueoperator_waiting_lanes")] == 4
+    assert found[key("queueoperator_worker_streams", namespace="ns")] == 2
     slots = {
-        state: found[key("queue_worker_slots", namespace="ns", state=state)]
+        state: found[key("queueoperator_worker_slots", namespace="ns", state=state)]
         for state in ("busy", "free", "draining")
     }
     assert slots == {"busy": 5, "free": 6, "draining": 9}
-    assert found[key("queue_build_info", version=__version__, replica="replica-1")] == 1
+    assert found[key("queueoperator_build_info", version=__version__, replica="replica-1")] == 1
 
 
 async def test_the_controller_is_told_of_where_one_runs(running: Running) -> None:
     names = {
-        "queue_controller_up": "up",
-        "queue_controller_restarts_total": "restarts",
-        "queue_resources_over_quota": "over_quota",
-        "queue_controller_refused_namespaces": "refused_namespaces",
+        "queueoperator_controller_up": "up",
+        "queueoperator_controller_restarts_total": "restarts",
+        "queueoperator_controller_over_quota_resources": "over_quota",
+        "queueoperator_controller_refused_namespaces": "refused_namespaces",
     }
     found = await running.scrape()
     assert not any(key(name) in found for name in names)
@@ -139,13 +139,13 @@ async def test_gauges_are_withdrawn_while_the_store_is_away(
 ) -> None:
     running.store.depth = QueueDepth(jobs={("ns", "mail", JobState.RUNNING): 1})
     await running.next_look()
-    jobs = key("queue_jobs", namespace="ns", type="mail", state=JobState.RUNNING)
+    jobs = key("queueoperator_jobs", namespace="ns", type="mail", state=JobState.RUNNING)
     assert (await running.scrape())[jobs] == 1
     running.store.depth = failure
     await running.next_look()
     found = await running.scrape()
-    assert not [name for name, _ in found if name == "queue_jobs"]
-    assert found[key("queue_worker_streams", namespace="ns")] == 2
+    assert not [name for name, _ in found if name == "queueoperator_jobs"]
+    assert found[key("queueoperator_worker_streams", namespace="ns")] == 2
     running.store.depth = QueueDepth(jobs={("ns", "mail", JobState.RUNNING): 3})
     await running.next_look()
     assert (await running.scrape())[jobs] == 3
@@ -169,7 +169,7 @@ async def test_a_look_that_takes_long_does_not_replace_a_later_one(running: Runn
         # The latest of those that are under way is answered first.
         under_way.pop().set_result(None)
     await asyncio.wait(refreshing)
-    waiting = key("queue_jobs", namespace="ns", type="mail", state=JobState.INITIAL_PENDING)
+    waiting = key("queueoperator_jobs", namespace="ns", type="mail", state=JobState.INITIAL_PENDING)
     assert (await running.scrape())[waiting] == 1
 
 
@@ -179,10 +179,10 @@ async def test_types_beyond_the_budget_are_summed(running: Running) -> None:
     )
     await running.next_look()
     found = await running.scrape()
-    shown = {dict(labels)["type"] for name, labels in found if name == "queue_jobs"}
+    shown = {dict(labels)["type"] for name, labels in found if name == "queueoperator_jobs"}
     assert len(shown) == 201
     assert {"type-300", "type-101", "other"} <= shown
-    other = key("queue_jobs", namespace="ns", type="other", state=JobState.RUNNING)
+    other = key("queueoperator_jobs", namespace="ns", type="other", state=JobState.RUNNING)
     assert found[other] == sum(range(1, 101))
 
 

@@ -99,8 +99,8 @@ async def test_stored_jobs_are_counted(part: Part, registry: CollectorRegistry) 
     assert await part.enqueue_jobs(jobs=jobs("a", "b")) == ["a", "b"]
     assert (await part.take_in(jobs("old", "new"))).new == ["new"]
     found = exposition.of(registry)
-    assert found[key("queue_jobs_enqueued_total", namespace="ns", type="mail")] == 3
-    assert found[key("queue_store_call_seconds_count", method="take_in")] == 1
+    assert found[key("queueoperator_jobs_submitted_total", namespace="ns", type="mail")] == 3
+    assert found[key("queueoperator_store_call_seconds_count", method="take_in")] == 1
 
 
 async def test_of_a_batch_those_are_counted_that_are_new(registry: CollectorRegistry) -> None:
@@ -111,7 +111,7 @@ async def test_of_a_batch_those_are_counted_that_are_new(registry: CollectorRegi
     [new] = jobs("c")
     await backend.submit([first, again, taken, new], atomic=False)
     found = exposition.of(registry)
-    assert found[key("queue_jobs_enqueued_total", namespace="ns", type="mail")] == 2
+    assert found[key("queueoperator_jobs_submitted_total", namespace="ns", type="mail")] == 2
 
 
 async def test_spawned_children_are_counted_once(registry: CollectorRegistry) -> None:
@@ -123,14 +123,16 @@ async def test_spawned_children_are_counted_once(registry: CollectorRegistry) ->
     for request in (child, child, replace(child, key="2"), replace(child, key="3", token="stale")):
         await backend.spawn([request])
     found = exposition.of(registry)
-    assert found[key("queue_jobs_enqueued_total", namespace="default", type="mail")] == 2
+    assert found[key("queueoperator_jobs_submitted_total", namespace="default", type="mail")] == 2
 
 
 async def test_settled_outcomes_are_counted(part: Part, registry: CollectorRegistry) -> None:
     (answer,) = await part.settle([Outcome("a", Event.COMPLETE, "ns")])
     assert answer.state is JobState.COMPLETED
     found = exposition.of(registry)
-    finished = key("queue_jobs_finished_total", namespace="ns", type="unknown", outcome="completed")
+    finished = key(
+        "queueoperator_jobs_finished_total", namespace="ns", type="unknown", outcome="completed"
+    )
     assert found[finished] == 1
 
 
@@ -139,10 +141,15 @@ async def test_calls_of_the_library_are_counted(part: Part, registry: CollectorR
     with pytest.raises(StaleLease):
         await part.complete_job("a", b"", namespace="ns", token="old")
     found = exposition.of(registry)
-    finished = key("queue_jobs_finished_total", namespace="ns", type="unknown", outcome="completed")
+    finished = key(
+        "queueoperator_jobs_finished_total", namespace="ns", type="unknown", outcome="completed"
+    )
     assert found[finished] == 1
-    assert found[key("queue_stale_token_total", namespace="ns")] == 1
-    assert found[key("queue_store_errors_total", method="complete_job", code="STALE_LEASE")] == 1
+    assert found[key("queueoperator_stale_outcomes_total", namespace="ns")] == 1
+    assert (
+        found[key("queueoperator_store_errors_total", method="complete_job", code="STALE_LEASE")]
+        == 1
+    )
 
 
 async def test_a_wrong_call_is_the_callers_error(part: Part) -> None:

@@ -60,9 +60,9 @@ def test_an_attempt_of_before_a_restart_is_counted_under_its_type(bench: Bench) 
     answer = Settled("a", "ns", JobState.COMPLETED, type="mail")
     bench.settle(outcome("a", Event.COMPLETE), answer)
     labels = {"namespace": "ns", "type": "mail", "outcome": "completed", "error_class": ""}
-    assert bench.value("queue_job_attempts_total", **labels) == 1
+    assert bench.value("queueoperator_job_attempts_total", **labels) == 1
     bench.settle(outcome("b", Event.COMPLETE), Settled("b", "ns", JobState.COMPLETED))
-    assert bench.value("queue_job_attempts_total", **labels | {"type": "unknown"}) == 1
+    assert bench.value("queueoperator_job_attempts_total", **labels | {"type": "unknown"}) == 1
 
 
 def outcome(job_id: str, event: Event, error: ErrorInfo | None = None) -> Outcome:
@@ -75,13 +75,13 @@ def test_an_attempt_is_counted_with_how_long_it_waited_and_ran(bench: Bench) -> 
     bench.elapsed = 9.0
     bench.settle(outcome("a", Event.COMPLETE), Settled("a", "ns", JobState.COMPLETED))
     labels = {"namespace": "ns", "type": "mail"}
-    assert bench.value("queue_job_wait_seconds_sum", **labels) == 2.0
-    assert bench.value("queue_job_run_seconds_sum", **labels) == 7.0
+    assert bench.value("queueoperator_job_wait_seconds_sum", **labels) == 2.0
+    assert bench.value("queueoperator_job_run_seconds_sum", **labels) == 7.0
     attempts = bench.value(
-        "queue_job_attempts_total", **labels, outcome="completed", error_class=""
+        "queueoperator_job_attempts_total", **labels, outcome="completed", error_class=""
     )
     assert attempts == 1
-    assert bench.value("queue_jobs_finished_total", **labels, outcome="completed") == 1
+    assert bench.value("queueoperator_jobs_finished_total", **labels, outcome="completed") == 1
 
 
 def test_each_attempt_tells_how_long_its_job_waited(bench: Bench) -> None:
@@ -89,8 +89,8 @@ def test_each_attempt_tells_how_long_its_job_waited(bench: Bench) -> None:
     bench.elapsed = 3.0
     bench.assign("a", attempt=2)
     labels = {"namespace": "ns", "type": "mail"}
-    assert bench.value("queue_job_wait_seconds_count", **labels) == 2
-    assert bench.value("queue_job_wait_seconds_sum", **labels) == 3.0
+    assert bench.value("queueoperator_job_wait_seconds_count", **labels) == 2
+    assert bench.value("queueoperator_job_wait_seconds_sum", **labels) == 3.0
 
 
 def test_a_failure_has_its_class_and_ends_the_job_only_when_it_does(bench: Bench) -> None:
@@ -103,10 +103,10 @@ def test_a_failure_has_its_class_and_ends_the_job_only_when_it_does(bench: Bench
         bench.settle(outcome("a", event, error), Settled("a", "ns", state))
     labels = {"namespace": "ns", "type": "mail"}
     failed = bench.value(
-        "queue_job_attempts_total", **labels, outcome="failed", error_class="TIMEOUT"
+        "queueoperator_job_attempts_total", **labels, outcome="failed", error_class="TIMEOUT"
     )
     assert failed == 2
-    assert bench.value("queue_jobs_finished_total", **labels, outcome="dead_letter") == 1
+    assert bench.value("queueoperator_jobs_finished_total", **labels, outcome="dead_letter") == 1
 
 
 def test_a_repeat_is_not_counted_again(bench: Bench) -> None:
@@ -114,7 +114,9 @@ def test_a_repeat_is_not_counted_again(bench: Bench) -> None:
     answer = Settled("a", "ns", JobState.COMPLETED, repeated=True)
     bench.settle(outcome("a", Event.COMPLETE), answer)
     assert (
-        bench.value("queue_jobs_finished_total", namespace="ns", type="mail", outcome="completed")
+        bench.value(
+            "queueoperator_jobs_finished_total", namespace="ns", type="mail", outcome="completed"
+        )
         == 0
     )
 
@@ -123,40 +125,42 @@ def test_refused_outcomes(bench: Bench) -> None:
     done = outcome("a", Event.COMPLETE)
     bench.settle(done, Settled("a", "ns", error=StaleLease("a")))
     bench.settle(done, Settled("a", "ns", error=InvalidTransition("a", "X", "Y")))
-    assert bench.value("queue_stale_token_total", namespace="ns") == 1
+    assert bench.value("queueoperator_stale_outcomes_total", namespace="ns") == 1
 
 
 def test_an_outcome_of_an_attempt_of_another_replica_has_no_type(bench: Bench) -> None:
     bench.settle(outcome("a", Event.STOP), Settled("a", "ns", JobState.STOPPED))
     labels = {"namespace": "ns", "type": "unknown"}
-    assert bench.value("queue_jobs_finished_total", **labels, outcome="stopped") == 1
-    assert bench.value("queue_job_run_seconds_count", **labels) == 0
+    assert bench.value("queueoperator_jobs_finished_total", **labels, outcome="stopped") == 1
+    assert bench.value("queueoperator_job_run_seconds_count", **labels) == 0
 
 
 def test_expired_leases_and_late_outcomes(bench: Bench) -> None:
     bench.assign("a")
     bench.recorder.expired([Lost("a", "ns", "w")])
-    assert bench.value("queue_lease_expired_total", namespace="ns") == 1
+    assert bench.value("queueoperator_leases_expired_total", namespace="ns") == 1
     bench.settle(outcome("a", Event.COMPLETE), Settled("a", "ns", JobState.COMPLETED))
     assert (
-        bench.value("queue_jobs_finished_total", namespace="ns", type="mail", outcome="completed")
+        bench.value(
+            "queueoperator_jobs_finished_total", namespace="ns", type="mail", outcome="completed"
+        )
         == 1
     )
 
 
 def test_submissions(bench: Bench) -> None:
     bench.recorder.enqueued([Job(id=str(n), type="mail", namespace="ns") for n in range(3)])
-    assert bench.value("queue_jobs_enqueued_total", namespace="ns", type="mail") == 3
+    assert bench.value("queueoperator_jobs_submitted_total", namespace="ns", type="mail") == 3
 
 
 def test_calls_and_their_errors(bench: Bench) -> None:
     bench.recorder.called("claim", 0.25, None)
     bench.recorder.called("claim", 0.5, Unavailable("down"))
     bench.recorder.called("claim", 0.25, KeyError("x"))
-    assert bench.value("queue_store_call_seconds_count", method="claim") == 3
-    assert bench.value("queue_store_call_seconds_sum", method="claim") == 1.0
-    assert bench.value("queue_store_errors_total", method="claim", code="UNAVAILABLE") == 1
-    assert bench.value("queue_store_errors_total", method="claim", code="KeyError") == 1
+    assert bench.value("queueoperator_store_call_seconds_count", method="claim") == 3
+    assert bench.value("queueoperator_store_call_seconds_sum", method="claim") == 1.0
+    assert bench.value("queueoperator_store_errors_total", method="claim", code="UNAVAILABLE") == 1
+    assert bench.value("queueoperator_store_errors_total", method="claim", code="KeyError") == 1
 
 
 def test_every_event_of_a_worker_has_an_outcome() -> None:
