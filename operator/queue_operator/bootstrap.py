@@ -177,6 +177,7 @@ async def _servers(
         metrics,
         settings.metrics,
         SystemClock(),
+        leadership=store.figures,
         depths=store,
         streams=queue,
         controller=supervisor.figures,

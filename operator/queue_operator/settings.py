@@ -302,6 +302,11 @@ class MetricsSettings(_Frozen):
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(9090, description="Port; 0 picks a free one.")
     depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
+    leader_s: Seconds = Field(
+        6.0,
+        description="How long the replica that shows the figures about the stored jobs may be "
+        "silent, before another one shows them. It says three times as often that it is there.",
+    )
 
 
 class HealthSettings(_Frozen):
