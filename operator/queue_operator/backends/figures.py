@@ -87,7 +87,7 @@ class Stock:
     names: frozenset[Pair] = frozenset()
     jobs: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     oldest_age_s: Mapping[Pair, float] = field(default_factory=dict)
-    waiting_lanes: int = 0
+    waiting_lanes: int | None = None
     unnamed: int = 0
 
 
@@ -121,8 +121,8 @@ class Figures(Leadership, Protocol):
     async def stock(self, naming: Naming) -> Stock: ...
 
     async def count(self, holder: str, naming: Naming, buckets: Buckets) -> Counted:
-        """What happened since somebody counted last; nothing where it is not the holder's turn. What
-        was counted when a call fails is in the answer of the next.
+        """What happened since somebody counted last; nothing where it is not the holder's turn.
+        What was counted when a call fails is in the answer of the next.
         """
         ...
 

@@ -174,7 +174,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
         self._counts = Counts(pool)
         self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
-        self.figures = FigureStore(pool, self._counts, self._depths)
+        self._figures = FigureStore(pool, self._counts, self._depths)
         self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
@@ -248,6 +248,11 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
             sleep=sleep,
             entropy=entropy,
         )
+
+    @property
+    def figures(self) -> FigureStore:
+        """What the metrics tell of the jobs."""
+        return self._figures
 
     # Submission
 

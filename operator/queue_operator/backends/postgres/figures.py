@@ -1,5 +1,5 @@
-"""The figures about the stored jobs: whose turn it is to show them, how many jobs there are, and what
-happened, counted once from the log by the difference of snapshots, as the roll-ups do.
+"""The figures about the stored jobs: whose turn it is to show them, how many jobs there are, and
+what happened, counted once from the log by the difference of snapshots, as the roll-ups do.
 """
 
 import logging

@@ -27,7 +27,7 @@ known AS MATERIALIZED (
     LIMIT greatest(%(max_namespaces)s - (SELECT count(*) FROM known WHERE type_id = 0), 0)
     ON CONFLICT DO NOTHING
     RETURNING namespace_id, type_id
-), noted AS (
+), touched AS (
     UPDATE figure_name SET used_at = now()
     WHERE used_at < now() - make_interval(secs => %(touch_s)s)
       AND ((namespace_id, type_id) IN (SELECT namespace_id, type_id FROM used) IS TRUE
