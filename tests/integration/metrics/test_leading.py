@@ -39,16 +39,13 @@ async def store(database: str) -> AsyncIterator[PostgresBackend]:
 
 
 @dataclass
-class StoppedClock:
+class StoppedClock(SystemClock):
     """Stands still until it is told otherwise."""
 
     now: float = 0.0
 
     def monotonic(self) -> float:
         return self.now
-
-    async def sleep(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
 
 
 async def test_one_leads_and_another_does_once_it_is_silent(store: PostgresBackend) -> None:
