@@ -110,7 +110,7 @@ class FigureStore:
         await self._counts.keep_up()
         await self._forget(naming)
         rows, names = await self._jobs(naming)
-        ages, lanes = await self._depths.ages()
+        ages, lanes = await self._depths.waiting_ages()
         oldest: dict[Pair, float] = {}
         for pair, age_s in ages.items():
             name = shown(pair, names)
