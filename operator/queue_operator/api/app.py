@@ -20,6 +20,8 @@ from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 
 def _utc_now() -> datetime:
@@ -34,6 +36,7 @@ def create_app(
     *,
     now: Callable[[], datetime] = _utc_now,
     new_id: Callable[[], str] = new_job_id,
+    tracing: Tracing = OFF,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 
@@ -50,6 +53,7 @@ def create_app(
         now=now,
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),
+        tracing=tracing,
     )
     return app
 

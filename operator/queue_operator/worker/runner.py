@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.traces import NO_TRACE, Trace
 from queue_operator.domain.validation import MAX_DURATION_S
 from queue_operator.worker.content import text_of
 from queue_operator.worker.context import JobContext
@@ -50,6 +51,7 @@ class Run:
     """A job in this process. Only the session's thread changes it, but for `begin`.
 
     `ticks` are heartbeats for which it waits to begin, or goes on after its fate is settled.
+    `trace` is the span that its handler runs in.
     """
 
     job_id: str
@@ -65,6 +67,7 @@ class Run:
     ticks: int = 0
     begun: bool = False
     withdrawn: bool = False
+    trace: Trace = NO_TRACE
 
     def begin(self) -> bool:
         """Where the handler is about to be called: False if it may no longer be."""
@@ -110,6 +113,12 @@ class ProcessRunner(Protocol):
     def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed: ...
 
 
+class Around(Protocol):
+    """What stands around each run, and is told how it ended."""
+
+    def around(self, run: Run) -> AbstractContextManager[Callable[[Ending], object]]: ...
+
+
 class Runner:
     """From a job to how it ended: reads the payload, makes the dependencies, calls the handler
     through the middleware, and writes the result. An error of any of these is the handler's.
@@ -124,11 +133,13 @@ class Runner:
         provider: Provider,
         threads: futures.Executor | None = None,
         processes: ProcessRunner | None = None,
+        spans: Around | None = None,
     ) -> None:
         self._chain = chain
         self._provider = provider
         self._threads = threads
         self._processes = processes
+        self._spans = spans
 
     def needs_no_loop(self, spec: HandlerSpec) -> bool:
         """Whether a thread alone can run it: nothing around the handler has to be awaited."""
@@ -143,6 +154,13 @@ class Runner:
         """A cancellation of the task passes through; everything else becomes an Ending."""
         if not run.begin():
             return Stopped()
+        if self._spans is None:
+            return await self._run(run)
+        with self._spans.around(run) as tell:
+            tell(ending := await self._run(run))
+        return ending
+
+    async def _run(self, run: Run) -> Ending:
         try:
             return await self.call(run.spec, run.context, run.max_result_bytes)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -152,6 +170,13 @@ class Runner:
         """For what `needs_no_loop`."""
         if not run.begin():
             return Stopped()
+        if self._spans is None:
+            return self._run_in_thread(run)
+        with self._spans.around(run) as tell:
+            tell(ending := self._run_in_thread(run))
+        return ending
+
+    def _run_in_thread(self, run: Run) -> Ending:
         try:
             return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
