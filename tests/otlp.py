@@ -110,7 +110,7 @@ def collecting() -> Iterator[Collector]:
     server = grpc.server(ThreadPoolExecutor(4))
     port = server.add_insecure_port("127.0.0.1:0")
     collector = Collector(f"http://127.0.0.1:{port}")
-    rpc.add_TraceServiceServicer_to_server(collector, server)
+    rpc.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     server.start()
     try:
         yield collector

@@ -15,6 +15,7 @@ from queue_operator import __version__
 from queue_operator.domain.errors import QueueError
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.traces import NO_TRACE, Trace
+from queue_operator.observing import TRACE_ID
 from queue_operator.tracing.protocol import Attempt, Sent
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ class Recorder:
         self, door: str, given: Trace = NO_TRACE, links: Iterable[Trace] = ()
     ) -> Iterator["_Sending"]:
         span = self._send(door, given, links)
-        with api.use_span(
-            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
-        ):
+        with _in_span(span):
             try:
                 yield _Sending(span, given)
             except BaseException as error:
@@ -81,9 +80,7 @@ class Recorder:
             links=_links([attempt.trace]),
             attributes=_named("process", "process") | _of(attempt),
         )
-        with api.use_span(
-            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
-        ):
+        with _in_span(span):
             running = _Running(span)
             try:
                 yield running
@@ -109,6 +106,19 @@ class Recorder:
             ending = threading.Thread(target=self._stop, name="end-of-traces", daemon=True)
             ending.start()
             ending.join(timeout_s)
+
+
+@contextmanager
+def _in_span(span: Span) -> Iterator[None]:
+    """Until the span ends here, what is logged names its trace."""
+    before = TRACE_ID.set(f"{span.get_span_context().trace_id:032x}")
+    try:
+        with api.use_span(
+            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
+            yield
+    finally:
+        TRACE_ID.reset(before)
 
 
 class _Sending:

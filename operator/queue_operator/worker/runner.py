@@ -13,9 +13,10 @@ from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
-from queue_operator.domain.traces import NO_TRACE, Trace
+from queue_operator.domain.texts import text_of
+from queue_operator.domain.traces import NO_TRACE, Trace, trace_id
 from queue_operator.domain.validation import MAX_DURATION_S
-from queue_operator.worker.content import text_of
+from queue_operator.observing import JOB, TRACE_ID, JobMark
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -154,6 +155,7 @@ class Runner:
         """A cancellation of the task passes through; everything else becomes an Ending."""
         if not run.begin():
             return Stopped()
+        _mark(run.context)
         if self._spans is None:
             return await self._run(run)
         with self._spans.around(run) as tell:
@@ -170,6 +172,7 @@ class Runner:
         """For what `needs_no_loop`."""
         if not run.begin():
             return Stopped()
+        _mark(run.context)
         if self._spans is None:
             return self._run_in_thread(run)
         with self._spans.around(run) as tell:
@@ -271,6 +274,14 @@ class Runner:
 
 def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
     return Completed(*encode_result(value, max_bytes, spec.write_result))
+
+
+def _mark(context: JobContext) -> None:
+    """All that runs in this context of variables is about the job from now on."""
+    JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
+    if context.traceparent:
+        # Where spans are recorded, the run has a trace of its own.
+        TRACE_ID.set(trace_id(context.traceparent))
 
 
 class HandlerFailed(Exception):

@@ -37,6 +37,13 @@ def _operation(collector: Collector, job_id: str, kind: str) -> Span:
     return collector.await_span(messaging__message__id=job_id, messaging__operation__type=kind)
 
 
+def _submitted(stage: Stage, kind: str, **options: Any) -> str:
+    with QueueClient(stage.rest) as client:
+        answer = client.submit(Submission(type=kind, payload=None, **options))
+    assert answer.job_id is not None
+    return answer.job_id
+
+
 def _output(stage: Stage, job_id: str) -> Any:
     with QueueClient(stage.rest) as client:
         status = client.wait(job_id, timeout_s=DEADLINE_S)
@@ -47,8 +54,7 @@ def _output(stage: Stage, job_id: str) -> Any:
 def test_a_submission_by_rest_goes_on_from_its_caller_to_the_outcome(
     stage: Stage, collector: Collector, caller: trace.SpanContext
 ) -> None:
-    with QueueClient(stage.rest) as client:
-        job_id = client.submit(Submission(type="thread", payload=None, correlation_id="c-1")).job_id
+    job_id = _submitted(stage, "thread", correlation_id="c-1")
     seen = _output(stage, job_id)
     sent = _operation(collector, job_id, "send")
     ran = _operation(collector, job_id, "process")
@@ -84,8 +90,7 @@ def test_a_submission_by_rest_goes_on_from_its_caller_to_the_outcome(
 def test_a_child_is_linked_to_the_handler_that_spawned_it(
     stage: Stage, collector: Collector, kind: str
 ) -> None:
-    with QueueClient(stage.rest) as client:
-        job_id = client.submit(Submission(type=kind, payload=None)).job_id
+    job_id = _submitted(stage, kind)
     seen = _output(stage, job_id)
     ran = _operation(collector, job_id, "process")
     assert seen["trace"] == ran.trace_id
@@ -94,8 +99,7 @@ def test_a_child_is_linked_to_the_handler_that_spawned_it(
 
 
 def test_a_failure_is_told_with_its_stack(stage: Stage, collector: Collector) -> None:
-    with QueueClient(stage.rest) as client:
-        job_id = client.submit(Submission(type="wrong", payload=None)).job_id
+    job_id = _submitted(stage, "wrong")
     ran = _operation(collector, job_id, "process")
     assert (ran.failed, ran.events) == (True, ["exception"])
     assert ran.attributes["error.type"] == "NEVER"

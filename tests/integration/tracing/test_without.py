@@ -54,6 +54,7 @@ def test_jobs_go_on_and_processes_end_while_no_collector_answers(
         with QueueClient(stage.rest) as client:
             for kind in ("async", "thread", "process"):
                 job_id = client.submit(Submission(type=kind, payload=None)).job_id
+                assert job_id is not None
                 assert client.wait(job_id, timeout_s=DEADLINE_S).state == "COMPLETED"
         stage.worker.send_signal(signal.SIGTERM)
         assert stage.worker.wait(STOP_TIMEOUT_S) == 0

@@ -24,6 +24,7 @@ from queue_operator.backends.postgres.connection import Pool, borrowed, open_poo
 from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.exploring import Explorer
+from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
@@ -173,6 +174,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
         self._counts = Counts(pool)
         self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
+        self.figures = FigureStore(pool)
         self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
