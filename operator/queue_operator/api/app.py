@@ -19,6 +19,7 @@ from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
 from queue_operator.tracing.off import OFF
 from queue_operator.tracing.protocol import Tracing
@@ -45,6 +46,7 @@ def create_app(
     app = document_app()
     app.state.services = Services(
         jobs=Operations(queue, now),
+        watch=Watch(queue, now),
         authenticator=authenticator,
         authorizer=authorizer,
         audit=Audit(),
