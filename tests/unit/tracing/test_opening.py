@@ -56,7 +56,7 @@ def test_a_way_that_is_not_there_is_told_and_stops_nobody(
     caplog: pytest.LogCaptureFixture, variables: Mapping[str, str], said: str
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert open_tracing(Options(service="s"), ENDPOINT | variables) is OFF
+        assert open_tracing(Options(service="s"), {**ENDPOINT, **variables}) is OFF
     assert said in caplog.text
 
 
