@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from queue_operator.metrics.registry import METRICS, Metric
+from queue_operator.metrics.worker import MAX_TYPES
+from queue_operator.metrics.worker_table import METRICS as WORKER_METRICS
 
 _HEAD = """\
 # Metrics
@@ -17,11 +19,27 @@ does not answer, the gauges about stored jobs disappear instead of showing an ol
 """
 
 
+_WORKERS = f"""
+# Metrics of workers
+
+Served by each worker on port 9091 (`QUEUE_OPERATOR_METRICS_PORT`) at `/metrics`, where the extra
+`metrics` is installed, also while it drains. `process_*` are those of the worker's own process,
+without the processes of handlers; what those run is counted in the worker. Each type that has a
+handler has all its series from the beginning, {MAX_TYPES} types at most; what others run is together as
+type `other`. Workers are told apart by `worker` of `queueworker_info`, or the target's `pod`.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
 def documents() -> dict[Path, str]:
     """The generated file: path below the repository, content."""
     text = (
         _HEAD + "".join(map(_row, METRICS)) + "\n## Buckets\n\n" + "".join(map(_buckets, METRICS))
     )
+    text += _WORKERS + "".join(map(_row, WORKER_METRICS))
+    text += "\n## Buckets of workers\n\n" + "".join(map(_buckets, WORKER_METRICS))
     return {Path("docs/reference/metrics.md"): text}
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import AsyncExitStack, ExitStack
@@ -16,6 +17,7 @@ from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.texts import text_of
 from queue_operator.domain.validation import MAX_DURATION_S
 from queue_operator.observing import JOB, JobMark
+from queue_operator.worker.capture import RUNNING
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -65,12 +67,15 @@ class Run:
     timer: Timer | None = None
     ticks: int = 0
     begun: bool = False
+    begun_s: float | None = None
     withdrawn: bool = False
 
     def begin(self) -> bool:
         """Where the handler is about to be called: False if it may no longer be."""
         with _BEGINNING:
             self.begun = not self.withdrawn
+            if self.begun:
+                self.begun_s = time.monotonic()
             return self.begun
 
     def withdraw(self) -> bool:
@@ -253,6 +258,7 @@ def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
 
 def _mark(context: JobContext) -> None:
     """All that runs in this context of variables is about the job from now on."""
+    RUNNING.set(context)
     JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
 
 
