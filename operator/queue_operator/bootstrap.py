@@ -177,8 +177,7 @@ async def _servers(
         metrics,
         settings.metrics,
         SystemClock(),
-        leadership=store.figures,
-        depths=store,
+        figures=instrument(store.figures, metrics.recorder),
         streams=queue,
         controller=supervisor.figures,
     )

@@ -307,6 +307,19 @@ class MetricsSettings(_Frozen):
         description="How long the replica that shows the figures about the stored jobs may be "
         "silent, before another one shows them. It says three times as often that it is there.",
     )
+    linger_s: float = Field(
+        16.0,
+        ge=0,
+        le=600,
+        description="How long the replica that shows them waits at most, when it is told to end, "
+        "to be scraped once more: longer than two scrapes are apart, and well below the time that "
+        "it has to stop. It does not wait where nobody scrapes it.",
+    )
+    unused_names_s: Seconds = Field(
+        86400.0,
+        description="After how long without jobs and events a namespace and type are no longer "
+        "shown by name. 200 pairs are; more are shown together as type `other`.",
+    )
 
 
 class HealthSettings(_Frozen):

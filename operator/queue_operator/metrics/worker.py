@@ -13,11 +13,11 @@ from prometheus_client.registry import Collector
 
 from queue_operator.domain.hosts import EVERY
 from queue_operator.metrics import worker_table as table
-from queue_operator.metrics.labels import OTHER
 from queue_operator.metrics.registry import Metric
 from queue_operator.metrics.serving import serve
 from queue_operator.metrics.tally import Tally, TallyHistogram
 
+OTHER: Final = "other"
 MAX_TYPES: Final = 200
 """Types of jobs that get series of their own; those of other handlers are `other`."""
 
