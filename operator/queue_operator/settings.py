@@ -322,6 +322,28 @@ class MetricsSettings(_Frozen):
     )
 
 
+class TracingSettings(_Frozen):
+    """Traces by OpenTelemetry, to a collector that speaks OTLP over gRPC. Whatever the standard
+    variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` ...) goes before.
+    """
+
+    endpoint: str = Field(
+        "",
+        pattern="^(https?://[^/?#@]+/?)?$",
+        description="Where spans go, as in `http://collector:4317`; empty: nowhere, unless a "
+        "variable of OpenTelemetry says where.",
+    )
+    sample_ratio: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="The part of submissions that is recorded, where the caller has not decided.",
+    )
+    flush_s: Seconds = Field(
+        3.0, description="How long a stop waits for the collector to take what is left."
+    )
+
+
 class HealthSettings(_Frozen):
     """Probes."""
 
@@ -410,6 +432,7 @@ class Settings(BaseSettings):
     rest: RestSettings = RestSettings()
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     health: HealthSettings = HealthSettings()
     logs: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

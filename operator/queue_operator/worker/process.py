@@ -12,6 +12,8 @@ from types import FrameType
 from typing import Final
 
 from queue_operator.observing import WORKER
+from queue_operator.tracing.opening import Options, open_tracing
+from queue_operator.tracing.within import SERVICE
 from queue_operator.worker.capture import captured
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
@@ -26,6 +28,7 @@ from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import Ending, Run
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
+from queue_operator.worker.spans import FLUSH_S, Spans
 
 logger = logging.getLogger(__name__)
 
@@ -107,11 +110,20 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         post = _poster(loop)
         ended = Handoff[tuple[Run, Ending]](loop, lambda end: session.finished(*end))
+        tracing = open_tracing(
+            Options(
+                service=SERVICE,
+                attributes={"service.instance.id": self._identity.session_id},
+                shared=True,
+            )
+        )
+        spans = Spans.of(tracing, self._identity)
         executor = Executor(
             lambda run, ending: ended.put((run, ending)),
             self._registry,
             Provider(self._overrides),
             Processes(start_s=self._settings.process_start_s),
+            spans,
         )
         figures = figures_of(self._settings, lambda: session.standing(connected=client.connected))
         session = Session(
@@ -124,6 +136,7 @@ class WorkerProcess:
             wake=lambda: client.wake(),
             done=lambda: client.done(),
             figures=figures,
+            spans=spans,
         )
         client = Client(self._settings, session)
         self._accept_stops(lambda: post(client.stop))
@@ -141,6 +154,7 @@ class WorkerProcess:
         finally:
             self._registry.unwatch(announce)
             self.abandoned = executor.close(CLOSE_S, self._settings.close_s)
+            tracing.close(FLUSH_S)
 
     def _accept_stops(self, stop: Callable[[], object]) -> None:
         with self._lock:

@@ -33,6 +33,7 @@ from queue_operator.worker.run_link import RunLink
 from queue_operator.worker.runner import Ending, Fate, Run, Timer
 from queue_operator.worker.settings import WorkerSettings
 from queue_operator.worker.shipping import LogBuffer
+from queue_operator.worker.spans import Spans
 from queue_operator.worker.stuck import StuckWatch
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Session:
         done: Callable[[], None],
         now: Callable[[], datetime] = _utc_now,
         figures: Figures | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -81,6 +83,7 @@ class Session:
         self._post = post
         self._wake = wake
         self._now = now
+        self._spans = spans
         self._done = done
         self._counted = Counted(figures)
         self.capacity = settings.capacity
@@ -323,6 +326,8 @@ class Session:
 
     def _acknowledge(self, ack: wire.OutcomeAck) -> None:
         known = self.outcomes.acknowledge(ack.job_id, ack.token)
+        if known is not None and self._spans is not None:
+            self._spans.answered(ack)
         if known is not None and ack.error_code:
             logger.warning(
                 "the outcome of job %s was refused: %s %s",
@@ -377,6 +382,7 @@ class Session:
             self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
             self._say(outcome, run)
+            self._trace(run, outcome)
         elif run.fate is Fate.ENDED:
             self._counted.lost(run.context.type, run.begun_s)
         successor = self._waiting.pop(run.job_id, None)
@@ -457,6 +463,7 @@ class Session:
             if run.fate is Fate.OPEN:
                 outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
                 self._say(outcome, run)
+                self._trace(run, outcome)
                 self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -507,7 +514,8 @@ class Session:
         if run.fate is not Fate.OPEN:
             return
         if not self._return(run):
-            self._say(outcomes.failure(run, outcomes.TIMED_OUT), run)
+            self._say(outcome := outcomes.failure(run, outcomes.TIMED_OUT), run)
+            self._trace(run, outcome)
             self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -553,6 +561,10 @@ class Session:
             self._attempts.ended(outcome, job.type, job.attempt)
             self._counted.ended(job.type, outcome, None if run is None else run.begun_s)
         self._wake()
+
+    def _trace(self, run: Run, outcome: wire.Outcome) -> None:
+        if self._spans is not None:
+            self._spans.said(run, outcome)
 
     def _changed(self) -> None:
         if self._receipts:
