@@ -15,7 +15,7 @@ from tests.unit.metrics import exposition
 from tests.waiting import DEADLINE_S
 
 from queue_operator.devcluster.processes import wait_until
-from queue_operator.metrics.job_counters import OUTCOMES
+from queue_operator.metrics.job_counters import OUTCOMES, WITH_CLASS
 
 Totals = Counter[tuple[str, ...]]
 
@@ -64,7 +64,9 @@ def stored(dsn: str) -> Totals:
     with psycopg.connect(dsn) as connection:
         assert connection.execute(_RUNNING).fetchall() == [(0,)]
         for namespace, kind, event, category, n in connection.execute(_ATTEMPTS):
-            attempt = namespace, kind, OUTCOMES[event], category
+            outcome = OUTCOMES[event]
+            error_class = category if outcome in WITH_CLASS else ""
+            attempt = namespace, kind, outcome, error_class
             totals["queueoperator_job_attempts_total", *attempt] += n
             totals["queueoperator_job_run_seconds_count", namespace, kind] += n
             totals["queueoperator_job_wait_seconds_count", namespace, kind] += n
