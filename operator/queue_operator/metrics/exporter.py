@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
@@ -14,7 +14,7 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import ControllerFigures, Snapshot
+from queue_operator.metrics.gauges import Snapshot
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
 from queue_operator.metrics.serving import serve
@@ -43,9 +43,7 @@ class Metrics:
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths`, `streams` and `controller` may be left out where there
-    are none.
-    """
+    """The Prometheus endpoint. `depths` and `streams` may be left out where there are none."""
 
     def __init__(
         self,
@@ -55,14 +53,12 @@ class Exporter:
         *,
         depths: Depths | None = None,
         streams: Streams | None = None,
-        controller: Callable[[], ControllerFigures | None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
         self._depths = depths
         self._streams = streams
-        self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         # So that an earlier look never replaces what a later one found.
@@ -102,8 +98,6 @@ class Exporter:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())
-        if self._controller is not None:
-            snapshot.controller = self._controller()
         if self._depths is None:
             return
         try:

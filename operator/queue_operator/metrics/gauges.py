@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from queue_operator.backends.protocol import QueueDepth
@@ -16,38 +15,25 @@ from queue_operator.queue.protocol import StreamUsage
 _BUSY, _FREE, _DRAINING = "busy", "free", "draining"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerFigures:
-    """What is counted of the controller of this replica."""
-
-    up: bool
-    restarts: int
-    over_quota: int
-    refused_namespaces: int
-
-
 class Snapshot(Collector):
-    """Serves the newest `depth`, `usage` and `controller`; what is None is not served at all,
+    """Serves the newest `depth` and `usage`; what is None is not served at all,
     since an old number or a zero would be taken for the truth.
     """
 
     def __init__(self, labels: LabelBudget, version: str, replica: str) -> None:
         self.depth: QueueDepth | None = None
         self.usage: Sequence[StreamUsage] | None = None
-        self.controller: ControllerFigures | None = None
         self._labels = labels
         self._build = (version, replica)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the scrape, in its own thread."""
         yield _family(table.BUILD_INFO, {self._build: 1.0})
-        depth, usage, controller = self.depth, self.usage, self.controller
+        depth, usage = self.depth, self.usage
         if depth is not None:
             yield from self._depth(depth)
         if usage is not None:
             yield from self._usage(usage)
-        if controller is not None:
-            yield from _controller(controller)
 
     def _depth(self, depth: QueueDepth) -> Iterator[GaugeMetricFamily]:
         largest = sorted(depth.jobs.items(), key=lambda item: -item[1])
@@ -80,14 +66,6 @@ class Snapshot(Collector):
             slots[namespace, _DRAINING] += idle if stream.draining else 0
         yield _family(table.WORKER_STREAMS, streams)
         yield _family(table.WORKER_SLOTS, slots)
-
-
-def _controller(figures: ControllerFigures) -> Iterator[Metric]:
-    yield _family(table.CONTROLLER_UP, {(): float(figures.up)})
-    yield _family(table.OVER_QUOTA, {(): float(figures.over_quota)})
-    yield _family(table.REFUSED_NAMESPACES, {(): float(figures.refused_namespaces)})
-    restarts = table.CONTROLLER_RESTARTS
-    yield CounterMetricFamily(restarts.name, restarts.help, value=figures.restarts)
 
 
 def _family(metric: table.Metric, values: Mapping[tuple[str, ...], float]) -> GaugeMetricFamily:

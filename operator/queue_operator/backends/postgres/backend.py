@@ -52,6 +52,7 @@ from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.steering import Steering
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.surveying import Surveying
 from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.protocol import (
@@ -116,11 +117,11 @@ _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
+class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Surveying):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Suspensions,
-    Places, Statistics and Usages. Calls from another event loop than it was opened on raise
-    WrongLoop.
+    Places, Statistics, Usages, Pooled and Surveyed. Calls from another event loop than it was
+    opened on raise WrongLoop.
     """
 
     def __init__(
