@@ -29,10 +29,11 @@ from queue_operator.domain.errors import Unavailable
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.replica import ReplicaFigures, Survey
+from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import Settings
+from queue_operator.settings import LogSettings, Settings
 from queue_operator.supervisor import Supervisor
 from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import allow_open_files
@@ -45,11 +46,9 @@ _OTHER_FILES: Final = 500
 """Connections to the database and the API server, those of the metrics, certificates, logs."""
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """One line per record on standard error."""
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
-    )
+def configure_logging(settings: LogSettings, process: str = "server") -> None:
+    """One line per record on standard error; `process` is the name of this one in them."""
+    configure(settings.level, settings.format, process, TEXT_WITH_PROCESS)
     # Libraries tell of every reconnect; what matters of it is logged by us, once.
     for noisy in ("psycopg.pool", "uvicorn.error", "kubernetes", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -177,10 +176,16 @@ async def _servers(
         limits=settings.limits.to_limits(),
     )
     clock = SystemClock()
-    exporter = Exporter(metrics, settings.metrics, clock, depths=store, streams=queue)
+    exporter = Exporter(
+        metrics,
+        settings.metrics,
+        clock,
+        leadership=store.figures,
+        depths=store,
+        streams=queue,
+    )
     figures = ReplicaFigures(metrics.registry, store, supervisor.figures)
-    # What all replicas would tell alike: for as long as nothing says who of them shows it, all do.
-    survey = Survey(metrics.registry, backend, clock, lambda: True)
+    survey = Survey(metrics.registry, backend, clock, lambda: metrics.snapshot.leads())
     rest = RestServer(
         Measured(create_app(queue, authenticator, authorizer, settings), figures.http),
         settings.rest,
@@ -214,7 +219,7 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
 
 
 def _run_controller(settings: Settings, vitals: Vitals) -> None:
-    configure_logging()
+    configure_logging(settings.logs, "controller")
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)

@@ -34,6 +34,7 @@ from queue_operator.domain.limits import (
     SPAWN_DEPTH,
     Limits,
 )
+from queue_operator.observing.lines import LogFormat, LogLevel
 
 Host = Annotated[str, AfterValidator(host_of)]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -301,6 +302,11 @@ class MetricsSettings(_Frozen):
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(9090, description="Port; 0 picks a free one.")
     depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
+    leader_s: Seconds = Field(
+        6.0,
+        description="How long the replica that shows the figures about the stored jobs may be "
+        "silent, before another one shows them. It says three times as often that it is there.",
+    )
 
 
 class HealthSettings(_Frozen):
@@ -308,6 +314,17 @@ class HealthSettings(_Frozen):
 
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8081, description="Port; 0 picks a free one.")
+
+
+class LogSettings(_Frozen):
+    """What is written to standard error."""
+
+    format: LogFormat = Field(
+        LogFormat.TEXT,
+        description="text: a line for people; json: one JSON object a line, with `time`, `level`, "
+        "`logger`, `message`, `process`, and what is known of the job, the worker and the trace.",
+    )
+    level: LogLevel = Field(LogLevel.INFO, description="The lowest level that is written.")
 
 
 class AuthMode(StrEnum):
@@ -381,6 +398,7 @@ class Settings(BaseSettings):
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
     health: HealthSettings = HealthSettings()
+    logs: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     controller: ControllerSettings = ControllerSettings()
     replica: str = Field(

@@ -19,6 +19,7 @@ from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
 
 
@@ -42,6 +43,7 @@ def create_app(
     app = document_app()
     app.state.services = Services(
         jobs=Operations(queue, now),
+        watch=Watch(queue, now),
         authenticator=authenticator,
         authorizer=authorizer,
         audit=Audit(),

@@ -19,6 +19,8 @@ from queue_operator.auth.protocol import QUEUE_JOBS, Identity
 Q = TypeVar("Q", bound=NamespaceQuery)
 T = TypeVar("T")
 
+ANYBODY: Final = ""
+"""The verb of an operation that needs no right, only somebody who is known."""
 _IN_LOOP_BYTES: Final = 32 * 1024
 """Larger bodies and results are handled in a thread, one at a time."""
 
@@ -74,9 +76,9 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[Q]):
-    """`verb` is what the caller must be allowed to do to `queuejobs`, `answers` the model by
-    status (None: no body), and `errors` the statuses beside those that any operation may have.
-    `subject` is the heading under which the document has it.
+    """`verb` is what the caller must be allowed to do to `queuejobs`, or ANYBODY, `answers` the
+    model by status (None: no body), and `errors` the statuses beside those that any operation may
+    have. `subject` is the heading under which the document has it.
     """
 
     id: str

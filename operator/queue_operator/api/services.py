@@ -10,6 +10,7 @@ from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.validation import Limits
 from queue_operator.queue.operations import JobOperations
+from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
 
 
@@ -18,6 +19,7 @@ class Services:
     """`now` is used for views only. `parsing` admits one large body or result at a time."""
 
     jobs: JobOperations
+    watch: Watch
     authenticator: Authenticator
     authorizer: Authorizer
     audit: Audit

@@ -31,6 +31,7 @@ from queue_operator.domain.errors import InvalidArgument, QueueError, QuotaExcee
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import is_terminal
 from queue_operator.domain.units import respelled
+from queue_operator.observing import about
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings
 
@@ -324,7 +325,12 @@ class Intake:
             return await is_absent(self._kube, sighting.namespace, sighting.name, sighting.uid)
         except (ApiError, Unavailable) as error:
             # The comparison finds it again.
-            logger.warning("cannot see whether %s is gone: %s", sighting.name, error)
+            logger.warning(
+                "cannot see whether %s is gone: %s",
+                sighting.name,
+                error,
+                extra=about(sighting.namespace, sighting.uid),
+            )
             return False
 
 

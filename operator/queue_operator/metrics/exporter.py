@@ -4,18 +4,22 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
+from queue_operator.backends.figures import Leadership
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
 from queue_operator.metrics.gauges import Snapshot
 from queue_operator.metrics.labels import LabelBudget
+from queue_operator.metrics.leading import Leader, LeaderOnly
 from queue_operator.metrics.recorder import Recorder
 from queue_operator.metrics.serving import serve
 from queue_operator.queue.protocol import StreamUsage
@@ -41,9 +45,18 @@ class Metrics:
         self.snapshot = Snapshot(labels, __version__, replica)
         self.registry.register(self.snapshot)
 
+    def register(self, collector: Collector, *, leader_only: bool = False) -> None:
+        """Shows also what `collector` collects; with `leader_only` on the replica alone whose turn
+        it is, as what is the same on all of them.
+        """
+        shown = LeaderOnly(collector, lambda: self.snapshot.leads()) if leader_only else collector
+        self.registry.register(shown)
+
 
 class Exporter:
-    """The Prometheus endpoint. `depths` and `streams` may be left out where there are none."""
+    """The Prometheus endpoint. `depths` and `streams` may be left out where there are none. Without
+    a `leadership` nobody shares the store, and this replica shows all.
+    """
 
     def __init__(
         self,
@@ -51,16 +64,20 @@ class Exporter:
         settings: MetricsSettings,
         clock: Clock,
         *,
+        leadership: Leadership | None = None,
         depths: Depths | None = None,
         streams: Streams | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
+        self._leader = Leader(leadership, clock, settings.leader_s)
+        metrics.snapshot.leads = lambda: self._leader.leads
         self._depths = depths
         self._streams = streams
         self._server: tuple[WSGIServer, threading.Thread] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_shared = leadership is not None
         # So that an earlier look never replaces what a later one found.
         self._looking = asyncio.Lock()
 
@@ -79,11 +96,15 @@ class Exporter:
         except OSError as error:
             told = refusal("metrics", host, port, error, "METRICS")
             raise OSError(told) from None
-        self._refreshing = asyncio.create_task(self._keep_fresh(), name="metrics refresh")
+        self._tasks = [asyncio.create_task(self._keep_fresh(), name="metrics refresh")]
+        if self._is_shared:
+            leading = asyncio.create_task(self._keep_leading(), name="leading the metrics")
+            self._tasks.append(leading)
 
     async def stop(self) -> None:
-        if self._refreshing is not None:
-            await end_tasks([self._refreshing])
+        await end_tasks(self._tasks)
+        with suppress(QueueError):
+            await self._leader.resign()
         if self._server is not None:
             server, thread = self._server
             # Both wait for the serving thread, which the event loop must not do.
@@ -100,11 +121,43 @@ class Exporter:
             snapshot.usage = tuple(self._streams.usage())
         if self._depths is None:
             return
+        if not self._leader.leads:
+            snapshot.depth = None
+            return
         try:
             snapshot.depth = await self._depths.queue_depth()
         except QueueError as error:
             snapshot.depth = None
+            snapshot.store_up = False
             log.warning("queue depth is not known: %s", error)
+        else:
+            snapshot.store_up = True
+
+    async def lead(self) -> None:
+        """Takes the turn to show the figures about the stored jobs, or keeps it; with its first
+        look, where it is new.
+        """
+        led, snapshot = self._leader.leads, self._metrics.snapshot
+        try:
+            await self._leader.beat()
+        except QueueError as error:
+            if snapshot.store_up:
+                log.warning("whose turn the metrics are is not known: %s", error)
+            snapshot.store_up = False
+            return
+        if not self._leader.leads:
+            snapshot.store_up = True
+        elif not led:
+            await self.refresh()
+
+    async def _keep_leading(self) -> None:
+        while True:
+            try:
+                await self.lead()
+            except Exception:
+                # A fault in one beat must not end all later ones.
+                log.exception("whose turn the metrics are is not known")
+            await self._clock.sleep(self._leader.beat_s)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -113,6 +166,7 @@ class Exporter:
             except Exception:
                 # A fault in one look must not end all later ones.
                 self._metrics.snapshot.depth = None
+                self._metrics.snapshot.store_up = False
                 log.exception("metrics could not be refreshed")
             await self._clock.sleep(self._settings.depth_interval_s)
 

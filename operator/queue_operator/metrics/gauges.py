@@ -1,7 +1,7 @@
 """Gauges of the last look at the store and at the streams of this replica."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,13 +16,15 @@ _BUSY, _FREE, _DRAINING = "busy", "free", "draining"
 
 
 class Snapshot(Collector):
-    """Serves the newest `depth` and `usage`; what is None is not served at all,
-    since an old number or a zero would be taken for the truth.
+    """Serves the newest `depth` and `usage`; what is None is not served at all, since an old number
+    or a zero would be taken for the truth, and `depth` only while this replica `leads`.
     """
 
     def __init__(self, labels: LabelBudget, version: str, replica: str) -> None:
         self.depth: QueueDepth | None = None
         self.usage: Sequence[StreamUsage] | None = None
+        self.store_up: bool | None = None
+        self.leads: Callable[[], bool] = lambda: True
         self._labels = labels
         self._build = (version, replica)
 
@@ -30,7 +32,11 @@ class Snapshot(Collector):
         """Called by the scrape, in its own thread."""
         yield _family(table.BUILD_INFO, {self._build: 1.0})
         depth, usage = self.depth, self.usage
-        if depth is not None:
+        leads = self.leads()
+        yield _family(table.LEADER, {(): float(leads)})
+        if self.store_up is not None:
+            yield _family(table.STORE_UP, {(): float(self.store_up)})
+        if depth is not None and leads:
             yield from self._depth(depth)
         if usage is not None:
             yield from self._usage(usage)

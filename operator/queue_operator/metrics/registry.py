@@ -17,26 +17,26 @@ JOBS: Final = Metric(
     name="queueoperator_jobs",
     kind=Kind.GAUGE,
     labels=("namespace", "type", "state"),
-    help="Stored jobs by state. The same on every replica: aggregate with max, not sum.",
+    help="Stored jobs by state. From the leader only.",
 )
 OLDEST_AGE: Final = Metric(
     name="queueoperator_oldest_runnable_job_age_seconds",
     kind=Kind.GAUGE,
     labels=("namespace", "type"),
-    help="Age of the oldest job that could run now. The same on every replica.",
+    help="Age of the oldest job that could run now. From the leader only.",
 )
 DEAD_LETTERS: Final = Metric(
     name="queueoperator_dead_letters",
     kind=Kind.GAUGE,
     labels=("namespace", "type"),
-    help="Jobs that failed for good and wait for somebody to look. The same on every replica.",
+    help="Jobs that failed for good and wait for somebody to look. From the leader only.",
 )
 WAITING_LANES: Final = Metric(
     name="queueoperator_waiting_lanes",
     kind=Kind.GAUGE,
     help="Combinations of namespace, type, priority and tags that have waiting jobs, in a store "
-    "on Postgres. A hundred thousand make a look at the gauges take a second. The same on every "
-    "replica: aggregate with max, not sum.",
+    "on Postgres. A hundred thousand make a look at the gauges take a second. From the leader "
+    "only.",
 )
 WORKER_STREAMS: Final = Metric(
     name="queueoperator_worker_streams",
@@ -55,6 +55,18 @@ BUILD_INFO: Final = Metric(
     kind=Kind.GAUGE,
     labels=("version", "replica"),
     help="Always 1; the labels say what runs.",
+)
+LEADER: Final = Metric(
+    name="queueoperator_leader",
+    kind=Kind.GAUGE,
+    help="1 on the replica whose turn it is to show the figures about the stored jobs, 0 on the "
+    "others, which show none of them. When it ends another takes its turn within seconds.",
+)
+STORE_UP: Final = Metric(
+    name="queueoperator_store_up",
+    kind=Kind.GAUGE,
+    help="1 if the last look of this replica at the store succeeded, else 0; then the gauges about "
+    "the stored jobs are not shown.",
 )
 ENQUEUED: Final = Metric(
     name="queueoperator_jobs_submitted_total",
@@ -135,6 +147,8 @@ METRICS: Final = (
     WORKER_SLOTS,
     STORE_CALLS,
     STORE_ERRORS,
+    LEADER,
+    STORE_UP,
     BUILD_INFO,
     *REPLICA,
 )

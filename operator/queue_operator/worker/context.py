@@ -16,10 +16,11 @@ from typing import Any, Final, TypeVar, Unpack
 from queue_operator.client.requests import Submission
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.tags import to_map
+from queue_operator.domain.texts import text_of
 from queue_operator.domain.validation import check_bytes, check_text
 from queue_operator.domain.values import value
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import JSON, text_of
+from queue_operator.worker.content import JSON
 from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.link import JobLink, SendLimits, Unconnected
 from queue_operator.worker.shipping import fields_of, line

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Final
 
+from queue_operator.observing import WORKER
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
 from queue_operator.worker.errors import SessionEnded, SessionRefused
@@ -66,9 +67,10 @@ class WorkerProcess:
         what the lifespan or a dependency of scope "worker" raises.
         """
         # Context variables that were set before the worker ran are every handler's.
-        within = copy_context().run
+        within = copy_context()
+        within.run(WORKER.set, self._settings.worker_name)
         thread = threading.Thread(
-            target=within, args=(self._session_thread,), name="session", daemon=True
+            target=within.run, args=(self._session_thread,), name="session", daemon=True
         )
         with _signals(self.stop):
             thread.start()

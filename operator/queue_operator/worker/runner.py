@@ -13,8 +13,9 @@ from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.domain.texts import text_of
 from queue_operator.domain.validation import MAX_DURATION_S
-from queue_operator.worker.content import text_of
+from queue_operator.observing import JOB, JobMark
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -143,6 +144,7 @@ class Runner:
         """A cancellation of the task passes through; everything else becomes an Ending."""
         if not run.begin():
             return Stopped()
+        _mark(run.context)
         try:
             return await self.call(run.spec, run.context, run.max_result_bytes)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -152,6 +154,7 @@ class Runner:
         """For what `needs_no_loop`."""
         if not run.begin():
             return Stopped()
+        _mark(run.context)
         try:
             return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -246,6 +249,11 @@ class Runner:
 
 def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
     return Completed(*encode_result(value, max_bytes, spec.write_result))
+
+
+def _mark(context: JobContext) -> None:
+    """All that runs in this context of variables is about the job from now on."""
+    JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
 
 
 class HandlerFailed(Exception):

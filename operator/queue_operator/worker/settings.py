@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "QUEUE_OPERATOR_"
 _SIMILAR: Final = 0.75
+_OF_THE_COMMAND: Final = ("LOG_FORMAT", "LOG_LEVEL")
+"""What `queue-worker` itself reads."""
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What a header of HTTP can hold."""
 
@@ -163,7 +165,7 @@ def _warn_of_typos(source: Mapping[str, str]) -> None:
         for variables, _ in _VARIABLES.values()
         for variable in variables
         if variable.startswith(PREFIX)
-    }
+    } | {name: PREFIX + name for name in _OF_THE_COMMAND}
     for name in sorted(source):
         given = name.removeprefix(PREFIX)
         # Two underscores stand between the levels of the operator's own settings.

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from pydantic_core import to_json
 
-from queue_operator.domain.texts import cut
+from queue_operator.domain.texts import cut, text_of
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import storable, text_of
+from queue_operator.worker.content import storable
 
 MAX_MESSAGE_BYTES: Final = 8 * 1024
 MAX_FIELDS_BYTES: Final = 8 * 1024

@@ -96,7 +96,7 @@ async def test_methods_that_are_none_share_one_name(
 ) -> None:
     for method in ("/queueoperator.v1.Queue/Made-Up-4711", "/secret/Name"):
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await counted.channel.unary_unary(method)(b"", metadata=ours)
+            await counted.channel.unary_unary(method)(b"", metadata=ours)  # type: ignore[arg-type]
         assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
         await counted.until("unmatched", "unimplemented")
     assert counted.calls() == {("unmatched", "unimplemented"): 2}

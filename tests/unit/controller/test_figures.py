@@ -21,7 +21,8 @@ async def server() -> AsyncIterator[TestServer]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", respond)
-    async with TestServer(app) as running:
+    running = TestServer(app)
+    async with running:
         yield running
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.observing.lines import JsonFormatter
 from queue_operator.worker.attempts import LINES, WINDOW_S
-from queue_operator.worker.logs import JsonFormatter
 from queue_operator.worker.runner import Completed, Failed, Stopped
 
 ERROR = ErrorInfo(

@@ -51,10 +51,10 @@ class DepthStore:
             _, lanes = await lanes_waiting(connection)
         places = await self._places(lanes)
         async with borrowed(self._pool) as connection:
-            ages = await _ages(connection, lanes, places)
+            oldest = await ages(connection, lanes, places)
         return QueueDepth(
             jobs={(namespace, type_, state): count for namespace, type_, state, count in jobs},
-            oldest_age_s=ages,
+            oldest_age_s=oldest,
             waiting_lanes=len(lanes),
         )
 
@@ -69,7 +69,7 @@ class DepthStore:
         return JobStats.from_counts(frozenset(tags), counts, sum(row[2] for row in rows))
 
 
-async def _ages(
+async def ages(
     connection: AsyncConnection[TupleRow], lanes: Sequence[int], places: Sequence[Place]
 ) -> dict[tuple[str, str], float]:
     """Of the oldest job by namespace and type. Each lane is looked at, in parts: there may be
