@@ -53,8 +53,9 @@ class Leader:
 
     async def resign(self) -> None:
         """Leaves the turn to others at once. Raises QueueError; then they have to wait."""
-        if self._store is not None and self.leads:
+        if self._store is not None:
             self._until = float("-inf")
+            # It may be ours although no beat was answered.
             await self._store.resign(self._holder)
 
 

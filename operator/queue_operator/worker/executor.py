@@ -18,6 +18,7 @@ from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.injection import Provider, Resource, all_of
 from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import (
+    Around,
     Ending,
     Run,
     Runner,
@@ -44,6 +45,7 @@ class Executor:
         registry: Registry,
         provider: Provider | None = None,
         processes: Processes | None = None,
+        spans: Around | None = None,
     ) -> None:
         self._ended = ended
         self._registry = registry
@@ -54,7 +56,9 @@ class Executor:
         self._thread = threading.Thread(target=self._serve, name="async-handlers", daemon=True)
         self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="handler")
         self._processes = processes or Processes()
-        self._runner = Runner(registry.middleware, self._provider, self._pool, self._processes)
+        self._runner = Runner(
+            registry.middleware, self._provider, self._pool, self._processes, spans
+        )
         self._tasks: dict[Run, asyncio.Task[Ending]] = {}
         self._running: set[Run] = set()
         self._lacks_threads = False

@@ -12,6 +12,8 @@ from types import FrameType
 from typing import Final
 
 from queue_operator.observing import WORKER
+from queue_operator.tracing.opening import Options, open_tracing
+from queue_operator.tracing.within import SERVICE
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
 from queue_operator.worker.errors import SessionEnded, SessionRefused
@@ -24,6 +26,7 @@ from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import Ending, Run
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
+from queue_operator.worker.spans import FLUSH_S, Spans
 
 logger = logging.getLogger(__name__)
 
@@ -102,11 +105,20 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         post = _poster(loop)
         ended = Handoff[tuple[Run, Ending]](loop, lambda end: session.finished(*end))
+        tracing = open_tracing(
+            Options(
+                service=SERVICE,
+                attributes={"service.instance.id": self._identity.session_id},
+                shared=True,
+            )
+        )
+        spans = Spans.of(tracing, self._identity)
         executor = Executor(
             lambda run, ending: ended.put((run, ending)),
             self._registry,
             Provider(self._overrides),
             Processes(start_s=self._settings.process_start_s),
+            spans,
         )
         session = Session(
             self._settings,
@@ -117,6 +129,7 @@ class WorkerProcess:
             post=post,
             wake=lambda: client.wake(),
             done=lambda: client.done(),
+            spans=spans,
         )
         client = Client(self._settings, session)
         self._accept_stops(lambda: post(client.stop))
@@ -131,6 +144,7 @@ class WorkerProcess:
         finally:
             self._registry.unwatch(announce)
             self.abandoned = executor.close(CLOSE_S, self._settings.close_s)
+            tracing.close(FLUSH_S)
 
     def _accept_stops(self, stop: Callable[[], object]) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -14,8 +14,9 @@ from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.texts import text_of
+from queue_operator.domain.traces import NO_TRACE, Trace, trace_id
 from queue_operator.domain.validation import MAX_DURATION_S
-from queue_operator.observing import JOB, JobMark
+from queue_operator.observing import JOB, TRACE_ID, JobMark
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -51,6 +52,7 @@ class Run:
     """A job in this process. Only the session's thread changes it, but for `begin`.
 
     `ticks` are heartbeats for which it waits to begin, or goes on after its fate is settled.
+    `trace` is the span that its handler runs in.
     """
 
     job_id: str
@@ -66,6 +68,7 @@ class Run:
     ticks: int = 0
     begun: bool = False
     withdrawn: bool = False
+    trace: Trace = NO_TRACE
 
     def begin(self) -> bool:
         """Where the handler is about to be called: False if it may no longer be."""
@@ -111,6 +114,12 @@ class ProcessRunner(Protocol):
     def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed: ...
 
 
+class Around(Protocol):
+    """What stands around each run, and is told how it ended."""
+
+    def around(self, run: Run) -> AbstractContextManager[Callable[[Ending], object]]: ...
+
+
 class Runner:
     """From a job to how it ended: reads the payload, makes the dependencies, calls the handler
     through the middleware, and writes the result. An error of any of these is the handler's.
@@ -125,11 +134,13 @@ class Runner:
         provider: Provider,
         threads: futures.Executor | None = None,
         processes: ProcessRunner | None = None,
+        spans: Around | None = None,
     ) -> None:
         self._chain = chain
         self._provider = provider
         self._threads = threads
         self._processes = processes
+        self._spans = spans
 
     def needs_no_loop(self, spec: HandlerSpec) -> bool:
         """Whether a thread alone can run it: nothing around the handler has to be awaited."""
@@ -145,6 +156,13 @@ class Runner:
         if not run.begin():
             return Stopped()
         _mark(run.context)
+        if self._spans is None:
+            return await self._run(run)
+        with self._spans.around(run) as tell:
+            tell(ending := await self._run(run))
+        return ending
+
+    async def _run(self, run: Run) -> Ending:
         try:
             return await self.call(run.spec, run.context, run.max_result_bytes)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -155,6 +173,13 @@ class Runner:
         if not run.begin():
             return Stopped()
         _mark(run.context)
+        if self._spans is None:
+            return self._run_in_thread(run)
+        with self._spans.around(run) as tell:
+            tell(ending := self._run_in_thread(run))
+        return ending
+
+    def _run_in_thread(self, run: Run) -> Ending:
         try:
             return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -254,6 +279,9 @@ def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
 def _mark(context: JobContext) -> None:
     """All that runs in this context of variables is about the job from now on."""
     JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
+    if context.traceparent:
+        # Where spans are recorded, the run has a trace of its own.
+        TRACE_ID.set(trace_id(context.traceparent))
 
 
 class HandlerFailed(Exception):

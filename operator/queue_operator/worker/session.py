@@ -34,6 +34,7 @@ from queue_operator.worker.run_link import RunLink
 from queue_operator.worker.runner import Ending, Fate, Run, Timer
 from queue_operator.worker.settings import WorkerSettings
 from queue_operator.worker.shipping import LogBuffer
+from queue_operator.worker.spans import Spans
 from queue_operator.worker.stuck import StuckWatch
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Session:
         wake: Callable[[], None],
         done: Callable[[], None],
         now: Callable[[], datetime] = _utc_now,
+        spans: Spans | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -80,6 +82,7 @@ class Session:
         self._post = post
         self._wake = wake
         self._now = now
+        self._spans = spans
         self._done = done
         self.outcomes = OutcomeBuffer()
         self._checkpoints = CheckpointBuffer()
@@ -310,6 +313,8 @@ class Session:
 
     def _acknowledge(self, ack: wire.OutcomeAck) -> None:
         known = self.outcomes.acknowledge(ack.job_id, ack.token)
+        if known is not None and self._spans is not None:
+            self._spans.answered(ack)
         if known is not None and ack.error_code:
             logger.warning(
                 "the outcome of job %s was refused: %s %s",
@@ -353,6 +358,7 @@ class Session:
             self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
             self._say(outcome, run.context)
+            self._trace(run, outcome)
         successor = self._waiting.pop(run.job_id, None)
         if successor is not None:
             self._start(successor)
@@ -431,6 +437,7 @@ class Session:
             if run.fate is Fate.OPEN:
                 outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
                 self._say(outcome, run.context)
+                self._trace(run, outcome)
                 self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -467,7 +474,8 @@ class Session:
         if run.fate is not Fate.OPEN:
             return
         if not self._return(run):
-            self._say(outcomes.failure(run, _TIMED_OUT), run.context)
+            self._say(outcome := outcomes.failure(run, _TIMED_OUT), run.context)
+            self._trace(run, outcome)
             self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -509,6 +517,10 @@ class Session:
         if job is not None:
             self._attempts.ended(outcome, job.type, job.attempt)
         self._wake()
+
+    def _trace(self, run: Run, outcome: wire.Outcome) -> None:
+        if self._spans is not None:
+            self._spans.said(run, outcome)
 
     def _changed(self) -> None:
         if self._receipts:

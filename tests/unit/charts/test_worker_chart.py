@@ -93,6 +93,14 @@ def test_the_sdk_finds_all_that_it_reads() -> None:
     )
 
 
+def test_opentelemetry_finds_its_collector() -> None:
+    given = {"tracing": {"endpoint": "http://collector:4317", "serviceName": "mailer"}}
+    told = environment(worker({**POOL, **given}))
+    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4317"
+    assert told["OTEL_SERVICE_NAME"] == "mailer"
+    assert not [name for name in environment(worker(POOL)) if name.startswith("OTEL")]
+
+
 def test_the_kubelet_knocks_where_the_worker_answers() -> None:
     (port,) = worker({})["ports"]
     assert (port["name"], port["containerPort"]) == ("health", WorkerSettings().health_port)
