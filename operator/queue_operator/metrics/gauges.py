@@ -2,16 +2,21 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from queue_operator.backends.figures import Pair, Stock
+from queue_operator.backends.figures import OTHER, Pair, Stock
 from queue_operator.backends.protocol import QueueDepth
 from queue_operator.domain.states import JobState
 from queue_operator.metrics import registry as table
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.queue.protocol import StreamUsage
+
+MAX_POOLS: Final = 100
+MAX_PLACES: Final = 500
+"""Combinations of a namespace and a pool."""
 
 _BUSY, _FREE, _DRAINING = "busy", "free", "draining"
 
@@ -95,7 +100,24 @@ def _stock(stock: Stock) -> Iterator[GaugeMetricFamily]:
     yield _family(table.OLDEST_AGE, {pair: stock.oldest_age_s.get(pair, 0.0) for pair in names})
     if stock.waiting_lanes is not None:
         yield _family(table.WAITING_LANES, {(): float(stock.waiting_lanes)})
+    if stock.needed_slots:
+        yield _family(table.NEEDED_SLOTS, _slots(stock))
     yield _family(table.UNNAMED_TYPES, {(): float(stock.unnamed)})
+
+
+def _slots(stock: Stock) -> dict[tuple[str, ...], float]:
+    """By namespaces that are shown, and pools as far as there are names for them: the first ones of
+    the alphabet, so that they are the same whoever leads.
+    """
+    spaces = {namespace for namespace, _ in stock.names}
+    pools = sorted({pool for _, pool in stock.needed_slots})[:MAX_POOLS]
+    slots: dict[tuple[str, ...], float] = {(namespace, ""): 0.0 for namespace in spaces}
+    for (namespace, pool), n in sorted(stock.needed_slots.items()):
+        place = namespace if namespace in spaces else OTHER, pool if pool in pools else OTHER
+        if place not in slots and len(slots) >= MAX_PLACES:
+            place = OTHER, OTHER
+        slots[place] = slots.get(place, 0.0) + n
+    return slots
 
 
 def _family(metric: table.Metric, values: Mapping[tuple[str, ...], float]) -> GaugeMetricFamily:

@@ -31,6 +31,15 @@ WAITING_LANES: Final = Metric(
     help="Combinations of namespace, type, priority and tags that have waiting jobs, in a store "
     "on Postgres. A hundred thousand make a look at the gauges take a second.",
 )
+NEEDED_SLOTS: Final = Metric(
+    name="queueoperator_needed_slots",
+    kind=Kind.GAUGE,
+    labels=("namespace", "pool"),
+    help="Jobs that run or could run now, by the value of their tag `pool=...` (empty without "
+    "one): the slots that would run all of them at once. What is delayed, paused or suspended, or "
+    "waits for other jobs, is not in it; quotas are not looked at. Where more than 10,000 jobs of "
+    "the same type, priority and tags wait for something, no more than 10,000 others count.",
+)
 WORKER_STREAMS: Final = Metric(
     name="queueoperator_worker_streams",
     kind=Kind.GAUGE,
@@ -141,6 +150,7 @@ ABOUT_JOBS: Final = frozenset(
         JOBS,
         OLDEST_AGE,
         WAITING_LANES,
+        NEEDED_SLOTS,
         ENQUEUED,
         ATTEMPTS,
         FINISHED,
@@ -157,6 +167,7 @@ METRICS: Final = (
     JOBS,
     OLDEST_AGE,
     WAITING_LANES,
+    NEEDED_SLOTS,
     ENQUEUED,
     ATTEMPTS,
     FINISHED,
