@@ -97,7 +97,8 @@ async def test_a_commit_without_an_answer_is_looked_up(
 ) -> None:
     """The line breaks after the COMMIT was done, or before; and the driver says so, or does not."""
     await submit(store, "a", "b")
-    execute, lines = AsyncConnection.execute, []
+    execute = AsyncConnection.execute
+    lines: list[object] = []
 
     async def breaking(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
         cursor = await execute(self, query, *rest, **options)
