@@ -45,6 +45,7 @@ environment:
   QUEUE_OPERATOR_PROCESS_START_S  seconds for a handler's process to be there (30)
   QUEUE_OPERATOR_REFUSED_S    seconds a refused worker tries again before it exits (30)
   QUEUE_OPERATOR_HEALTH_PORT  port of /healthz and /readyz, 0 for none (8081)
+  OTEL_EXPORTER_OTLP_ENDPOINT  collector of traces, and all other variables of OpenTelemetry
   QUEUE_OPERATOR_LOG_FORMAT   as --log-format
   QUEUE_OPERATOR_LOG_LEVEL    as --log-level
 
