@@ -5,6 +5,8 @@ from typing import Final
 
 from queue_operator.metrics.labels import MAX_NAMESPACES, MAX_PAIRS
 from queue_operator.metrics.registry import ABOUT_JOBS, METRICS, Metric
+from queue_operator.metrics.worker import MAX_TYPES
+from queue_operator.metrics.worker_table import METRICS as WORKER_METRICS
 
 _HEAD: Final = """\
 # Metrics
@@ -55,6 +57,20 @@ What a replica itself does and sees: add them up.
 """
 
 
+_WORKERS: Final = f"""
+# Metrics of workers
+
+Served by each worker on port 9091 (`QUEUE_OPERATOR_METRICS_PORT`) at `/metrics`, where the extra
+`metrics` is installed, also while it drains. `process_*` are those of the worker's own process,
+without the processes of handlers; what those run is counted in the worker. Each type that has a
+handler has all its series from the beginning, {MAX_TYPES} types at most; what others run is
+together as type `other`. Workers are told apart by `worker` of `queueworker_info`, or by `pod`.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
 def documents() -> dict[Path, str]:
     """The generated file: path below the repository, content."""
     head = _HEAD.format(pairs=MAX_PAIRS, namespaces=MAX_NAMESPACES)
@@ -68,6 +84,8 @@ def documents() -> dict[Path, str]:
         + "\n## Buckets\n\n"
         + "".join(map(_buckets, METRICS))
     )
+    text += _WORKERS + "".join(map(_row, WORKER_METRICS))
+    text += "\n## Buckets of workers\n\n" + "".join(map(_buckets, WORKER_METRICS))
     return {Path("docs/reference/metrics.md"): text}
 
 

@@ -29,6 +29,8 @@ OUTCOMES: Final = {
     Event.LOSE: "lost",
 }
 """The outcome label by the event that ends an attempt."""
+WITH_CLASS: Final = ("failed", "stopped")
+"""Outcomes that are told apart by the category of their error."""
 EXPIRED: Final = (Event.LOSE, Event.MARK_UNKNOWN_STOPPED)
 BUCKETS: Final = Buckets(wait=table.WAIT.buckets, run=table.RUN.buckets)
 
@@ -70,7 +72,8 @@ class JobCounters(Collector):
                 self._count(table.ENQUEUED, pair, n)
             for (namespace, kind, event, category), n in counted.attempts.items():
                 outcome = OUTCOMES.get(Event(event), event.lower())
-                self._count(table.ATTEMPTS, (namespace, kind, outcome, category.lower()), n)
+                error_class = category.lower() if outcome in WITH_CLASS else ""
+                self._count(table.ATTEMPTS, (namespace, kind, outcome, error_class), n)
                 if event in EXPIRED:
                     self._count(table.LEASES_EXPIRED, (namespace, kind), n)
             for (namespace, kind, state), n in counted.finished.items():

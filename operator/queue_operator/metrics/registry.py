@@ -114,7 +114,8 @@ ATTEMPTS: Final = Metric(
     labels=("namespace", "type", "outcome", "error_class"),
     help="Attempts that ended. outcome: completed, failed, stopped, unknown, released, handed_back "
     "or lost (the sweeper, or a caller, took it from its worker; what that one says late changes "
-    "nothing here). error_class: temporary, permanent, timeout or system, empty for no error.",
+    "nothing here). error_class, of failed and stopped: temporary, permanent, timeout or system; "
+    "else empty.",
 )
 FINISHED: Final = Metric(
     name="queueoperator_jobs_finished_total",

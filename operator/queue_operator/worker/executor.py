@@ -13,6 +13,7 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any, Final
 
+from queue_operator.worker.figures import LagWatch
 from queue_operator.worker.handlers import Place, Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.injection import Provider, Resource, all_of
@@ -72,6 +73,10 @@ class Executor:
     def running(self) -> int:
         """Handlers that have not ended."""
         return len(self._running)
+
+    def watch_lag(self, observe: Callable[[float], None]) -> None:
+        """Tells how late timers of the handlers' loop fire, for as long as it runs."""
+        self._loop.call_soon_threadsafe(LagWatch(self._loop, observe).start)
 
     def open(self, lifespan: Resource | None = None) -> "Future[None]":
         """Enters the lifespan, whose value is every job's `ctx.state`, and makes what handlers

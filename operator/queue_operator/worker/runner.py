@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
@@ -17,6 +18,7 @@ from queue_operator.domain.texts import text_of
 from queue_operator.domain.traces import NO_TRACE, Trace, trace_id
 from queue_operator.domain.validation import MAX_DURATION_S
 from queue_operator.observing import JOB, TRACE_ID, JobMark
+from queue_operator.worker.capture import RUNNING
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -67,6 +69,7 @@ class Run:
     timer: Timer | None = None
     ticks: int = 0
     begun: bool = False
+    begun_s: float | None = None
     withdrawn: bool = False
     trace: Trace = NO_TRACE
 
@@ -74,6 +77,8 @@ class Run:
         """Where the handler is about to be called: False if it may no longer be."""
         with _BEGINNING:
             self.begun = not self.withdrawn
+            if self.begun:
+                self.begun_s = time.monotonic()
             return self.begun
 
     def withdraw(self) -> bool:
@@ -278,6 +283,7 @@ def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
 
 def _mark(context: JobContext) -> None:
     """All that runs in this context of variables is about the job from now on."""
+    RUNNING.set(context)
     JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
     if context.traceparent:
         # Where spans are recorded, the run has a trace of its own.
