@@ -81,12 +81,14 @@ def spread_of(spreads: dict[Pair, Spread], pair: Pair, buckets: int) -> Spread:
 class Stock:
     """How many jobs there are, by the pairs that are shown, and by state; how old in seconds the
     oldest is that could run now, for pairs that have one; `unnamed` pairs are shown together.
+    `needed_slots`, by namespace and pool ("" for none), would run at once all that runs or could.
     `names` are all that are shown by name, with OTHER as type for the sum of a namespace's others.
     """
 
     names: frozenset[Pair] = frozenset()
     jobs: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     oldest_age_s: Mapping[Pair, float] = field(default_factory=dict)
+    needed_slots: Mapping[tuple[str, str], int] = field(default_factory=dict)
     waiting_lanes: int | None = None
     unnamed: int = 0
 

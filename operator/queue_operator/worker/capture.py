@@ -49,10 +49,6 @@ class Capture(logging.Handler):
         self._session_id = session_id
         self._telling = threading.local()
 
-    def createLock(self) -> None:
-        """None is needed: the buffer of lines has its own."""
-        self.lock = None
-
     def emit(self, record: logging.LogRecord) -> None:
         _stand_in(self, record)
         if record.levelno < self._least or _is_ours(record.name):
@@ -101,12 +97,17 @@ def _stand_in(handler: Capture, record: logging.LogRecord) -> None:
     """Where nobody has configured logging, Python writes warnings to standard error. It does not
     while there is any handler, and this one must not make a difference.
     """
+    root, last = logging.getLogger(), logging.lastResort
+    if _has_another(root) or root.handlers[:1] != [handler]:
+        return
     seen: logging.Logger | None = logging.getLogger(record.name)
     while seen is not None:
-        if any(not isinstance(one, Capture) for one in seen.handlers):
+        if _has_another(seen):
             return
         seen = seen.parent if seen.propagate else None
-    first = next(one for one in logging.getLogger().handlers if isinstance(one, Capture))
-    last = logging.lastResort
-    if first is handler and last is not None and record.levelno >= last.level:
+    if last is not None and record.levelno >= last.level:
         last.handle(record)
+
+
+def _has_another(seen: logging.Logger) -> bool:
+    return any(not isinstance(one, Capture) for one in seen.handlers)

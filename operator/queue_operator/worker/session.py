@@ -7,15 +7,18 @@ All methods are called on one thread. `wake` is called when there is something t
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from queue_operator import __version__
 from queue_operator.domain.errors import StaleLease
 from queue_operator.domain.texts import cut
+from queue_operator.domain.traces import trace_id
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import outcomes
+from queue_operator.worker.announcing import handler_types
 from queue_operator.worker.asks import CheckpointBuffer, SpawnBuffer
 from queue_operator.worker.attempts import AttemptLog
 from queue_operator.worker.content import storable
@@ -26,7 +29,7 @@ from queue_operator.worker.context import (
 )
 from queue_operator.worker.errors import Cancelled
 from queue_operator.worker.figures import Counted, Figures, Standing
-from queue_operator.worker.handlers import HandlerSpec, Registry
+from queue_operator.worker.handlers import Registry
 from queue_operator.worker.link import SendLimits
 from queue_operator.worker.outcomes import OutcomeBuffer
 from queue_operator.worker.run_link import RunLink
@@ -75,7 +78,7 @@ class Session:
         spans: Spans | None = None,
     ) -> None:
         self._settings = settings
-        self._identity = identity
+        self._identity = self._shown = identity
         self._registry = registry
         self._launcher = launcher
         self._schedule = schedule
@@ -119,7 +122,7 @@ class Session:
             namespace=self._identity.namespace,
             tags=sorted(self._settings.tags),
             capacity=self._settings.capacity,
-            types=self._types(),
+            types=handler_types(self._registry.specs()),
             version=__version__,
             held=self.held(),
             pod_uid=self._settings.pod_uid,
@@ -127,9 +130,6 @@ class Session:
 
     def _know_types(self) -> None:
         self._counted.know(spec.type for spec in self._registry.specs())
-
-    def _types(self) -> list[wire.HandlerType]:
-        return [_handler_type(spec) for spec in self._registry.specs()]
 
     def announce(self) -> None:
         """A handler was registered: the server hears of it now, not with the next hello."""
@@ -150,7 +150,11 @@ class Session:
         if self._drain_unsent:
             messages.append(wire.WorkerMessage(drain=wire.Drain()))
         if self._types_unsent:
-            messages.append(wire.WorkerMessage(types=wire.TypesUpdate(types=self._types())))
+            messages.append(
+                wire.WorkerMessage(
+                    types=wire.TypesUpdate(types=handler_types(self._registry.specs()))
+                )
+            )
         held = self.held() if self._heartbeat_due else []
         # That a draining worker holds nothing tells the server that what it has just assigned
         # will not be started.
@@ -226,6 +230,9 @@ class Session:
     def _welcome(self, welcome: wire.Welcome) -> None:
         self.goodbye = None
         self._counted.connected()
+        # A token may have proved another one than the settings say.
+        namespace = welcome.namespace or self._identity.namespace
+        self._shown = replace(self._identity, namespace=namespace)
         self.capacity = welcome.capacity or self._settings.capacity
         self.heartbeat_interval_s = (
             welcome.heartbeat_interval.ToTimedelta().total_seconds() or DEFAULT_HEARTBEAT_S
@@ -270,7 +277,7 @@ class Session:
             self._say(outcomes.failed(job_id, assignment.token, error), assignment)
             return
         link = RunLink(self, assignment.attempt, self._post)
-        context = context_of(assignment, self._identity, link, self._send_limits, self._now())
+        context = context_of(assignment, self._shown, link, self._send_limits, self._now())
         link.run = run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
         self._arm(run, assignment)
         if job_id in self._runs:
@@ -558,7 +565,8 @@ class Session:
         if of is not None:
             run = of if isinstance(of, Run) else None
             job = of.context if isinstance(of, Run) else of
-            self._attempts.ended(outcome, job.type, job.attempt)
+            trace = (run.trace.id if run else "") or trace_id(job.traceparent)
+            self._attempts.ended(outcome, job.type, job.attempt, trace)
             self._counted.ended(job.type, outcome, None if run is None else run.begun_s)
         self._wake()
 
@@ -578,12 +586,3 @@ class Session:
 def _gone(run: Run) -> Exception:
     """Why a run no longer speaks for its job."""
     return Cancelled() if run.fate is Fate.SETTLED else StaleLease(run.job_id)
-
-
-def _handler_type(spec: HandlerSpec) -> wire.HandlerType:
-    announced = wire.HandlerType(
-        type=spec.type, concurrency=spec.concurrency or 0, max_attempts=spec.max_attempts or 0
-    )
-    if spec.timeout_s is not None:
-        announced.timeout.FromNanoseconds(round(spec.timeout_s * 1e9))
-    return announced

@@ -61,7 +61,7 @@ class Spans:
         return Attempt(
             job_id=run.job_id,
             type=run.spec.type,
-            namespace=self._worker.namespace,
+            namespace=context.worker.namespace,
             number=context.attempt,
             worker=self._worker.name,
             correlation_id=context.correlation_id,

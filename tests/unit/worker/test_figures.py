@@ -1,10 +1,12 @@
 """What a worker counts of itself: each attempt once, whatever became of it."""
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import key
 
@@ -176,6 +178,15 @@ def test_many_types_share_a_name_at_last() -> None:
     }
     assert len(types) == MAX_TYPES + 1
     assert types["other"] == MAX_TYPES
+
+
+def test_prometheus_finds_nothing_to_say_against_them(rig: Any) -> None:
+    rig.assign("a", "t")
+    text = generate_latest(rig.figures.registry)
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 class Loop:

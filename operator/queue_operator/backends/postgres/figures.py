@@ -31,6 +31,7 @@ from queue_operator.backends.postgres.counts import TAIL, Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.postgres.one_loop import on_one_loop
+from queue_operator.backends.postgres.slots import Slots
 from queue_operator.backends.sql import load
 from queue_operator.domain.errors import Unavailable
 
@@ -93,6 +94,7 @@ class FigureStore:
         self._pool = pool
         self._counts = counts
         self._depths = depths
+        self._slots = Slots(pool)
         self._earned = Counted()
         self._doubt: _Doubt | None = None
         self._forget_at_s = float("-inf")
@@ -111,6 +113,8 @@ class FigureStore:
         await self._forget(naming)
         rows, names = await self._jobs(naming)
         ages, lanes = await self._depths.waiting_ages()
+        running = {space: n for space, _, state, n in rows if space is not None and state is None}
+        needed = await self._slots.needed(lanes, running)
         oldest: dict[Pair, float] = {}
         for pair, age_s in ages.items():
             name = shown(pair, names)
@@ -119,8 +123,9 @@ class FigureStore:
             names=names,
             jobs={(*_pair(space, kind), state): n for space, kind, state, n in rows if state},
             oldest_age_s=oldest,
-            waiting_lanes=lanes,
-            unnamed=next(n for *_, state, n in rows if state is None),
+            needed_slots=needed,
+            waiting_lanes=len(lanes),
+            unnamed=next(n for space, _, state, n in rows if space is None and state is None),
         )
 
     async def count(self, holder: str, naming: Naming, buckets: Buckets) -> Counted:

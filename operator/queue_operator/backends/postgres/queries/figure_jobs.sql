@@ -1,5 +1,6 @@
 -- Jobs by the namespaces and types that are shown by name (NULL: as other) and by state, and names for
--- those that have jobs and none yet. A last row, without a state, has how many pairs are shown together.
+-- those that have jobs and none yet. Of each namespace in which jobs hold a slot a row without a state
+-- says how many; and one without a namespace either, how many pairs are shown together.
 -- Parameters: those of the part that names.
 -- Index: kind_count_pkey, from one namespace, type and priority to the next below it, and of each
 --   the newest version; those of {{tail}} and of the part that names; lane_pkey, namespace_pkey,
@@ -47,6 +48,13 @@ kinds AS (
 SELECT (SELECT name FROM namespace WHERE namespace.id = summed.namespace_id),
        (SELECT name FROM job_type WHERE job_type.id = summed.type_id), state, jobs
 FROM summed
+UNION ALL
+SELECT (SELECT name FROM namespace WHERE namespace.id = holding.namespace_id), NULL, NULL, jobs
+FROM (
+    SELECT namespace_id, sum(jobs)::bigint AS jobs FROM counts
+    WHERE state IN ({{slot_holding}}) GROUP BY namespace_id
+) AS holding
+WHERE EXISTS (SELECT FROM namespace WHERE namespace.id = holding.namespace_id)
 UNION ALL
 SELECT NULL, NULL, NULL, count(*) FROM (
     SELECT FROM shown WHERE NOT by_pair GROUP BY namespace_id, type_id
