@@ -133,6 +133,20 @@ echo "# How does the queue do? Counts, rates and latencies of the last five minu
 call GET "/v1/stats?breakdown_by=TYPE&time_range=PT5M"
 expect 200 '"submission_rate":' '"by_type":'
 
+echo "# The same in a sentence, with what to do next; who works, what waits, what fails, and when that was."
+call GET /v1/verdict
+expect 200 '"sentence":' '"causes":'
+call GET /v1/workers
+expect 200 '"capacity":'
+call GET "/v1/waiting?limit=5"
+expect 200 '"waiting":'
+call GET "/v1/failures/clusters?type=charge"
+expect 200 '"type":"charge"' '"code":"DECLINED"'
+call GET "/v1/stats/series?time_range=PT10M"
+expect 200 '"step":"PT1M"'
+call GET /v1/access
+expect 200 '"list":true'
+
 echo "# Delete what has ended: one job, then all of this walk."
 call DELETE "/v1/jobs/$invoice"
 expect 204

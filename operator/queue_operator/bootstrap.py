@@ -27,11 +27,14 @@ from queue_operator.controller.vitals import Vitals
 from queue_operator.domain.errors import Unavailable
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
+from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
-from queue_operator.settings import Settings
+from queue_operator.settings import LogSettings, Settings
 from queue_operator.supervisor import Supervisor
+from queue_operator.tracing.opening import Options, open_tracing
+from queue_operator.tracing.protocol import Tracing
 from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import allow_open_files
 
@@ -43,14 +46,24 @@ _OTHER_FILES: Final = 500
 """Connections to the database and the API server, those of the metrics, certificates, logs."""
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """One line per record on standard error."""
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
-    )
+def configure_logging(settings: LogSettings, process: str = "server") -> None:
+    """One line per record on standard error; `process` is the name of this one in them."""
+    configure(settings.level, settings.format, process, TEXT_WITH_PROCESS)
     # Libraries tell of every reconnect; what matters of it is logged by us, once.
     for noisy in ("psycopg.pool", "uvicorn.error", "kubernetes", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _tracing(settings: Settings, replica: str) -> Tracing:
+    """Nothing of OpenTelemetry is imported where there are none."""
+    given = settings.tracing
+    options = Options(
+        service="queue-operator",
+        endpoint=given.endpoint,
+        ratio=given.sample_ratio,
+        attributes={"service.instance.id": replica},
+    )
+    return open_tracing(options)
 
 
 async def open_store(settings: Settings) -> PostgresBackend:
@@ -166,6 +179,7 @@ async def _servers(
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
     metrics = Metrics(replica)
     backend = instrument(store, metrics.recorder)
+    tracing = _tracing(settings, replica)
     authenticator, authorizer = build_auth(settings.auth)
     queue = QueueService(
         backend,
@@ -178,19 +192,20 @@ async def _servers(
         metrics,
         settings.metrics,
         SystemClock(),
-        depths=store,
+        figures=instrument(store.figures, metrics.recorder),
         streams=queue,
         controller=supervisor.figures,
     )
     rest = RestServer(
-        create_app(queue, authenticator, authorizer, settings),
+        create_app(queue, authenticator, authorizer, settings, tracing=tracing),
         settings.rest,
         connections=settings.rest.connections,
         keep_alive_s=settings.rest.keep_alive_s,
         files=ServerFiles.of(settings.rest),
     )
-    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
+    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer, tracing)
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
         stack.push_async_callback(queue.close)
         await queue.start()
         await exporter.start()
@@ -213,12 +228,16 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
 
 
 def _run_controller(settings: Settings, vitals: Vitals) -> None:
-    configure_logging()
+    configure_logging(settings.logs, "controller")
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
-    raise SystemExit(run_controller(settings, open_backend, vitals=vitals))
+    tracing = _tracing(settings, settings.replica or socket.gethostname())
+    try:
+        raise SystemExit(run_controller(settings, open_backend, vitals=vitals, tracing=tracing))
+    finally:
+        tracing.close(settings.tracing.flush_s)
 
 
 async def _unless(

@@ -34,6 +34,7 @@ from queue_operator.domain.limits import (
     SPAWN_DEPTH,
     Limits,
 )
+from queue_operator.observing.lines import LogFormat, LogLevel
 
 Host = Annotated[str, AfterValidator(host_of)]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -301,6 +302,46 @@ class MetricsSettings(_Frozen):
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(9090, description="Port; 0 picks a free one.")
     depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
+    leader_s: Seconds = Field(
+        6.0,
+        description="How long the replica that shows the figures about the stored jobs may be "
+        "silent, before another one shows them. It says three times as often that it is there.",
+    )
+    linger_s: float = Field(
+        16.0,
+        ge=0,
+        le=600,
+        description="How long the replica that shows them waits at most, when it is told to end, "
+        "to be scraped once more: longer than two scrapes are apart, and well below the time that "
+        "it has to stop. It does not wait where nobody scrapes it.",
+    )
+    unused_names_s: Seconds = Field(
+        86400.0,
+        description="After how long without jobs and events a namespace and type are no longer "
+        "shown by name. 200 pairs are; more are shown together as type `other`.",
+    )
+
+
+class TracingSettings(_Frozen):
+    """Traces by OpenTelemetry, to a collector that speaks OTLP over gRPC. Whatever the standard
+    variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` ...) goes before.
+    """
+
+    endpoint: str = Field(
+        "",
+        pattern="^(https?://[^/?#@]+/?)?$",
+        description="Where spans go, as in `http://collector:4317`; empty: nowhere, unless a "
+        "variable of OpenTelemetry says where.",
+    )
+    sample_ratio: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="The part of submissions that is recorded, where the caller has not decided.",
+    )
+    flush_s: Seconds = Field(
+        3.0, description="How long a stop waits for the collector to take what is left."
+    )
 
 
 class HealthSettings(_Frozen):
@@ -308,6 +349,17 @@ class HealthSettings(_Frozen):
 
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8081, description="Port; 0 picks a free one.")
+
+
+class LogSettings(_Frozen):
+    """What is written to standard error."""
+
+    format: LogFormat = Field(
+        LogFormat.TEXT,
+        description="text: a line for people; json: one JSON object a line, with `time`, `level`, "
+        "`logger`, `message`, `process`, and what is known of the job, the worker and the trace.",
+    )
+    level: LogLevel = Field(LogLevel.INFO, description="The lowest level that is written.")
 
 
 class AuthMode(StrEnum):
@@ -380,7 +432,9 @@ class Settings(BaseSettings):
     rest: RestSettings = RestSettings()
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     health: HealthSettings = HealthSettings()
+    logs: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     controller: ControllerSettings = ControllerSettings()
     replica: str = Field(

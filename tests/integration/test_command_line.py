@@ -1,5 +1,6 @@
 """The command `queue-operator` as a user types it."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
+from tests.integration.serving import Server
 
 from queue_operator import __version__
 from queue_operator.cli.main import main
@@ -78,6 +80,24 @@ def test_a_server_on_another_store_ends_at_once(dsn: str, monkeypatch: pytest.Mo
     assert told.exit_code == 1
     assert "QUEUE_OPERATOR_DATABASE__DSN" in told.stderr
     assert f"needs PostgreSQL, not {dsn.partition(':')[0]}" in told.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_server_writes_lines_for_programs_or_for_people(tmp_path: Path, form: str) -> None:
+    settings = {"DATABASE__DSN": "postgresql://127.0.0.1:1/none", "LOGS__FORMAT": form}
+    server = Server(settings, tmp_path / "log")
+    try:
+        server.until(lambda: "trying again" in server.log, "a line")
+        assert server.end() == 0
+    finally:
+        server.process.kill()
+    (line,) = (line for line in server.log.splitlines() if "trying again" in line)
+    if form == "text":
+        assert " WARNING MainProcess queue_operator.bootstrap: " in line
+    else:
+        told = json.loads(line)
+        assert (told["level"], told["process"]) == ("warning", "server")
+        assert told["logger"] == "queue_operator.bootstrap"
 
 
 def test_what_is_no_address_is_said_to_be_none() -> None:

@@ -19,7 +19,10 @@ from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 
 def _utc_now() -> datetime:
@@ -34,6 +37,7 @@ def create_app(
     *,
     now: Callable[[], datetime] = _utc_now,
     new_id: Callable[[], str] = new_job_id,
+    tracing: Tracing = OFF,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 
@@ -42,6 +46,7 @@ def create_app(
     app = document_app()
     app.state.services = Services(
         jobs=Operations(queue, now),
+        watch=Watch(queue, now),
         authenticator=authenticator,
         authorizer=authorizer,
         audit=Audit(),
@@ -50,6 +55,7 @@ def create_app(
         now=now,
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),
+        tracing=tracing,
     )
     return app
 

@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from queue_operator import __version__
 from queue_operator.api import examples, schemas
-from queue_operator.api.operation import Operation
+from queue_operator.api.operation import ANYBODY, Operation
 from queue_operator.api.schemas.base import TEXT_PATTERN
 from queue_operator.domain.limits import DEFAULT_LIMITS
 
@@ -66,8 +66,7 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
         "operationId": operation.id,
         "tags": [operation.subject],
         "summary": operation.summary,
-        "description": f"{inspect.getdoc(operation.run)}\n\n"
-        f"Needs the verb `{operation.verb}` on `queuejobs`.",
+        "description": f"{inspect.getdoc(operation.run)}\n\n{_need(operation)}",
         "parameters": list(_parameters(operation)),
         "responses": {
             str(status): _answer(operation, status) for status in sorted(operation.answers)
@@ -84,6 +83,12 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
         }
         told["requestBody"] = {"required": operation.body.required, "content": {JSON: content}}
     return told
+
+
+def _need(operation: Operation[Any]) -> str:
+    if operation.verb == ANYBODY:
+        return "Needs a token, and no right."
+    return f"Needs the verb `{operation.verb}` on `queuejobs`."
 
 
 def error_statuses(operation: Operation[Any]) -> frozenset[int]:

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from queue_operator.api.operation import Call, Operation
+from queue_operator.api.operation import ANYBODY, Call, Operation
 from queue_operator.api.queries import parse_query
 from queue_operator.api.services import Services
 from queue_operator.auth.protocol import QUEUE_JOBS
@@ -36,7 +36,8 @@ class Door:
         query = parse_query(request.scope["query_string"], operation.query)
         namespace = identity.namespace if query.namespace is None else query.namespace
         check_text("namespace", namespace, services.limits.id_characters)
-        await services.authorizer.authorize(identity, operation.verb, QUEUE_JOBS, namespace)
+        if operation.verb != ANYBODY:
+            await services.authorizer.authorize(identity, operation.verb, QUEUE_JOBS, namespace)
         job_id = _job_id(request.scope["path_params"].get(JOB_ID, ""), services)
         return await operation.run(
             Call(operation, request, services, identity, namespace, query, job_id)

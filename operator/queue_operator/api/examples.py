@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from queue_operator.domain.states import JobState
+from queue_operator.domain.verdict import Code, Level
 from queue_operator.domain.views import Phase
 from queue_operator.queue.explaining import WaitReason
 
@@ -126,6 +127,86 @@ _COUNTS: Final = {
     "dead_letter": 1,
     "cancelled": 0,
 }
+_WHY: Final[dict[str, Any]] = {
+    "job_id": _ID,
+    "state": Phase.SCHEDULED,
+    "reason": WaitReason.PAUSED,
+    "message": "the job's type is paused: mail server is down",
+    "position": 17,
+    "position_is_exact": True,
+    "depends_on": [],
+    "paused": [_PAUSE],
+    "eligible_at": _AT,
+    "workers": 2,
+    "free_slots": 8,
+}
+_WAITING: Final[dict[str, Any]] = {
+    **_STATUS,
+    "state": Phase.SCHEDULED,
+    "attempt": 0,
+    "reason": "SUBMIT",
+    "updated_at": _AT,
+    "started_at": None,
+    "completed_at": None,
+}
+_VERDICT: Final[dict[str, Any]] = {
+    "namespace": "default",
+    "type": None,
+    "at": _AT,
+    "level": Level.DEGRADED,
+    "sentence": "Degraded: send-email fails: 40 of 50 attempts in 5 min, mostly SMTP_TIMEOUT.",
+    "causes": [
+        {
+            "code": Code.FAILING,
+            "level": Level.DEGRADED,
+            "message": "send-email fails: 40 of 50 attempts in 5 min, mostly SMTP_TIMEOUT",
+            "types": ["send-email"],
+            "evidence": {"failed": 40, "attempts": 50, "code": "SMTP_TIMEOUT"},
+            "next_step": "Look at the errors; pause the type while its cause is mended.",
+            "command": "queue-operator failures --type send-email --namespace default",
+        }
+    ],
+    "due": 12,
+    "running": 4,
+    "later": 40,
+    "workers": 2,
+    "slots": 8,
+    "busy": 4,
+}
+_WORKER: Final[dict[str, Any]] = {
+    "name": "mailer-6d5f-x2x9z",
+    "session_id": "0192f1d2-8a11-7cc3-9c3e-0d6f9a1b2c3d",
+    "host": "10.244.0.7",
+    "version": "1.2.0",
+    "replica": "queue-operator-0",
+    "types": ["send-email"],
+    "tags": ["team=growth"],
+    "capacity": 4,
+    "busy": 2,
+    "draining": False,
+    "connected_at": _AT,
+    "heartbeat_at": _LATER,
+}
+_CLUSTER: Final[dict[str, Any]] = {
+    "code": "SMTP_TIMEOUT",
+    "category": "TEMPORARY",
+    "shape": "the mail server <address> did not answer within <n> s",
+    "count": 40,
+    "newest_at": _LATER,
+    "job_id": _ID,
+    "message": "the mail server 10.0.0.9:25 did not answer within 30 s",
+}
+_POINT: Final[dict[str, Any]] = {
+    "begins_at": _AT,
+    "submitted": 52,
+    "completed": 10,
+    "failed": 0,
+    "dead_letter": 1,
+    "cancelled": 0,
+    "attempts_failed": 40,
+    "queue_latency": _LATENCY,
+    "execution_time": _LATENCY,
+}
 
 REQUESTS: Final[dict[str, dict[str, Any]]] = {
     "submitJob": _SUBMISSION,
@@ -190,21 +271,7 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "has_more": False,
         }
     },
-    "explainJob": {
-        200: {
-            "job_id": _ID,
-            "state": Phase.SCHEDULED,
-            "reason": WaitReason.PAUSED,
-            "message": "the job's type is paused: mail server is down",
-            "position": 17,
-            "position_is_exact": True,
-            "depends_on": [],
-            "paused": [_PAUSE],
-            "eligible_at": _AT,
-            "workers": 2,
-            "free_slots": 8,
-        }
-    },
+    "explainJob": {200: _WHY},
     "getLog": {
         200: {
             "job_id": _ID,
@@ -293,6 +360,40 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
         }
     },
     "listPauses": {200: {"pauses": [_PAUSE]}},
+    "getVerdict": {200: _VERDICT},
+    "listWorkers": {200: {"workers": [_WORKER]}},
+    "listWaiting": {200: {"waiting": [{"job": _WAITING, "why": _WHY}]}},
+    "listFailing": {
+        200: {
+            "since": "2026-01-15T09:30:00Z",
+            "read": 40,
+            "is_complete": True,
+            "types": [
+                {
+                    "type": "send-email",
+                    "attempts_failed": 40,
+                    "completed": 10,
+                    "clusters": [_CLUSTER],
+                }
+            ],
+        }
+    },
+    "getSeries": {200: {"until": _LATER, "step": "PT60S", "points": [_POINT]}},
+    "getAccess": {
+        200: {
+            "name": "on-call",
+            "namespace": "default",
+            "namespaces": ["default"],
+            "jobs": {
+                "get": True,
+                "list": True,
+                "create": False,
+                "update": True,
+                "delete": False,
+            },
+            "workers": {"patch": False},
+        }
+    },
     "pause": {200: _PAUSE},
     "resume": {200: {"resumed": True}},
 }

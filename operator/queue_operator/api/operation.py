@@ -15,10 +15,14 @@ from queue_operator.api.body import read_json
 from queue_operator.api.schemas import NamespaceQuery
 from queue_operator.api.services import Services
 from queue_operator.auth.protocol import QUEUE_JOBS, Identity
+from queue_operator.domain.traces import trace_of
+from queue_operator.tracing.protocol import Sending
 
 Q = TypeVar("Q", bound=NamespaceQuery)
 T = TypeVar("T")
 
+ANYBODY: Final = ""
+"""The verb of an operation that needs no right, only somebody who is known."""
 _IN_LOOP_BYTES: Final = 32 * 1024
 """Larger bodies and results are handled in a thread, one at a time."""
 
@@ -57,6 +61,12 @@ class Call(Generic[Q]):
             **what,
         )
 
+    def sending(self) -> AbstractContextManager[Sending]:
+        """Around a submission, of whatever trace the caller is in."""
+        headers = self.request.headers
+        given = trace_of(headers.get("traceparent"), ",".join(headers.getlist("tracestate")))
+        return self.services.tracing.sending("rest", given)
+
     async def apart(self, work: Callable[[], T], size: int) -> T:
         """What `work` gives, which handles `size` bytes of JSON."""
         if size <= _IN_LOOP_BYTES:
@@ -74,9 +84,9 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[Q]):
-    """`verb` is what the caller must be allowed to do to `queuejobs`, `answers` the model by
-    status (None: no body), and `errors` the statuses beside those that any operation may have.
-    `subject` is the heading under which the document has it.
+    """`verb` is what the caller must be allowed to do to `queuejobs`, or ANYBODY, `answers` the
+    model by status (None: no body), and `errors` the statuses beside those that any operation may
+    have. `subject` is the heading under which the document has it.
     """
 
     id: str

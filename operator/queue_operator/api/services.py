@@ -10,7 +10,10 @@ from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.validation import Limits
 from queue_operator.queue.operations import JobOperations
+from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,7 @@ class Services:
     """`now` is used for views only. `parsing` admits one large body or result at a time."""
 
     jobs: JobOperations
+    watch: Watch
     authenticator: Authenticator
     authorizer: Authorizer
     audit: Audit
@@ -26,6 +30,7 @@ class Services:
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     parsing: anyio.CapacityLimiter
+    tracing: Tracing = OFF
 
     @property
     def json_depth(self) -> int:

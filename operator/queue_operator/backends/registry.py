@@ -20,6 +20,7 @@ from queue_operator.backends.protocol import (
     Statistics,
     Usages,
 )
+from queue_operator.backends.watching import Watching
 from queue_operator.domain.addresses import is_pairs, scheme_of
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
@@ -44,6 +45,7 @@ class Store(
     Usages,
     Pauses,
     Places,
+    Watching,
     Protocol,
 ):
     """What each of the three stores has."""

@@ -69,7 +69,8 @@ class WindowStats:
     DELAYED, and RETRYING before its time; `scheduled`: SCHEDULED, and RETRYING when due). The
     next count transitions of the window `[since, until]`; rates are theirs per second of the
     window. `submitted` is what `submission_rate` is made of, `attempts_failed` every attempt that
-    failed, tried again or not.
+    failed, tried again or not. With TYPE, `due_by_type` are the jobs of now that could run, and
+    `failed_by_type` is `attempts_failed`, each without the types that have none.
     """
 
     since: datetime
@@ -89,6 +90,8 @@ class WindowStats:
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     by_priority: Mapping[Priority, Counts] = field(default_factory=dict)
     by_phase: Mapping[Phase, Counts] = field(default_factory=dict)
+    due_by_type: Mapping[str, int] = field(default_factory=dict)
+    failed_by_type: Mapping[str, int] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -78,10 +78,18 @@ def begin_of(window: StatsWindow, now: datetime) -> datetime:
     return SPANS[-1].begin(wanted)
 
 
-def parts_of(since: datetime, until: datetime, closed: datetime | None = None) -> list[Part]:
-    """The window in spans as long as possible, of which those from `closed` on are the shortest."""
+def parts_of(
+    since: datetime,
+    until: datetime,
+    closed: datetime | None = None,
+    longest_s: int = SPANS[-1].seconds,
+) -> list[Part]:
+    """The window in spans as long as possible, none above `longest_s`; those from `closed` on are
+    the shortest.
+    """
     last = SPANS[0].begin(until) + timedelta(seconds=SPANS[0].seconds)
-    parts = _parts(since, last, closed or last, len(SPANS) - 1)
+    level = sum(span.seconds <= longest_s for span in SPANS[1:])
+    parts = _parts(since, last, closed or last, level)
     return sorted(parts, key=lambda part: part.begins_at)
 
 
@@ -304,7 +312,23 @@ def summed_up(found: Findings, breakdown_by: frozenset[Breakdown]) -> WindowStat
         if Breakdown.PRIORITY in breakdown_by
         else {},
         by_phase=_by_phase(now, past) if Breakdown.STATE in breakdown_by else {},
+        due_by_type=_summed(
+            {kind: one.scheduled + one.retrying_due for kind, one in found.standing.items()}
+        )
+        if Breakdown.TYPE in breakdown_by
+        else {},
+        failed_by_type=_summed({kind: one.attempts_failed for kind, one in found.happened.items()})
+        if Breakdown.TYPE in breakdown_by
+        else {},
     )
+
+
+def _summed(counts: Mapping[JobKind, int]) -> dict[str, int]:
+    """By type, without those that have none."""
+    found: Counter[str] = Counter()
+    for kind, count in counts.items():
+        found[kind.type] += count
+    return {name: count for name, count in found.items() if count}
 
 
 def _counts(found: Findings, names: Mapping[JobKind, _Name]) -> dict[_Name, Counts]:

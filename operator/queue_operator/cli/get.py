@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from queue_operator.cli import rendering
+from queue_operator.cli import rendering, verdicts
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration, JobId
@@ -191,15 +191,31 @@ def _content(name: str, value: Any, raw: bytes | None) -> tuple[str, str]:
 @click.command(
     cls=ExampleCommand,
     examples=(
+        "queue-operator why",
+        "queue-operator why --type send-email",
         "queue-operator why 01a2202b-60ba-7527-8384-af65995ae3ce",
         "queue-operator why nightly-report -o json | jq -r .reason",
     ),
 )
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", required=False, type=JobId())
+@click.option("--type", "kind", help="How jobs of this type do.")
 @remote()
-def why(remote: Remote, job_id: str) -> None:
-    """Tell why a job does not run: its place in line, what it waits for, who would take it."""
+def why(remote: Remote, job_id: str | None, kind: str | None) -> None:
+    """Tell why a job does not run: its place in line, what it waits for, who would take it.
+
+    Without JOB_ID, how the queue does, or one type of jobs in it: what keeps jobs back, what was
+    counted, and what to do next.
+    """
+    if job_id is not None and kind is not None:
+        raise click.UsageError("give JOB_ID or --type, not both")
     with remote.connected() as queue:
+        if job_id is None:
+            verdict = queue.verdict(kind, namespace=remote.namespace)
+            if remote.output == "json":
+                rendering.print_json(verdict)
+            else:
+                rendering.show(*verdicts.reasons(verdict))
+            return
         told = queue.explain(job_id, namespace=remote.namespace)
     if remote.output == "json":
         rendering.print_json(told)

@@ -22,7 +22,7 @@ def serve() -> None:
     always needed is QUEUE_OPERATOR_DATABASE__DSN. Stops on SIGTERM and SIGINT.
     """
     settings = read_settings()
-    configure_logging()
+    configure_logging(settings.logs)
     collect_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         sys.exit(_run(runner, settings))

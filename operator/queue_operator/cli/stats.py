@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -12,12 +12,12 @@ from rich.live import Live
 from rich.text import Text
 
 from queue_operator.backends.statistics import Breakdown
-from queue_operator.cli import rendering
+from queue_operator.cli import rendering, verdicts
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration
 from queue_operator.client import Pause, QueueClient, QueueStats, RetryPolicy
-from queue_operator.client.models import Counts
+from queue_operator.client.models import Counts, Verdict
 from queue_operator.domain.errors import Unavailable
 
 _MOST_TYPES: Final = 30
@@ -133,6 +133,7 @@ def _busiest(item: tuple[str, Counts]) -> tuple[int, int, str]:
     examples=(
         "queue-operator top --namespace shop",
         "queue-operator top --interval 10s --range 1h",
+        "queue-operator top --once",
         "queue-operator top -o json --count 30 --interval 1s > samples.jsonl",
     ),
 )
@@ -143,20 +144,25 @@ def _busiest(item: tuple[str, Counts]) -> tuple[int, int, str]:
     "--range", "time_range", type=Duration(), default="5m", show_default=True, help="Of the rates."
 )
 @click.option("--count", type=click.IntRange(1), help="Look so often.  [default: until Ctrl-C]")
+@click.option("--once", is_flag=True, help="Look once.")
 @remote()
-def top(remote: Remote, interval: timedelta, time_range: timedelta, count: int | None) -> None:
-    """Watch the queue: counts, rates and latencies by type, again and again.
+def top(
+    remote: Remote, interval: timedelta, time_range: timedelta, count: int | None, once: bool
+) -> None:
+    """Watch the queue: how it does in a sentence, counts, rates and latencies by type.
 
     Into a pipe it looks once unless --count is given; as JSON each look is one line.
     """
-    if count is None and not sys.stdout.isatty():
+    if once and count is not None:
+        raise click.UsageError("give --once or --count, not both")
+    if once or (count is None and not sys.stdout.isatty()):
         count = 1
     pause_s = max(interval.total_seconds(), 0.1)
     # An outage is a line of the picture, not of the screen around it.
     with remote.connected(RetryPolicy()) as queue:
         view = _View(remote, queue, time_range)
         if remote.output == "json":
-            _repeat(count, pause_s, lambda: rendering.print_line(view.sample()))
+            _repeat(count, pause_s, lambda: rendering.print_line(view.record()))
             return
         _live(view, count, pause_s, rendering.console())
 
@@ -205,19 +211,34 @@ class _View:
             namespace=self._remote.namespace,
         )
 
+    def verdict(self) -> Verdict:
+        """The sentence, and its causes."""
+        return self._queue.verdict(namespace=self._remote.namespace)
+
+    def record(self) -> dict[str, Any]:
+        """The numbers and the verdict, for programs."""
+        told = rendering.fields_of(self.sample())
+        return {**told, "verdict": rendering.fields_of(self.verdict())}
+
     def picture(self) -> RenderableType:
         """The numbers as tables; the last ones while there are no new ones."""
         now = f"{datetime.now(UTC):%H:%M:%S} UTC"
         where = self._remote.namespace or "own namespace"
         head = Text(rendering.plain(f"{self._remote.url}  {where}  {now}"), style="bold")
         try:
-            told = self.sample()
+            told, verdict = self.sample(), self.verdict()
             pauses = self._queue.pauses(namespace=self._remote.namespace)
         except Unavailable as error:
             if not self._last:
                 raise
             return Group(head, Text(rendering.plain(error), style="red"), Text(), *self._last)
-        self._last = [*_overview(told), *_paused(pauses), *_breakdowns(told)]
+        self._last = [
+            verdicts.sentence(verdict),
+            Text(),
+            *_overview(told),
+            *_paused(pauses),
+            *_breakdowns(told),
+        ]
         return Group(head, Text(), *self._last)
 
 

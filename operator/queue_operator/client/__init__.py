@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from queue_operator.client.credentials import file_token
     from queue_operator.client.flows import QuotaWait
     from queue_operator.client.models import (
+        Access,
         BatchCancellationResult,
         BatchDeletionResult,
         BatchResult,
         BatchRetryResult,
         CancellationResult,
+        FailingTypes,
         FailureDetails,
         FailureSearchResult,
         JobExplanation,
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
         Pause,
         QueueStats,
         RetryResult,
+        StatsSeries,
         SubmissionResult,
         SuspensionResult,
+        Verdict,
+        WaitingJob,
+        Worker,
     )
     from queue_operator.client.protocol import ServerError
     from queue_operator.client.requests import (
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
 
 # Imported when asked for: REST needs httpx, which the gRPC client is to work without.
 _HOMES: Final = {
+    "Access": "models",
     "AsyncQueueClient": "asynchronous",
     "Backoff": "requests",
     "BackoffStrategy": "requests",
@@ -67,6 +74,7 @@ _HOMES: Final = {
     "CancellationResult": "models",
     "DependencyMode": "requests",
     "ErrorCategory": "requests",
+    "FailingTypes": "models",
     "FailureDetails": "models",
     "FailureFilter": "requests",
     "FailureSearch": "requests",
@@ -88,10 +96,14 @@ _HOMES: Final = {
     "RetryResult": "models",
     "SearchOrder": "requests",
     "ServerError": "protocol",
+    "StatsSeries": "models",
     "Submission": "requests",
     "SubmissionResult": "models",
     "SuspensionResult": "models",
     "TimeRange": "requests",
+    "Verdict": "models",
+    "WaitingJob": "models",
+    "Worker": "models",
     "file_token": "credentials",
 }
 
@@ -103,6 +115,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Access",
     "AsyncQueueClient",
     "Backoff",
     "BackoffStrategy",
@@ -114,6 +127,7 @@ __all__ = [
     "CancellationResult",
     "DependencyMode",
     "ErrorCategory",
+    "FailingTypes",
     "FailureDetails",
     "FailureFilter",
     "FailureSearch",
@@ -135,9 +149,13 @@ __all__ = [
     "RetryResult",
     "SearchOrder",
     "ServerError",
+    "StatsSeries",
     "Submission",
     "SubmissionResult",
     "SuspensionResult",
     "TimeRange",
+    "Verdict",
+    "WaitingJob",
+    "Worker",
     "file_token",
 ]

@@ -418,3 +418,142 @@ class QueueStats(_Received):
     total: int
     total_retries: int
     counts: dict[JobState, int]
+
+
+class Cause(_Received):
+    """One thing that keeps jobs back: what was counted, and what to do next."""
+
+    code: str
+    level: str
+    message: str
+    types: tuple[str, ...] = ()
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
+    next_step: str = ""
+    command: str = ""
+
+
+class Verdict(_Received):
+    """How a namespace does, or one type in it. `level`: HEALTHY, BUSY, DEGRADED or STUCK."""
+
+    namespace: str
+    type: str | None = None
+    at: datetime
+    level: str
+    sentence: str
+    causes: tuple[Cause, ...] = ()
+    due: int = 0
+    running: int = 0
+    later: int = 0
+    workers: int = 0
+    slots: int = 0
+    busy: int = 0
+
+
+class Worker(_Received):
+    """A connected worker; without `types` it handles any."""
+
+    name: str
+    session_id: str
+    host: str = ""
+    version: str = ""
+    replica: str = ""
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    capacity: int = 0
+    busy: int = 0
+    draining: bool = False
+    connected_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+
+class WorkerList(_Received):
+    workers: tuple[Worker, ...]
+
+
+class WaitingJob(_Received):
+    """A job that could run, and why it does not."""
+
+    job: JobStatus
+    why: JobExplanation
+
+
+class WaitingList(_Received):
+    waiting: tuple[WaitingJob, ...]
+
+
+class FailureCluster(_Received):
+    """Failures of one code whose messages are alike; `job_id` and `message` of the newest."""
+
+    code: str
+    category: ErrorCategory
+    shape: str
+    count: int
+    newest_at: datetime | None = None
+    job_id: str
+    message: str = ""
+
+
+class FailingType(_Received):
+    """A type of which attempts failed in the window."""
+
+    type: str
+    attempts_failed: int = 0
+    completed: int = 0
+    clusters: tuple[FailureCluster, ...] = ()
+
+
+class FailingTypes(_Received):
+    """The worst first; `read` failures were put into clusters, unless `is_complete` not all."""
+
+    since: datetime
+    read: int = 0
+    is_complete: bool = True
+    types: tuple[FailingType, ...] = ()
+
+
+class SeriesPoint(_Received):
+    """What happened from `begins_at` until the next point."""
+
+    begins_at: datetime
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead_letter: int = 0
+    cancelled: int = 0
+    attempts_failed: int = 0
+    queue_latency: LatencyStats
+    execution_time: LatencyStats
+
+
+class StatsSeries(_Received):
+    """Points `step` apart, none left out; the last one is not over."""
+
+    until: datetime
+    step: timedelta
+    points: tuple[SeriesPoint, ...]
+
+
+class JobRights(_Received):
+    """By the verbs of `queuejobs`."""
+
+    get: bool = False
+    list: bool = False
+    create: bool = False
+    update: bool = False
+    delete: bool = False
+
+
+class WorkerRights(_Received):
+    """By the verbs of `queueworkers`."""
+
+    patch: bool = False
+
+
+class Access(_Received):
+    """What the caller may do in a namespace."""
+
+    name: str
+    namespace: str
+    namespaces: tuple[str, ...] = ()
+    jobs: JobRights
+    workers: WorkerRights

@@ -12,12 +12,14 @@ import httpx
 from queue_operator.backends.statistics import Breakdown
 from queue_operator.client.encoding import encode
 from queue_operator.client.models import (
+    Access,
     BatchCancellationResult,
     BatchDeletionResult,
     BatchResult,
     BatchRetryResult,
     BulkResult,
     CancellationResult,
+    FailingTypes,
     FailureDetails,
     FailureSearchResult,
     JobExplanation,
@@ -29,8 +31,12 @@ from queue_operator.client.models import (
     QueueStats,
     ResumeResult,
     RetryResult,
+    StatsSeries,
     SubmissionResult,
     SuspensionResult,
+    Verdict,
+    WaitingList,
+    WorkerList,
 )
 from queue_operator.client.protocol import (
     Call,
@@ -289,6 +295,36 @@ def stats(
         namespace, breakdown_by=parts or None, time_range=span, tag=list(tags) or None
     )
     return parsed(Call("GET", "/v1/stats", params), QueueStats)
+
+
+def verdict(type: str | None, namespace: str | None) -> Operation[Verdict]:
+    return parsed(Call("GET", "/v1/verdict", params_of(namespace, type=type or None)), Verdict)
+
+
+def workers(namespace: str | None) -> Operation[WorkerList]:
+    return parsed(Call("GET", "/v1/workers", params_of(namespace)), WorkerList)
+
+
+def waiting(limit: int | None, namespace: str | None) -> Operation[WaitingList]:
+    return parsed(Call("GET", "/v1/waiting", params_of(namespace, limit=limit)), WaitingList)
+
+
+def failing(
+    type: str | None, time_range: timedelta | None, namespace: str | None
+) -> Operation[FailingTypes]:
+    span = None if time_range is None else iso_text(time_range)
+    params = params_of(namespace, type=type or None, time_range=span)
+    return parsed(Call("GET", "/v1/failures/clusters", params), FailingTypes)
+
+
+def series(time_range: timedelta | None, namespace: str | None) -> Operation[StatsSeries]:
+    span = None if time_range is None else iso_text(time_range)
+    call = Call("GET", "/v1/stats/series", params_of(namespace, time_range=span))
+    return parsed(call, StatsSeries)
+
+
+def access(namespace: str | None) -> Operation[Access]:
+    return parsed(Call("GET", "/v1/access", params_of(namespace)), Access)
 
 
 def pauses(namespace: str | None) -> Operation[PauseList]:

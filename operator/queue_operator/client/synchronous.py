@@ -14,11 +14,13 @@ from queue_operator.client.credentials import Token, authorization
 from queue_operator.client.environment import CertificateFiles, File
 from queue_operator.client.flows import Flow
 from queue_operator.client.models import (
+    Access,
     BatchCancellationResult,
     BatchDeletionResult,
     BatchResult,
     BatchRetryResult,
     CancellationResult,
+    FailingTypes,
     FailureDetails,
     FailureSearchResult,
     JobExplanation,
@@ -28,8 +30,12 @@ from queue_operator.client.models import (
     Pause,
     QueueStats,
     RetryResult,
+    StatsSeries,
     SubmissionResult,
     SuspensionResult,
+    Verdict,
+    WaitingJob,
+    Worker,
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
@@ -356,6 +362,40 @@ class QueueClient:
         (`key=value`) are for `counts`, `total` and `total_retries` only.
         """
         return self._ask(operations.stats(breakdown_by, time_range, tags, namespace))
+
+    def verdict(self, type: str | None = None, *, namespace: str | None = None) -> Verdict:
+        """How the namespace does, or the type in it, in a sentence."""
+        return self._ask(operations.verdict(type, namespace))
+
+    def workers(self, *, namespace: str | None = None) -> tuple[Worker, ...]:
+        """The connected workers."""
+        return self._ask(operations.workers(namespace)).workers
+
+    def waiting(
+        self, limit: int | None = None, *, namespace: str | None = None
+    ) -> tuple[WaitingJob, ...]:
+        """The oldest jobs that could run, 10 unless `limit` says otherwise, and why they do not."""
+        return self._ask(operations.waiting(limit, namespace)).waiting
+
+    def failing(
+        self,
+        type: str | None = None,
+        *,
+        time_range: timedelta | None = None,
+        namespace: str | None = None,
+    ) -> FailingTypes:
+        """The types that failed, and how; within the last hour unless `time_range` is given."""
+        return self._ask(operations.failing(type, time_range, namespace))
+
+    def series(
+        self, *, time_range: timedelta | None = None, namespace: str | None = None
+    ) -> StatsSeries:
+        """Outcomes and latencies over time; of the last hour unless `time_range` is given."""
+        return self._ask(operations.series(time_range, namespace))
+
+    def access(self, *, namespace: str | None = None) -> Access:
+        """What the caller may do in the namespace."""
+        return self._ask(operations.access(namespace))
 
     def pauses(self, *, namespace: str | None = None) -> tuple[Pause, ...]:
         """What is paused in the namespace."""

@@ -21,6 +21,7 @@ from queue_operator.crd.manifest import TRANSITION_MESSAGE
 from queue_operator.crd.names import QUEUE_JOB
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Unavailable
+from queue_operator.observing import about
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +229,13 @@ class StatusWriter:
             self._stats.status_gone += 1
         else:
             self._stats.status_rejected += 1
-            logger.error("status of %s/%s: %s", write.namespace, write.resource.name, error)
+            logger.error(
+                "status of %s/%s: %s",
+                write.namespace,
+                write.resource.name,
+                error,
+                extra=about(write.namespace, write.uid),
+            )
         self._backlog.done(write)
 
     def _retry(self, write: Write, wait_s: float, error: Exception) -> None:
@@ -241,5 +248,6 @@ class StatusWriter:
                 write.namespace,
                 write.resource.name,
                 error,
+                extra=about(write.namespace, write.uid),
             )
         self._backlog.failed(write, self._clock.monotonic() + wait_s)

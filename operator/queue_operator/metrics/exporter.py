@@ -8,16 +8,21 @@ from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
+from queue_operator.backends.figures import Figures, Stock
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import ControllerFigures, Snapshot
+from queue_operator.metrics.gauges import ControllerFigures, Snapshot, stock_of
+from queue_operator.metrics.job_counters import JobCounters
 from queue_operator.metrics.labels import LabelBudget
+from queue_operator.metrics.leading import Leader, LeaderOnly
 from queue_operator.metrics.recorder import Recorder
 from queue_operator.metrics.serving import serve
+from queue_operator.metrics.telling import Telling
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
 from queue_operator.wire.listening import refusal
@@ -35,16 +40,24 @@ class Metrics:
     """Everything that is measured in one process."""
 
     def __init__(self, replica: str = "") -> None:
-        labels = LabelBudget()
+        self.labels = LabelBudget()
         self.registry = CollectorRegistry()
-        self.recorder = Recorder(self.registry, labels)
-        self.snapshot = Snapshot(labels, __version__, replica)
+        self.recorder = Recorder(self.registry, self.labels)
+        self.snapshot = Snapshot(self.labels, __version__, replica)
         self.registry.register(self.snapshot)
+
+    def register(self, collector: Collector, *, leader_only: bool = False) -> None:
+        """Shows also what `collector` collects; with `leader_only` on the replica alone whose turn
+        it is, as what is the same on all of them.
+        """
+        shown = LeaderOnly(collector, lambda: self.snapshot.leads()) if leader_only else collector
+        self.registry.register(shown)
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths`, `streams` and `controller` may be left out where there
-    are none.
+    """The Prometheus endpoint. `figures` of a store that others share are shown by one of them,
+    with counters of what happens to jobs; of a store of this process alone `depths` are. Each part
+    may be left out where there is none.
     """
 
     def __init__(
@@ -53,6 +66,7 @@ class Exporter:
         settings: MetricsSettings,
         clock: Clock,
         *,
+        figures: Figures | None = None,
         depths: Depths | None = None,
         streams: Streams | None = None,
         controller: Callable[[], ControllerFigures | None] | None = None,
@@ -60,11 +74,18 @@ class Exporter:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
+        self._leader = Leader(figures, clock, settings.leader_s)
+        metrics.snapshot.leads = lambda: self._leader.leads
+        self._telling: Telling | None = None
+        if figures is not None:
+            counters = JobCounters(self._shows_counters, clock.monotonic)
+            metrics.registry.register(counters)
+            self._telling = Telling(figures, self._leader, counters, settings, clock)
         self._depths = depths
         self._streams = streams
         self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         # So that an earlier look never replaces what a later one found.
         self._looking = asyncio.Lock()
 
@@ -83,11 +104,16 @@ class Exporter:
         except OSError as error:
             told = refusal("metrics", host, port, error, "METRICS")
             raise OSError(told) from None
-        self._refreshing = asyncio.create_task(self._keep_fresh(), name="metrics refresh")
+        self._tasks = [asyncio.create_task(self._keep_fresh(), name="metrics refresh")]
+        if self._telling is not None:
+            leading = asyncio.create_task(self._keep_leading(), name="leading the metrics")
+            self._tasks.append(leading)
 
     async def stop(self) -> None:
-        if self._refreshing is not None:
-            await end_tasks([self._refreshing])
+        """First leaves what was counted to be scraped: see `Telling`."""
+        await end_tasks(self._tasks)
+        if self._telling is not None:
+            await self._telling.end()
         if self._server is not None:
             server, thread = self._server
             # Both wait for the serving thread, which the event loop must not do.
@@ -104,13 +130,63 @@ class Exporter:
             snapshot.usage = tuple(self._streams.usage())
         if self._controller is not None:
             snapshot.controller = self._controller()
-        if self._depths is None:
+        if self._telling is None and self._depths is None:
+            return
+        if not self._leader.leads:
+            snapshot.stock = snapshot.lag_s = None
             return
         try:
-            snapshot.depth = await self._depths.queue_depth()
+            snapshot.stock = await self._stock()
         except QueueError as error:
-            snapshot.depth = None
-            log.warning("queue depth is not known: %s", error)
+            self._withdraw()
+            log.warning("how many jobs there are is not known: %s", error)
+        else:
+            snapshot.store_up = True
+
+    async def _stock(self) -> Stock | None:
+        snapshot = self._metrics.snapshot
+        if self._telling is not None:
+            stock = await self._telling.look()
+            snapshot.lag_s = self._telling.lag_s
+            return stock
+        if self._depths is not None:
+            return stock_of(await self._depths.queue_depth(), self._metrics.labels)
+        return None
+
+    def _withdraw(self) -> None:
+        snapshot = self._metrics.snapshot
+        snapshot.stock = snapshot.lag_s = None
+        snapshot.store_up = False
+
+    def _shows_counters(self) -> bool:
+        telling = self._telling
+        return self._leader.leads or (telling is not None and telling.lingers)
+
+    async def lead(self) -> None:
+        """Takes the turn to show the figures about the stored jobs, or keeps it; with its first
+        look, where it is new.
+        """
+        led, snapshot = self._leader.leads, self._metrics.snapshot
+        try:
+            await self._leader.beat()
+        except QueueError as error:
+            if snapshot.store_up:
+                log.warning("whose turn the metrics are is not known: %s", error)
+            snapshot.store_up = False
+            return
+        if not self._leader.leads:
+            snapshot.store_up = True
+        elif not led:
+            await self.refresh()
+
+    async def _keep_leading(self) -> None:
+        while True:
+            try:
+                await self.lead()
+            except Exception:
+                # A fault in one beat must not end all later ones.
+                log.exception("whose turn the metrics are is not known")
+            await self._clock.sleep(self._leader.beat_s)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -118,7 +194,7 @@ class Exporter:
                 await self.refresh()
             except Exception:
                 # A fault in one look must not end all later ones.
-                self._metrics.snapshot.depth = None
+                self._withdraw()
                 log.exception("metrics could not be refreshed")
             await self._clock.sleep(self._settings.depth_interval_s)
 

@@ -1,13 +1,15 @@
 """Why a job does not run."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from queue_operator.backends.protocol import Sessions, WorkerSession
 from queue_operator.backends.steering import Pause, Place, Places
+from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import ELIGIBLE, TERMINAL, JobState
 from queue_operator.domain.tags import matches
@@ -70,14 +72,26 @@ class Explainer:
 
     async def explain(self, job_id: str, namespace: str) -> Explanation:
         """Raises JobNotFound."""
-        store = self._queue.backend
         job = await self._queue.get_job(job_id, namespace=namespace)
+        return await self._told(job, await connected(self._queue, max_age_s=_ALIVE_S))
+
+    async def explain_each(self, jobs: Sequence[Job]) -> list[Explanation]:
+        """Of jobs at hand; those that are gone meanwhile are left out."""
+        workers = await connected(self._queue, max_age_s=_ALIVE_S)
+        found = []
+        for job in jobs:
+            with suppress(JobNotFound):
+                found.append(await self._told(job, workers))
+        return found
+
+    async def _told(self, job: Job, workers: Sequence[WorkerSession]) -> Explanation:
+        store = self._queue.backend
         place = Place()
         if job.state not in TERMINAL and isinstance(store, Places):
-            place = await store.place_of(job_id, namespace=namespace)
-        slots = await self._free_slots(job)
+            place = await store.place_of(job.id, namespace=job.namespace)
+        slots = [_free(worker) for worker in workers if _takes(worker, job)]
         reason, message = _why(job, place, slots, self._now())
-        if reason in _HELD_BY_QUOTA and not await self._queue.may_run(namespace):
+        if reason in _HELD_BY_QUOTA and not await self._queue.may_run(job.namespace):
             reason, message = WaitReason.QUOTA, "the namespace runs as many jobs as it may"
         stands = reason in _IN_LINE
         return Explanation(
@@ -92,17 +106,47 @@ class Explainer:
             free_slots=sum(slots),
         )
 
-    async def _free_slots(self, job: Job) -> list[int]:
-        """Of each worker that would take the job."""
-        store = self._queue.backend
-        rows = await store.list_sessions(max_age_s=_ALIVE_S) if isinstance(store, Sessions) else []
-        # Of streams that end here more is known than their rows tell.
-        here = {usage.spec.assignee_id: usage for usage in self._queue.usage()}
-        elsewhere = [row for row in rows if row.session_id not in here]
-        return [
-            *(_free_of_stream(usage) for usage in here.values() if _stream_takes(usage, job)),
-            *(_free_of_session(row) for row in elsewhere if _session_takes(row, job)),
-        ]
+
+async def connected(queue: HostedQueue, *, max_age_s: float) -> list[WorkerSession]:
+    """The sessions of all namespaces, as they are: what an order changed is in it, and of streams
+    that end here what their rows do not tell yet.
+    """
+    store = queue.backend
+    rows = await store.list_sessions(max_age_s=max_age_s) if isinstance(store, Sessions) else []
+    here = {usage.spec.assignee_id: usage for usage in queue.usage()}
+    found = [_ordered(row) for row in rows if row.session_id not in here]
+    known = {row.session_id: row for row in rows}
+    return found + [_as_session(usage, known.get(name)) for name, usage in here.items()]
+
+
+def _ordered(row: WorkerSession) -> WorkerSession:
+    order = row.order
+    return replace(
+        row,
+        tags=row.tags if order.tags is None else order.tags,
+        capacity=row.capacity if order.capacity is None else order.capacity,
+        draining=row.draining or bool(order.drain),
+    )
+
+
+def _as_session(usage: StreamUsage, row: WorkerSession | None) -> WorkerSession:
+    spec = usage.spec
+    return WorkerSession(
+        session_id=spec.assignee_id,
+        namespace=spec.namespace,
+        worker_name=spec.worker_name,
+        pod_uid=spec.pod_uid,
+        host=spec.host,
+        version=spec.version,
+        replica=row.replica if row else "",
+        tags=spec.tags,
+        types=frozenset(one.type for one in spec.types),
+        capacity=spec.capacity,
+        busy=usage.busy,
+        draining=usage.draining,
+        connected_at=row.connected_at if row else None,
+        heartbeat_at=row.heartbeat_at if row else None,
+    )
 
 
 _IN_LINE: Final = frozenset(
@@ -121,27 +165,14 @@ _HELD_BY_QUOTA: Final = frozenset({WaitReason.IN_LINE, WaitReason.DUE})
 """What would be said without the quota, when nothing else is in the way."""
 
 
-def _session_takes(row: WorkerSession, job: Job) -> bool:
-    tags = row.tags if row.order.tags is None else row.order.tags
-    drains = row.draining or bool(row.order.drain)
+def _takes(row: WorkerSession, job: Job) -> bool:
     handles = not row.types or job.type in row.types
-    return row.namespace == job.namespace and handles and not drains and matches(tags, job.tags)
+    mine = row.namespace == job.namespace and not row.draining
+    return mine and handles and matches(row.tags, job.tags)
 
 
-def _free_of_session(row: WorkerSession) -> int:
-    capacity = row.capacity if row.order.capacity is None else row.order.capacity
-    return max(capacity - row.busy, 0)
-
-
-def _free_of_stream(usage: StreamUsage) -> int:
-    return max(usage.spec.capacity - usage.busy, 0)
-
-
-def _stream_takes(usage: StreamUsage, job: Job) -> bool:
-    spec = usage.spec
-    handles = not spec.types or job.type in {one.type for one in spec.types}
-    mine = spec.namespace == job.namespace and not usage.draining
-    return mine and handles and matches(spec.tags, job.tags)
+def _free(row: WorkerSession) -> int:
+    return max(row.capacity - row.busy, 0)
 
 
 def _why(job: Job, place: Place, slots: list[int], now: datetime) -> tuple[WaitReason, str]:

@@ -8,6 +8,7 @@ from typing import Final
 from queue_operator.backends.protocol import Backend
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.lease import heartbeat_interval_s
+from queue_operator.observing import about
 from queue_operator.queue.dispatcher import Dispatcher
 from queue_operator.queue.lifecycle import Loops
 from queue_operator.queue.registry import StreamRegistry
@@ -59,6 +60,7 @@ class Rescuer:
                 len(lost),
                 ", ".join(workers[:_NAMED]),
                 " and others" if len(workers) > _NAMED else "",
+                extra=about(lost[0].namespace, lost[0].job_id) if len(lost) == 1 else None,
             )
             self._streams.lost(lost, before)
             self._dispatcher.may_be_ready()

@@ -14,6 +14,7 @@ from queue_operator.domain.errors import (
     Unavailable,
 )
 from queue_operator.domain.lease import heartbeat_interval_s
+from queue_operator.observing import WORKER
 from queue_operator.queue.protocol import Stream, StreamHost
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
@@ -120,6 +121,7 @@ class WorkerPlaneServicer:
         Raises QueueError when the worker must be told that the call failed.
         """
         stream = await self._open(await self._hello(call), identity)
+        WORKER.set(stream.spec.worker_name)
         session = Session(stream, call, self._limits, self._backlog)
         self._sessions.add(session)
         try:

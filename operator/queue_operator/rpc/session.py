@@ -20,6 +20,7 @@ from queue_operator.domain.job import Assignment, Progress, Submitted
 from queue_operator.domain.lease import Held, LeaseAnswer
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.validation import check_text
+from queue_operator.observing import about
 from queue_operator.queue.protocol import EndReason, Push, Stream
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.hello import types_of
@@ -286,11 +287,26 @@ class Session:
                 convert.ack_to_wire(answer, outcome.token or "")
                 for outcome, answer in zip(outcomes, settled, strict=True)
             ]
+            self._tell_refusals(acks)
             await self._write(pb.ServerMessage(outcome_acks=pb.OutcomeAcks(acks=acks)))
         except Unavailable:
             logger.info("%s must send its outcomes again", self._stream.spec.worker_name)
         finally:
             self._in_flight.release()
+
+    def _tell_refusals(self, acks: list[pb.OutcomeAck]) -> None:
+        """The worker tells of each at a higher level."""
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        for ack in acks:
+            if ack.error_code:
+                logger.debug(
+                    "the outcome of job %s is refused: %s %s",
+                    ack.job_id,
+                    ack.error_code,
+                    ack.error_message,
+                    extra=about(self._namespace, ack.job_id),
+                )
 
     async def _outcomes(self, batch: pb.OutcomeBatch) -> tuple[list[Outcome], list[pb.OutcomeAck]]:
         outcomes: list[Outcome] = []

@@ -17,8 +17,8 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import to_jsonable_python
 
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.texts import kind_of
 from queue_operator.domain.validation import check_json_depth
-from queue_operator.worker.content import kind_of
 
 _HIDDEN: Final = (Secret, SecretBytes, SecretStr)
 _FAULTS_TOLD: Final = 10

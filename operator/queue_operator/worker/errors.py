@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from queue_operator.domain.errors import InvalidArgument, QueueError
-from queue_operator.worker.content import text_of
+from queue_operator.domain.texts import text_of
 from queue_operator.worker.durations import Duration, length_of
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from queue_operator.worker.content import text_of
+from queue_operator.domain.texts import text_of
 
 _DEPTH: Final = 8
 

@@ -17,8 +17,8 @@ from enum import Enum, auto
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
+from queue_operator.domain.texts import kind_of
 from queue_operator.worker.callables import gives_coroutine, hides_coroutine
-from queue_operator.worker.content import kind_of
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import InvalidHandler
 

@@ -14,16 +14,20 @@ from typing import Final
 from queue_operator import __version__
 from queue_operator.collector import collect_seldom
 from queue_operator.domain.errors import QueueError
-from queue_operator.worker import logs
-from queue_operator.worker.content import kind_of
+from queue_operator.domain.texts import kind_of
+from queue_operator.observing.lines import LogFormat, LogLevel, configure
 from queue_operator.worker.errors import InvalidSettings, SessionEnded, SessionRefused
 from queue_operator.worker.reload import Reloader, command_of
+from queue_operator.worker.settings import PREFIX
 from queue_operator.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
 
 REFUSED: Final = 1
 MISUSED: Final = 2
+_NO_FORMAT: Final = "none"
+FORMATS: Final = (*(form.value for form in LogFormat), _NO_FORMAT)
+LEVELS: Final = tuple(level.value for level in LogLevel)
 
 EPILOG: Final = """\
 environment:
@@ -41,6 +45,11 @@ environment:
   QUEUE_OPERATOR_PROCESS_START_S  seconds for a handler's process to be there (30)
   QUEUE_OPERATOR_REFUSED_S    seconds a refused worker tries again before it exits (30)
   QUEUE_OPERATOR_HEALTH_PORT  port of /healthz and /readyz, 0 for none (8081)
+  QUEUE_OPERATOR_METRICS_PORT  port of /metrics, 0 for none (9091 with the extra `metrics`)
+  QUEUE_OPERATOR_CAPTURE_LOGS  lowest level of logging lines of handlers in their jobs' logs (info),
+                              or off
+  QUEUE_OPERATOR_LOG_FORMAT   as --log-format
+  QUEUE_OPERATOR_LOG_LEVEL    as --log-level
 
 exit status: 0 drained after SIGTERM, 1 refused or sent away by the server, or the lifespan
 failed, 2 misused, or the module cannot be imported.
@@ -58,8 +67,8 @@ class TargetError(QueueError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status, unless a handler is stuck: then the process ends here."""
     options = _options(sys.argv[1:] if arguments is None else arguments)
-    if options.log_format != "none":
-        logs.configure(options.log_level, as_json=options.log_format == "json")
+    if options.log_format != _NO_FORMAT:
+        configure(options.log_level, LogFormat(options.log_format), "worker", force=True)
     if options.reload is not None:
         return _reload(options)
     try:
@@ -97,7 +106,24 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if len(words) != 1:
         parser.error(f"give one MODULE:WORKER, not {' '.join(words) or 'none'}")
     options.target = words[0]
+    options.log_level = _chosen(parser, options.log_level, "LOG_LEVEL", LEVELS, LogLevel.INFO)
+    options.log_format = _chosen(parser, options.log_format, "LOG_FORMAT", FORMATS, LogFormat.JSON)
     return options
+
+
+def _chosen(
+    parser: argparse.ArgumentParser,
+    given: str | None,
+    setting: str,
+    choices: Sequence[str],
+    default: str,
+) -> str:
+    """What the command says, else the environment."""
+    variable = PREFIX + setting
+    value = given or (os.environ.get(variable) or default).lower()
+    if value not in choices:
+        parser.error(f"{variable}: {value!r} must be one of {', '.join(choices)}")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -123,16 +149,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--log-level",
-        default="info",
-        choices=["debug", "info", "warning", "error"],
-        help="lowest level to write (%(default)s)",
+        type=str.lower,
+        choices=LEVELS,
+        help="lowest level to write (info)",
     )
     parser.add_argument(
         "--log-format",
-        default="json",
-        choices=["json", "text", "none"],
+        type=str.lower,
+        choices=FORMATS,
         help="one JSON object a line, plain text, or none: logging is what MODULE makes of it "
-        "(%(default)s)",
+        "(json)",
     )
     parser.add_argument("--version", action="version", version=__version__)
     return parser

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from pydantic_core import to_json
 
-from queue_operator.domain.texts import cut
+from queue_operator.domain.texts import cut, text_of
 from queue_operator.wire.v1 import worker_pb2 as wire
-from queue_operator.worker.content import storable, text_of
+from queue_operator.worker.content import storable
 
 MAX_MESSAGE_BYTES: Final = 8 * 1024
 MAX_FIELDS_BYTES: Final = 8 * 1024
@@ -48,10 +48,12 @@ def fields_of(given: object, more: Mapping[str, object]) -> dict[str, object]:
     return fields | {storable(name): value for name, value in more.items()}
 
 
-def line(level: str, message: str, fields: Mapping[str, object]) -> Line:
-    """Never raises: a line that cannot be written must not fail a job."""
+def line(level: str, message: str, fields: Mapping[str, object], at: float | None = None) -> Line:
+    """Never raises: a line that cannot be written must not fail a job. `at` is now, unless it is
+    given.
+    """
     return Line(
-        at=time.time(),
+        at=time.time() if at is None else at,
         level=storable(level),
         message=cut(storable(message), MAX_MESSAGE_BYTES),
         fields=_object(fields) if fields else "{}",

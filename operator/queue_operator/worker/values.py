@@ -9,8 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.texts import kind_of
 from queue_operator.domain.validation import check_json_depth
-from queue_operator.worker.content import JSON, OCTETS, kind_of
+from queue_operator.worker.content import JSON, OCTETS
 from queue_operator.worker.documents import Writer, document_of, faults
 from queue_operator.worker.errors import (
     INVALID_PAYLOAD,

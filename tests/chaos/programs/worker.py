@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from tests.chaos.programs.parent import end_with_parent
 
+from queue_operator.observing import lines
 from queue_operator.testing.history import Kind, Log, digest, record_session
 from queue_operator.worker import (
     Backoff,
@@ -18,7 +19,6 @@ from queue_operator.worker import (
     JobContext,
     PermanentError,
     Worker,
-    logs,
     process,
 )
 from queue_operator.worker.session import Session
@@ -116,7 +116,7 @@ async def overlong(ctx: JobContext, given: Work) -> dict[str, object]:
 
 def main() -> None:
     end_with_parent(int(os.environ["CHAOS_PARENT"]))
-    logs.configure("info", as_json=False)
+    lines.configure("info", lines.LogFormat.TEXT, "worker")
 
     def recorded(*args: Any, **options: Any) -> Session:
         _, _, _, launcher = args

@@ -175,6 +175,26 @@ def test_pauses(stage: Stage) -> None:
     assert stage.type("pause", "--list").stderr == "nothing is paused\n"
 
 
+def test_everybody_is_told_the_same_verdict(stage: Stage) -> None:
+    submitted(stage, "email", "null")
+    stage.type("pause", "email", "--reason", "mail is down")
+    sentence = "Stuck: email is paused by tests (mail is down), and 1 job waits."
+    with stage.client() as queue:
+        assert queue.verdict(namespace=stage.namespace).sentence == sentence
+    why = stage.type("why")
+    assert why.stdout.splitlines()[0] == sentence
+    assert f"queue-operator resume email --namespace {stage.namespace}" in why.stdout
+    assert sentence in stage.type("top", "--once").stdout.splitlines()
+    assert stage.json("why")["sentence"] == sentence
+    assert stage.json("top", "--once")["verdict"]["sentence"] == sentence
+    assert stage.type("why", "--type", "email").stdout.splitlines()[0] == sentence
+    assert "Healthy: " in stage.type("why", "--type", "sms").stdout
+    both = stage.type("why", "x", "--type", "email")
+    assert (both.exit_code, "give JOB_ID or --type" in both.stderr) == (2, True)
+    many = stage.type("top", "--once", "--count", "2")
+    assert (many.exit_code, "give --once or --count" in many.stderr) == (2, True)
+
+
 def test_suspended_jobs(stage: Stage) -> None:
     job_id = submitted(stage, "email", "null", "--suspended")
     assert f"queue-operator resume --job {job_id}" in stage.type("why", job_id).stdout

@@ -34,6 +34,12 @@ METHODS = {
     "listPauses": "pauses",
     "pause": "pause",
     "resume": "resume",
+    "getVerdict": "verdict",
+    "listWorkers": "workers",
+    "listWaiting": "waiting",
+    "listFailing": "failing",
+    "getSeries": "series",
+    "getAccess": "access",
 }
 SENT = {
     "Submission": "JobSubmission",

@@ -27,6 +27,7 @@ from queue_operator.backends.protocol import (
     StatsWindow,
 )
 from queue_operator.backends.sql import render
+from queue_operator.backends.watching import SeriesWindow
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
@@ -368,6 +369,11 @@ async def forget_a_type(backend: PostgresBackend) -> None:
 async def window(backend: PostgresBackend) -> None:
     for range_s in (3600.0, 20 * 86_400.0):
         await backend.window_stats(StatsWindow(namespace=million.BIG, time_range_s=range_s))
+
+
+async def series(backend: PostgresBackend) -> None:
+    for range_s in (3600.0, 20 * 86_400.0):
+        await backend.stats_series(SeriesWindow(namespace=million.BIG, time_range_s=range_s))
 
 
 async def quotas(backend: PostgresBackend) -> None:

@@ -198,6 +198,15 @@ CASES = {
         4000,
         also_whole=frozenset({"roll_up"}),
     ),
+    "series": Case(
+        calls.series, {"job_event_by_xid", "roll_up_pkey", "roll_up_latency_pkey"}, 100_000, 30_000
+    ),
+    "the oldest that are due": Case(
+        lambda backend: backend.oldest_due(namespace=million.BIG),
+        {"lane_waiting_pkey", "lane_pkey", "ready_claim"},
+        14000,
+        25000,
+    ),
     "quotas": Case(calls.quotas, {"namespace_count_pkey", "token_bucket_pkey"}, 4000, 6000),
     "stats of a tag": Case(
         lambda backend: backend.get_job_stats([million.RARE], namespace=million.BIG),

@@ -17,6 +17,7 @@ from queue_operator.backends.protocol import (
     StatsWindow,
     WorkerSession,
 )
+from queue_operator.backends.watching import SeriesWindow
 from queue_operator.domain.job import Demand, Job, Progress
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
@@ -54,6 +55,8 @@ EVERY: Final[dict[str, Call]] = {
     "eligible_for": lambda b, x: b.eligible_for([Demand(assignee_id=x, limit=1)]),
     "queue_depth": lambda b, x: b.queue_depth(),
     "window_stats": lambda b, x: b.window_stats(StatsWindow()),
+    "stats_series": lambda b, x: b.stats_series(SeriesWindow()),
+    "oldest_due": lambda b, x: b.oldest_due(),
     "roll_up": lambda b, x: b.roll_up(),
     "usage_of": lambda b, x: b.usage_of(["default"]),
     "pause": lambda b, x: b.pause(Pause(namespace="default", type=x, since=_PROGRESS.updated_at)),

@@ -95,6 +95,28 @@ CREATE TABLE event_pruned (
 );
 ALTER TABLE event_pruned ADD CONSTRAINT event_pruned_pkey PRIMARY KEY (seq);
 
+CREATE TABLE figure_leader (
+    version bigint NOT NULL,
+    holder text NOT NULL,
+    until timestamp with time zone NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE figure_leader ADD CONSTRAINT figure_leader_pkey PRIMARY KEY (version);
+
+CREATE TABLE figure_name (
+    namespace_id integer NOT NULL,
+    type_id integer NOT NULL,
+    used_at timestamp with time zone NOT NULL DEFAULT now()
+);
+ALTER TABLE figure_name ADD CONSTRAINT figure_name_pkey PRIMARY KEY (namespace_id, type_id);
+
+CREATE TABLE figure_progress (
+    version bigint NOT NULL,
+    snapshot pg_snapshot NOT NULL,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    above_seq bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE figure_progress ADD CONSTRAINT figure_progress_pkey PRIMARY KEY (version);
+
 CREATE TABLE final (
     job_no bigint NOT NULL,
     lane_id integer NOT NULL,
@@ -163,7 +185,9 @@ CREATE TABLE job (
     dependency_mode text,
     cluster_uid text,
     resource_name text,
-    generation bigint
+    generation bigint,
+    traceparent text,
+    tracestate text
 );
 ALTER TABLE job ADD CONSTRAINT job_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE job ADD CONSTRAINT job_pkey PRIMARY KEY (job_no);

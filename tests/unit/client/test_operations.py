@@ -141,6 +141,18 @@ CALLS: list[tuple[Callable[[QueueClient], Any], str, str, Any]] = [
         "/v1/stats?breakdown_by=TYPE&breakdown_by=STATE&time_range=PT1H",
         None,
     ),
+    (lambda q: q.verdict(), "GET", "/v1/verdict", None),
+    (lambda q: q.verdict("t", namespace="n"), "GET", "/v1/verdict?namespace=n&type=t", None),
+    (lambda q: q.workers(), "GET", "/v1/workers", None),
+    (lambda q: q.waiting(3), "GET", "/v1/waiting?limit=3", None),
+    (
+        lambda q: q.failing("t", time_range=timedelta(minutes=5)),
+        "GET",
+        "/v1/failures/clusters?type=t&time_range=PT5M",
+        None,
+    ),
+    (lambda q: q.series(time_range=timedelta(1)), "GET", "/v1/stats/series?time_range=P1D", None),
+    (lambda q: q.access(namespace="n"), "GET", "/v1/access?namespace=n", None),
     (lambda q: q.pauses(), "GET", "/v1/pauses", None),
     (
         lambda q: q.pause("t", reason="r", namespace="n"),

@@ -11,8 +11,9 @@ from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.states import JobState
 from queue_operator.queue.explaining import (
     WaitReason,
-    _free_of_session,
-    _session_takes,
+    _free,
+    _ordered,
+    _takes,
     _why,
 )
 
@@ -104,10 +105,10 @@ SESSION = WorkerSession(
     ],
 )
 def test_which_workers_would_take_it(session: WorkerSession, takes: bool) -> None:
-    assert _session_takes(session, JOB) == takes
+    assert _takes(_ordered(session), JOB) == takes
 
 
 def test_what_was_ordered_counts_before_what_was_declared() -> None:
-    assert _free_of_session(SESSION) == 3
-    assert _free_of_session(replace(SESSION, order=SessionOrder(capacity=2))) == 1
-    assert _free_of_session(replace(SESSION, order=SessionOrder(capacity=1), busy=3)) == 0
+    assert _free(_ordered(SESSION)) == 3
+    assert _free(_ordered(replace(SESSION, order=SessionOrder(capacity=2)))) == 1
+    assert _free(_ordered(replace(SESSION, order=SessionOrder(capacity=1), busy=3))) == 0

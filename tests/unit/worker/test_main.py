@@ -60,7 +60,13 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def test_sigterm_drains(folder: Path, server: Any, say: Any) -> None:
-    process = start(folder, "jobs:worker", QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
+    process = start(
+        folder,
+        "jobs:worker",
+        QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}",
+        QUEUE_OPERATOR_WORKER_NAME="w1",
+        QUEUE_OPERATOR_NAMESPACE="shop",
+    )
     connection = server.accept()
     connection.send(say.assigned(say.assignment("a", "t1", "where")))
     assert connection.settle()[0].result == b'"here"'
@@ -71,6 +77,7 @@ def test_sigterm_drains(folder: Path, server: Any, say: Any) -> None:
     lines = [json.loads(line) for line in output.splitlines()]
     (line,) = [line for line in lines if line["message"] == "here"]
     assert (line["answer"], line["job_id"], line["level"]) == (42, "a", "info")
+    assert (line["process"], line["worker"], line["namespace"]) == ("worker", "w1", "shop")
 
 
 def test_a_second_signal_hands_back_what_never_ends(folder: Path, server: Any, say: Any) -> None:
@@ -148,6 +155,24 @@ def test_options_stand_anywhere(folder: Path, server: Any, words: tuple[str, ...
     server.accept()
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
+
+
+def test_the_environment_says_how_lines_are_written(folder: Path) -> None:
+    (folder / "says.py").write_text("import logging\nlogging.getLogger('mine').debug('imported')\n")
+    arguments = ("says:worker", "--log-level=debug")
+    status, output = finish(start(folder, *arguments, QUEUE_OPERATOR_LOG_FORMAT="TEXT"))
+    assert status == 2
+    assert "DEBUG mine: imported" in output
+    status, output = finish(start(folder, "says:worker", QUEUE_OPERATOR_LOG_LEVEL="debug"))
+    first, *_ = output.splitlines()
+    assert json.loads(first)["message"] == "imported"
+    assert json.loads(first)["process"] == "worker"
+
+
+def test_a_wrong_way_of_writing_lines_is_named(folder: Path) -> None:
+    status, output = finish(start(folder, "jobs:worker", QUEUE_OPERATOR_LOG_FORMAT="xml"))
+    assert status == 2
+    assert "QUEUE_OPERATOR_LOG_FORMAT: 'xml' must be one of json, text, none" in output
 
 
 @proves("external-api.WorkerProcess.expect.7")

@@ -12,6 +12,7 @@ from queue_operator.api.routes import (
     searching,
     statistics,
     submitting,
+    watching,
 )
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
@@ -25,4 +26,5 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     *failures.OPERATIONS,
     *statistics.OPERATIONS,
     *pauses.OPERATIONS,
+    *watching.OPERATIONS,
 )

@@ -32,8 +32,8 @@ def queue_stats(window: StatsWindow, stats: WindowStats, now: JobStats) -> schem
         submission_rate=stats.submitted / seconds,
         completion_rate=stats.completed / seconds,
         failure_rate=(stats.failed + stats.dead_letter) / seconds,
-        queue_latency=_latency(stats.queue_latency),
-        execution_time=_latency(stats.execution_time),
+        queue_latency=latency(stats.queue_latency),
+        execution_time=latency(stats.execution_time),
         total=now.total_jobs,
         total_retries=now.total_retries,
         counts={state: now.by_state.get(state, 0) for state in JobState},
@@ -62,7 +62,7 @@ def _counts(counts: Counts) -> schemas.Counts:
     )
 
 
-def _latency(latency: Latency) -> schemas.LatencyStats:
+def latency(latency: Latency) -> schemas.LatencyStats:
     return schemas.LatencyStats(
         p50=_duration(latency.p50_us),
         p90=_duration(latency.p90_us),

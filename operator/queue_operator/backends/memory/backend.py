@@ -15,6 +15,7 @@ from queue_operator.backends.memory import sessions as book
 from queue_operator.backends.memory.shelf import MemoryShelf
 from queue_operator.backends.protocol import News, QueueDepth, Topic
 from queue_operator.backends.sessions_base import SessionsBase
+from queue_operator.backends.watching_base import ShelfWatching
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
@@ -32,7 +33,7 @@ _STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
-class MemoryBackend(Engine, SessionsBase):
+class MemoryBackend(Engine, SessionsBase, ShelfWatching):
     """Every store's model, with all capabilities but ResourceMirror. Nothing outlives the
     process; backends on one shelf share its jobs. `sleep` paces `listen`. Threads with loops of
     their own may share a backend, or a shelf.

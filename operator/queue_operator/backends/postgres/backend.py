@@ -24,6 +24,7 @@ from queue_operator.backends.postgres.connection import Pool, borrowed, open_poo
 from queue_operator.backends.postgres.counts import Counts
 from queue_operator.backends.postgres.depth import DepthStore
 from queue_operator.backends.postgres.exploring import Explorer
+from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.postgres.finder import Finder
 from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
@@ -54,6 +55,7 @@ from queue_operator.backends.postgres.steering import Steering
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
+from queue_operator.backends.postgres.watching import Watching
 from queue_operator.backends.protocol import (
     AttemptLog,
     CheckpointAnswer,
@@ -116,11 +118,11 @@ _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
+class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Suspensions,
-    Places, Statistics and Usages. Calls from another event loop than it was opened on raise
-    WrongLoop.
+    Places, Statistics, Watching and Usages. Calls from another event loop than it was opened on
+    raise WrongLoop.
     """
 
     def __init__(
@@ -173,9 +175,11 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
         self._counts = Counts(pool)
         self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
+        self._figures = FigureStore(pool, self._counts, self._depths)
         self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
+        self._watch(pool, self._lanes, self._windows, self._counts, self._arrivals.places)
         self._mirror = MirrorStore(pool)
         self._reordering = Reordering(pool, self._lanes)
         self._sessions = SessionStore(pool, self._announcer)
@@ -246,6 +250,11 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase):
             sleep=sleep,
             entropy=entropy,
         )
+
+    @property
+    def figures(self) -> FigureStore:
+        """What the metrics tell of the jobs."""
+        return self._figures
 
     # Submission
 

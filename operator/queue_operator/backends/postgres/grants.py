@@ -44,6 +44,9 @@ TABLES: Final = (
         "event_pruned",
         "tombstone",
         "suspension",
+        "figure_leader",
+        "figure_progress",
+        "figure_name",
         "schema_migration",
     ),
 )

@@ -1,8 +1,8 @@
 """Counts of now and of a window, from what is kept anyway; no job is read."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
@@ -38,6 +38,9 @@ _TAIL_ROWS: Final = 2000
 _TAIL_BYTES: Final = 512 * 1024
 _TRIES: Final = 3
 
+T = TypeVar("T")
+Look = Callable[[AsyncConnection[TupleRow], int | None, Progress], Awaitable[T]]
+
 
 class WindowStore:
     """The protocol `Statistics` but for the checks."""
@@ -51,17 +54,28 @@ class WindowStore:
     async def window(self, asked: StatsWindow) -> WindowStats:
         """What is not rolled up yet is added here; where it is much, it is rolled up first."""
         await self._counts.keep_up()
+
+        async def look(
+            connection: AsyncConnection[TupleRow], namespace_id: int | None, progress: Progress
+        ) -> Findings:
+            since = begin_of(asked, progress.at)
+            return await _found(connection, namespace_id, since, progress)
+
+        return summed_up(await self.near(asked.namespace, look), asked.breakdown_by)
+
+    async def near(self, namespace: str, look: Look[T]) -> T:
+        """What `look` finds, in a snapshot behind which little of the log is not rolled up. Without
+        a number the namespace holds nothing.
+        """
         for left in reversed(range(_TRIES)):
-            namespace_id = await self._lanes.namespace_id(asked.namespace)
+            namespace_id = await self._lanes.namespace_id(namespace)
             async with snapshot(self._pool, LONG_S) as connection:
                 progress = await read_progress(connection, _TAIL_ROWS)
                 if _is_near(progress) or not left:
-                    since = begin_of(asked, progress.at)
-                    found = await _found(connection, namespace_id, since, progress)
-                    break
+                    return await look(connection, namespace_id, progress)
             while await self._roll_ups.roll_up(_TAIL_ROWS, waits=True) >= _TAIL_ROWS:
                 pass
-        return summed_up(found, asked.breakdown_by)
+        raise AssertionError("the last try always looks")
 
 
 def _is_near(progress: Progress) -> bool:

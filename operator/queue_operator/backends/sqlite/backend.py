@@ -25,6 +25,7 @@ from queue_operator.backends.sqlite.migrate import migrate
 from queue_operator.backends.sqlite.rows import microseconds
 from queue_operator.backends.sqlite.shelf import SqliteShelf
 from queue_operator.backends.sqlite.signals import read_news
+from queue_operator.backends.watching_base import ShelfWatching
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
@@ -40,7 +41,7 @@ _STALE_SESSION_S: Final = 3600.0
 _T = TypeVar("_T")
 
 
-class SqliteBackend(Engine, SessionsBase):
+class SqliteBackend(Engine, SessionsBase, ShelfWatching):
     """The whole contract in one file, with all capabilities but ResourceMirror. `clock` gives
     aware times, and every decision uses it; `sleep` paces `listen`.
     """

@@ -6,8 +6,8 @@ gives an awaitable of a new store. The tests are coroutines: set `asyncio_mode =
 Not among them are the tests of what only some stores are, which those import beside it: `events`
 of an EventLog, `cancel_inbox` of a CancelInbox, `progress` of a ProgressSink, `checkpoints`,
 `spawning` of a Spawner, `logs` of JobLogs, `sessions` of Sessions, `statistics` of Statistics,
-`quotas` of Usages, `pauses` of Pauses, `suspensions` of Suspensions, `places` of Places,
-`owners_plane` of all that workers may say beside outcomes and heartbeats.
+`watching` of Watching, `quotas` of Usages, `pauses` of Pauses, `suspensions` of Suspensions,
+`places` of Places, `owners_plane` of all that workers may say beside outcomes and heartbeats.
 """
 
 from queue_operator.testing.backend.acknowledge import *

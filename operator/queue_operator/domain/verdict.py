@@ -1,0 +1,467 @@
+"""How a queue does, in one sentence: a level, what causes it, and what to do next. Pure.
+
+Everybody who asks is told the same: the page, `queue-operator top` and `why`, and whoever reads
+`GET /v1/verdict`.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+GRACE_S: Final = 15.0
+"""A worker that starts again is away for so long; jobs that wait for less are told of by nobody. A
+worker that has been silent for longer takes no job.
+"""
+LATE_S: Final = 300.0
+"""A queue is late when a job that could run has waited for longer."""
+IDLE_S: Final = 60.0
+"""So long a job may wait although a worker that handles its type has a free slot."""
+FEW_FAILURES: Final = 5
+FAILING_SHARE: Final = 0.2
+"""A type fails when so many attempts did within the window, and so great a part of all."""
+_MOST_NAMED: Final = 10
+_MOST_CHARACTERS: Final = 80
+
+
+class Level(StrEnum):
+    """HEALTHY: all that could run does, or soon will. BUSY: it waits for slots. DEGRADED: a part
+    of it fails, is late, or cannot start. STUCK: nothing of what waits can start.
+    """
+
+    HEALTHY = "HEALTHY"
+    BUSY = "BUSY"
+    DEGRADED = "DEGRADED"
+    STUCK = "STUCK"
+
+
+_ORDER: Final = tuple(Level)
+
+
+class Code(StrEnum):
+    """What a cause is."""
+
+    PAUSED = "PAUSED"
+    NO_WORKER = "NO_WORKER"
+    DRAINING = "DRAINING"
+    NOT_TAKEN = "NOT_TAKEN"
+    FAILING = "FAILING"
+    SILENT_WORKERS = "SILENT_WORKERS"
+    QUOTA = "QUOTA"
+    ALL_BUSY = "ALL_BUSY"
+
+
+_KEEPS_ALL: Final = (Code.PAUSED, Code.NO_WORKER, Code.DRAINING)
+"""No job of the type starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeNow:
+    """One type of jobs: `due` could run now, `oldest_s` is how long the oldest of them has waited.
+    `completed` and `attempts_failed` are of the window; `code` is the most frequent of its errors.
+    """
+
+    type: str
+    due: int = 0
+    running: int = 0
+    completed: int = 0
+    attempts_failed: int = 0
+    oldest_s: float = 0.0
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNow:
+    """A connected worker. No `types`: it handles any. `silent_s`: nobody heard of it so long."""
+
+    name: str
+    types: frozenset[str] = frozenset()
+    capacity: int = 1
+    busy: int = 0
+    draining: bool = False
+    silent_s: float = 0.0
+
+    @property
+    def is_there(self) -> bool:
+        return self.silent_s <= GRACE_S
+
+    @property
+    def free(self) -> int:
+        return max(self.capacity - self.busy, 0)
+
+    def handles(self, kind: str) -> bool:
+        return not self.types or kind in self.types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A pause; of all types where `type` is empty."""
+
+    type: str = ""
+    reason: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A namespace, or one type in it, as it is now and was for `window_s`. `later` jobs wait for a
+    time, for other jobs, or to be resumed. `may_run`: the quota has room for one more.
+    """
+
+    namespace: str
+    window_s: float = LATE_S
+    types: tuple[TypeNow, ...] = ()
+    workers: tuple[WorkerNow, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    later: int = 0
+    may_run: bool = True
+
+    @property
+    def due(self) -> int:
+        return sum(one.due for one in self.types)
+
+    @property
+    def running(self) -> int:
+        return sum(one.running for one in self.types)
+
+    @property
+    def slots(self) -> int:
+        """Of workers that are there."""
+        return sum(one.capacity for one in self.workers if one.is_there)
+
+    @property
+    def busy(self) -> int:
+        """Of these slots, those that are taken."""
+        return sum(min(one.busy, one.capacity) for one in self.workers if one.is_there)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One thing that keeps jobs back. `types` are the first of those it is about, empty for all;
+    `evidence` is what was counted, `command` what to type next, empty where no command helps.
+    """
+
+    code: Code
+    level: Level
+    message: str
+    next_step: str
+    command: str = ""
+    types: tuple[str, ...] = ()
+    evidence: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`causes` are sorted, the worst first; the sentence tells the first."""
+
+    level: Level
+    sentence: str
+    causes: tuple[Cause, ...] = ()
+
+
+def judge(now: Situation) -> Verdict:
+    """The verdict on a situation."""
+    held, hindered = _hindrances(now)
+    causes = [*held, *_failing(now), *_silent(now), *_crowded(now, hindered)]
+    causes.sort(key=lambda cause: -_ORDER.index(cause.level))
+    level = max((cause.level for cause in causes), key=_ORDER.index, default=Level.HEALTHY)
+    if now.due and sum(one.due for one in now.types if one.type in hindered) == now.due:
+        level = Level.STUCK
+        causes.sort(key=lambda cause: cause.code not in _KEEPS_ALL)
+    return Verdict(level=level, sentence=_sentence(level, causes, now), causes=tuple(causes))
+
+
+def _sentence(level: Level, causes: Sequence[Cause], now: Situation) -> str:
+    word = level.value.capitalize()
+    if level is Level.HEALTHY:
+        return f"{word}: {_quiet(now)}."
+    more = sum(cause.level is not Level.HEALTHY for cause in causes) - 1
+    others = f" (and {_many(more, 'other cause')})" if more else ""
+    return f"{word}: {causes[0].message}{others}."
+
+
+def _quiet(now: Situation) -> str:
+    later = f"; {_many(now.later, 'job')} may not start yet" if now.later else ""
+    if not now.due and not now.running:
+        return f"nothing runs, and nothing could{later}"
+    done = sum(one.completed for one in now.types)
+    told = f"{_many(now.running, 'job')} running, {now.due:,} about to start, "
+    return f"{told}{done:,} completed in {span(now.window_s)}{later}"
+
+
+# What keeps jobs of a type from starting
+
+
+def _hindrances(now: Situation) -> tuple[list[Cause], frozenset[str]]:
+    """Causes, and the types of which nothing starts."""
+    found: dict[Code, list[TypeNow]] = {}
+    for one in now.types:
+        if (code := _hindrance(one, now)) is not None:
+            found.setdefault(code, []).append(one)
+    hindered = frozenset(
+        one.type for code, types in found.items() if code in _KEEPS_ALL for one in types
+    )
+    causes = [_TOLD[code](types, now) for code, types in found.items()]
+    return causes + _idle_holds(now, found.get(Code.PAUSED, ())), hindered
+
+
+def _hindrance(one: TypeNow, now: Situation) -> Code | None:
+    if not one.due:
+        return None
+    if any(hold.type in ("", one.type) for hold in now.holds):
+        return Code.PAUSED
+    if one.oldest_s < GRACE_S:
+        return None
+    takers = [worker for worker in now.workers if worker.is_there and worker.handles(one.type)]
+    if not takers:
+        return Code.NO_WORKER
+    if all(worker.draining for worker in takers):
+        return Code.DRAINING
+    free = sum(worker.free for worker in takers if not worker.draining)
+    is_idle = free and one.oldest_s >= IDLE_S and not one.running and not one.completed
+    return Code.NOT_TAKEN if is_idle and now.may_run and not one.attempts_failed else None
+
+
+def _paused(types: Sequence[TypeNow], now: Situation) -> Cause:
+    whole = next((hold for hold in now.holds if not hold.type), None)
+    hold = whole or next(hold for hold in now.holds if hold.type == types[0].type)
+    what = "the namespace" if whole else _named(types)
+    by = f" by {_text(hold.by)}" if hold.by else ""
+    because = f" ({_text(hold.reason)})" if hold.reason else ""
+    verb = "is" if whole or len(types) == 1 else "are"
+    named = "" if whole else f" {shlex.quote(hold.type)}"
+    return Cause(
+        code=Code.PAUSED,
+        level=Level.DEGRADED,
+        message=f"{what} {verb} paused{by}{because}, and {_waiting(types)}",
+        next_step="Resume it once the reason is gone.",
+        command=_command(f"resume{named}", now),
+        types=() if whole else _names(types),
+        evidence={**_counted(types), "by": hold.by, "reason": hold.reason},
+    )
+
+
+def _without_worker(types: Sequence[TypeNow], now: Situation) -> Cause:
+    there = sum(worker.is_there for worker in now.workers)
+    who = "no connected worker handles" if there else "no worker is connected for"
+    return Cause(
+        code=Code.NO_WORKER,
+        level=Level.DEGRADED,
+        message=f"{who} {_named(types)}, and {_waiting(types)}",
+        next_step="Start a worker that handles it, or see why none is connected.",
+        command=f"kubectl -n {shlex.quote(now.namespace)} get queueworkers,pods",
+        types=_names(types),
+        evidence={**_counted(types), "workers": there},
+    )
+
+
+def _draining(types: Sequence[TypeNow], now: Situation) -> Cause:
+    return Cause(
+        code=Code.DRAINING,
+        level=Level.DEGRADED,
+        message=f"every worker that handles {_named(types)} drains, and {_waiting(types)}",
+        next_step="Let a worker take jobs again, or start another one.",
+        command=f"kubectl -n {shlex.quote(now.namespace)} get queueworkers",
+        types=_names(types),
+        evidence=_counted(types),
+    )
+
+
+def _not_taken(types: Sequence[TypeNow], now: Situation) -> Cause:
+    waiting = _waiting(types)
+    return Cause(
+        code=Code.NOT_TAKEN,
+        level=Level.DEGRADED,
+        message=f"free workers leave {_named(types)} alone: {waiting}",
+        next_step="See why: maybe no worker asks for the tags that these jobs carry.",
+        command=_command(f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now),
+        types=_names(types),
+        evidence=_counted(types),
+    )
+
+
+_TOLD: Final[Mapping[Code, Callable[[Sequence[TypeNow], Situation], Cause]]] = {
+    Code.PAUSED: _paused,
+    Code.NO_WORKER: _without_worker,
+    Code.DRAINING: _draining,
+    Code.NOT_TAKEN: _not_taken,
+}
+
+
+def _idle_holds(now: Situation, told: Iterable[TypeNow]) -> list[Cause]:
+    """Pauses that keep nothing back as yet."""
+    known = {one.type for one in told}
+    if known and any(not hold.type for hold in now.holds):
+        return []
+    left = [hold for hold in now.holds if hold.type not in known]
+    return [
+        Cause(
+            code=Code.PAUSED,
+            level=Level.HEALTHY,
+            message=f"{_text(hold.type) or 'the namespace'} is paused, and nothing waits for it",
+            next_step="Resume it once the reason is gone.",
+            command=_command(f"resume {shlex.quote(hold.type)}" if hold.type else "resume", now),
+            types=(hold.type,) if hold.type else (),
+            evidence={"by": hold.by, "reason": hold.reason},
+        )
+        for hold in left[:_MOST_NAMED]
+    ]
+
+
+# What fails, who is gone, and where it is crowded
+
+
+def _failing(now: Situation) -> list[Cause]:
+    bad = [one for one in now.types if _fails(one)]
+    if not bad:
+        return []
+    bad.sort(key=lambda one: (-one.attempts_failed, one.type))
+    failed = sum(one.attempts_failed for one in bad)
+    made = failed + sum(one.completed for one in bad)
+    mostly = f", mostly {_text(bad[0].code)}" if bad[0].code else ""
+    verb = "fails" if len(bad) == 1 else "fail"
+    return [
+        Cause(
+            code=Code.FAILING,
+            level=Level.DEGRADED,
+            message=f"{_named(bad)} {verb}: {failed:,} of {made:,} attempts in "
+            f"{span(now.window_s)}{mostly}",
+            next_step="Look at the errors; pause the type while its cause is mended.",
+            command=_command(f"failures --type {shlex.quote(bad[0].type)}", now),
+            types=_names(bad),
+            evidence={"failed": failed, "attempts": made, "code": bad[0].code},
+        )
+    ]
+
+
+def _fails(one: TypeNow) -> bool:
+    made = one.attempts_failed + one.completed
+    return one.attempts_failed >= max(FEW_FAILURES, FAILING_SHARE * made)
+
+
+def _silent(now: Situation) -> list[Cause]:
+    silent = [one for one in now.workers if not one.is_there]
+    if not silent:
+        return []
+    names = sorted({one.name for one in silent})
+    most = max(one.silent_s for one in silent)
+    has = "worker has" if len(silent) == 1 else "workers have"
+    return [
+        Cause(
+            code=Code.SILENT_WORKERS,
+            level=Level.DEGRADED,
+            message=f"{len(silent):,} {has} been silent for {span(most)}: {_list(names)}",
+            next_step="See whether their pods live, and reach the operator.",
+            command=f"kubectl -n {shlex.quote(now.namespace)} get pods",
+            evidence={"workers": len(silent), "silent_s": round(most, 1)},
+        )
+    ]
+
+
+def _crowded(now: Situation, hindered: frozenset[str]) -> list[Cause]:
+    """Jobs wait, and nothing but a lack of slots, or a quota, keeps them."""
+    left = [one for one in now.types if one.due and one.type not in hindered]
+    if not now.may_run and left:
+        return [_over_quota(left, now)]
+    full = [one for one in left if one.oldest_s >= 1.0 and not _has_free_slot(one, now)]
+    if not full:
+        return []
+    slots = [worker for worker in now.workers if worker.is_there and not worker.draining]
+    able = [one for one in slots if any(one.handles(kind.type) for kind in full)]
+    count = sum(one.capacity for one in able)
+    taken = f"all {_many(count, 'slot')} of {_many(len(able), 'worker')}"
+    if count == 1:
+        taken = "the one slot there is"
+    where = "" if len(full) == len(left) else f" for {_named(full)}"
+    return [
+        Cause(
+            code=Code.ALL_BUSY,
+            level=_how_late(full),
+            message=f"{taken}{where} {'is' if count == 1 else 'are'} taken, and {_waiting(full)}",
+            next_step="Wait, start more workers, or give them more slots.",
+            command=_command("top", now),
+            types=_names(full),
+            evidence={**_counted(full), "slots": count, "workers": len(able)},
+        )
+    ]
+
+
+def _has_free_slot(one: TypeNow, now: Situation) -> bool:
+    takers = [worker for worker in now.workers if worker.is_there and worker.handles(one.type)]
+    return not takers or any(worker.free and not worker.draining for worker in takers)
+
+
+def _over_quota(left: Sequence[TypeNow], now: Situation) -> Cause:
+    return Cause(
+        code=Code.QUOTA,
+        level=_how_late(left),
+        message=f"the namespace runs as many jobs as its quota allows, and {_waiting(left)}",
+        next_step="Wait, or have the quota of running jobs raised.",
+        evidence={**_counted(left), "running": now.running},
+    )
+
+
+def _how_late(types: Sequence[TypeNow]) -> Level:
+    return Level.DEGRADED if _oldest(types) >= LATE_S else Level.BUSY
+
+
+# Words
+
+
+def span(seconds: float) -> str:
+    """`40 s`, `5 min`, `3 h 20 min`, `2 d 4 h`."""
+    whole = max(round(seconds), 0)
+    for size, unit, less, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            rest = whole % size // less
+            return f"{whole // size} {unit} {rest} {small}" if rest else f"{whole // size} {unit}"
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _waiting(types: Sequence[TypeNow]) -> str:
+    due, oldest_s = sum(one.due for one in types), _oldest(types)
+    waits = f"{_many(due, 'job')} wait{'s' if due == 1 else ''}"
+    if oldest_s < 1:
+        return waits
+    return f"{waits}, {'' if due == 1 else 'the oldest '}for {span(oldest_s)}"
+
+
+def _oldest(types: Sequence[TypeNow]) -> float:
+    return max((one.oldest_s for one in types), default=0.0)
+
+
+def _counted(types: Sequence[TypeNow]) -> dict[str, int | float | str]:
+    due = sum(one.due for one in types)
+    return {"waiting": due, "oldest_s": round(_oldest(types), 1), "types": len(types)}
+
+
+def _names(types: Sequence[TypeNow]) -> tuple[str, ...]:
+    return tuple(one.type for one in types[:_MOST_NAMED])
+
+
+def _named(types: Sequence[TypeNow]) -> str:
+    return _list([one.type for one in types])
+
+
+def _list(names: Sequence[str]) -> str:
+    """The first, and how many others."""
+    if len(names) <= 2:
+        return " and ".join(map(_text, names))
+    return f"{_text(names[0])} and {len(names) - 1:,} others"
+
+
+def _text(name: str) -> str:
+    """A name that somebody chose, so that it stays within its sentence."""
+    shown = name if name.isprintable() else ascii(name)[1:-1]
+    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
+
+
+def _command(words: str, now: Situation) -> str:
+    return f"queue-operator {words} --namespace {shlex.quote(now.namespace)}"

@@ -1,0 +1,193 @@
+"""What whoever watches a queue asks: the verdict, the oldest that wait, what fails, who works."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, Protocol, cast
+
+from queue_operator.backends.protocol import (
+    Failures,
+    FailureSearch,
+    JobSearch,
+    Pause,
+    Pauses,
+    Search,
+    SearchOrder,
+    Statistics,
+    WorkerSession,
+)
+from queue_operator.backends.statistics import Breakdown, StatsWindow, WindowStats
+from queue_operator.backends.watching import SeriesWindow, StatsSeries, Watching
+from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.job import Job
+from queue_operator.domain.verdict import (
+    FEW_FAILURES,
+    LATE_S,
+    Hold,
+    Situation,
+    TypeNow,
+    Verdict,
+    WorkerNow,
+    judge,
+)
+from queue_operator.domain.views import Phase
+from queue_operator.queue.clustering import Clustered, Clusters
+from queue_operator.queue.explaining import Explainer, Explanation, connected, utc_now
+from queue_operator.queue.protocol import HostedQueue
+
+MOST_READ: Final = 200
+"""So many of the newest failures are read to put them into clusters."""
+MOST_OLDEST: Final = 20
+MOST_TYPES: Final = 50
+"""So many failing types are told of."""
+SHOWN_S: Final = 300.0
+"""A worker that was silent for longer is not shown any more."""
+
+
+class Store(Search, Failures, Statistics, Watching, Pauses, Protocol):
+    """What a store must be able to."""
+
+
+class Watch:
+    """Looks at the store and at the connected workers. What it asks costs the same, however many
+    jobs there are.
+    """
+
+    def __init__(self, queue: HostedQueue, now: Callable[[], datetime] = utc_now) -> None:
+        self._queue = queue
+        self._now = now
+        self._explainer = Explainer(queue, now)
+        # Asked once: to compare a store with a protocol takes longer than many of the calls.
+        capabilities = (Search, Failures, Statistics, Watching, Pauses)
+        self._able = all(isinstance(queue.backend, one) for one in capabilities)
+
+    async def verdict(self, namespace: str, kind: str = "") -> tuple[Verdict, Situation]:
+        """On the namespace, or on one type in it."""
+        store = self._store()
+        window = StatsWindow(
+            namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
+        )
+        stats, ages, pauses, workers, may_run = await asyncio.gather(
+            store.window_stats(window),
+            store.oldest_due(namespace=namespace),
+            store.pauses(namespace),
+            self.workers(namespace),
+            self._queue.may_run(namespace),
+        )
+        failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
+        clusters = Clusters()
+        if failing and kind in ("", *failing):
+            clusters, _ = await self._clusters(namespace, stats.since, kind)
+        names = {kind} if kind else stats.by_type.keys() | stats.failed_by_type.keys()
+        now = self._now()
+        situation = Situation(
+            namespace=namespace,
+            window_s=LATE_S,
+            types=tuple(
+                _type(name, stats, ages.get(name, 0.0), clusters) for name in sorted(names)
+            ),
+            workers=tuple(_worker(one, now) for one in workers),
+            holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
+            later=_later(stats, kind),
+            may_run=may_run,
+        )
+        return judge(situation), situation
+
+    async def workers(self, namespace: str) -> list[WorkerSession]:
+        """The connected workers of a namespace, by name."""
+        found = await connected(self._queue, max_age_s=SHOWN_S)
+        mine = [one for one in found if one.namespace == namespace]
+        return sorted(mine, key=lambda one: (one.worker_name, one.session_id))
+
+    async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
+        """The jobs that could run and were submitted first, and why they do not."""
+        found: list[Job] = []
+        # Of those that are tried again many may wait for their time.
+        for phase in (Phase.SCHEDULED, Phase.RETRYING):
+            search = JobSearch(
+                namespace=namespace,
+                phases=frozenset({phase}),
+                order=SearchOrder.CREATED_ASC,
+                limit=MOST_OLDEST,
+                count=False,
+            )
+            found += (await self._store().search_jobs(search)).jobs
+        now = self._now()
+        due = [job for job in found if job.eligible_at is None or job.eligible_at <= now]
+        due.sort(key=lambda job: job.eligible_at or job.created_at or now)
+        return await self._explainer.explain_each(due[:limit])
+
+    async def failing(self, namespace: str, time_range_s: float, kind: str = "") -> Clustered:
+        """The types that failed within that time, and how."""
+        window = StatsWindow(
+            namespace=namespace,
+            time_range_s=time_range_s,
+            breakdown_by=frozenset({Breakdown.TYPE}),
+        )
+        stats = await self._store().window_stats(window)
+        clusters, read = await self._clusters(namespace, stats.since, kind)
+        completed = {name: one.completed for name, one in stats.by_type.items()}
+        failed = {name: n for name, n in stats.failed_by_type.items() if kind in ("", name)}
+        return Clustered(
+            since=stats.since,
+            read=read,
+            is_complete=read < MOST_READ,
+            types=tuple(clusters.types(failed, completed)[:MOST_TYPES]),
+        )
+
+    async def series(self, namespace: str, time_range_s: float) -> StatsSeries:
+        window = SeriesWindow(namespace=namespace, time_range_s=time_range_s)
+        return await self._store().stats_series(window)
+
+    async def _clusters(self, namespace: str, since: datetime, kind: str) -> tuple[Clusters, int]:
+        search = FailureSearch(
+            namespace=namespace,
+            types=frozenset({kind} if kind else ()),
+            failed_after=since - timedelta(microseconds=1),
+            limit=MOST_READ,
+            count=False,
+        )
+        jobs = (await self._store().search_failures(search)).jobs
+        return Clusters.of(jobs), len(jobs)
+
+    def _store(self) -> Store:
+        if not self._able:
+            raise InvalidArgument("operation", "this store has no statistics, searches or pauses")
+        return cast(Store, self._queue.backend)
+
+
+def _type(name: str, stats: WindowStats, age_s: float, clusters: Clusters) -> TypeNow:
+    counts = stats.by_type.get(name)
+    return TypeNow(
+        type=name,
+        due=stats.due_by_type.get(name, 0),
+        running=counts.running if counts else 0,
+        completed=counts.completed if counts else 0,
+        attempts_failed=stats.failed_by_type.get(name, 0),
+        oldest_s=age_s,
+        code=clusters.code_of(name),
+    )
+
+
+def _later(stats: WindowStats, kind: str) -> int:
+    """How many wait for a time, for other jobs, or to be resumed."""
+    if not kind:
+        return stats.pending + stats.delayed
+    counts = stats.by_type.get(kind)
+    return max(counts.pending - stats.due_by_type.get(kind, 0), 0) if counts else 0
+
+
+def _worker(one: WorkerSession, now: datetime) -> WorkerNow:
+    heard = one.heartbeat_at
+    return WorkerNow(
+        name=one.worker_name or one.session_id,
+        types=one.types,
+        capacity=one.capacity,
+        busy=one.busy,
+        draining=one.draining,
+        silent_s=0.0 if heard is None else max((now - heard).total_seconds(), 0.0),
+    )
+
+
+def _hold(one: Pause) -> Hold:
+    return Hold(type=one.type, reason=one.reason, by=one.by)

@@ -1,0 +1,3 @@
+"""Watching on every store."""
+
+from queue_operator.testing.backend.watching import *  # noqa: F403
