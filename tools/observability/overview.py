@@ -205,7 +205,7 @@ _WHY: Final = Row(
             kind="table",
             title="Types that fail",
             description="""Attempts of the time shown that failed or were lost, the worst ten. The
-            error class says whose fault; `queue-operator failures --type TYPE` lists the errors.""",
+            error class says whose fault; `queue-operator failures` lists the errors.""",
             queries=[
                 Query(
                     "topk(10, sum by (namespace, type, error_class) (increase("
