@@ -121,9 +121,9 @@ def test_an_hour_of_a_healthy_queue_wakes_nobody(tmp_path: Path) -> None:
             if target == OPERATOR and "worker_" not in name and "leader" not in name:
                 words[148:150] = ["stale", "_"]
             series[with_target(name, target)] = " ".join(words)
-    one = planted(series)
-    one["promql_expr_test"] = [asked(step * STEP_S, []) for step in range(HOUR + 1)]
-    promtool([one], tmp_path)
+    hour = planted(series)
+    hour["promql_expr_test"] = [asked(step * STEP_S, []) for step in range(HOUR + 1)]
+    promtool([hour], tmp_path)
 
 
 def _days(bad: float) -> dict[str, str]:

@@ -154,7 +154,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         operator=waits(5, late=5), also=frozenset({"QueueOperatorJobsStartLateSlowly"})
     ),
     "QueueOperatorJobsDie": Fault(
-        operator={finished("dead_letter"): Counter(0.4), finished("completed"): Counter(9.5)},
+        operator={finished("dead_letter"): Counter(1), finished("completed"): Counter(9)},
         also=frozenset({"QueueOperatorDeadLetters", "QueueOperatorJobsDieSlowly"}),
     ),
     "QueueOperatorBacklogGrows": Fault(
