@@ -159,7 +159,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     ),
     "QueueOperatorBacklogGrows": Fault(
         operator={
-            'queueoperator_needed_slots{namespace="shop",pool=""}': Gauge(8000, slope=10),
+            'queueoperator_needed_slots{namespace="shop",pool=""}': Gauge(200_000, slope=1000),
             'queueoperator_worker_slots{namespace="shop",state="free"}': Gauge(0),
             'queueoperator_worker_slots{namespace="shop",state="busy"}': Gauge(10),
         }

@@ -198,7 +198,7 @@ WORKERS: Final = (
     Alert(
         name="QueueWorkerHeartbeatsUnanswered",
         expression="""time() - queueworker_last_heartbeat_answer_timestamp_seconds{:wk} > 30
-        and on (job, instance) queueworker_slots{:wk, state="busy"} > 0""",
+        and on (job, instance) min_over_time(queueworker_slots{:wk, state="busy"}[1m]) > 0""",
         held="30s",
         severity=Severity.WARNING,
         summary="Heartbeats of worker {{ $labels.instance }} are not answered",

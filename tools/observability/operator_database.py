@@ -42,7 +42,7 @@ _UP: Final = Row(
         _stat(
             "Replicas",
             "Replicas that answer Prometheus.",
-            "sum(up{:job})",
+            "sum(up{:job} and on (job, instance) queueoperator_build_info{:job})",
             (None, RED),
             (1, GREEN),
         ),
@@ -96,7 +96,8 @@ _UP: Final = Row(
         _stat(
             "Series",
             "Samples in the largest scrape of a replica.",
-            "max(scrape_samples_scraped{:job})",
+            "max(scrape_samples_scraped{:job} "
+            "and on (job, instance) queueoperator_build_info{:job})",
             (None, GREEN),
             (25000, RED),
         ),
@@ -363,7 +364,11 @@ _CONTROLLER: Final = Row(
             title="Processors in use",
             description="By the server's process and by the controller's.",
             queries=[
-                Query(_rate("process_cpu_seconds_total", "instance"), "{{instance}} server"),
+                Query(
+                    "sum by (instance) (rate(process_cpu_seconds_total{:job}[$__rate_interval]) "
+                    "and on (job, instance) queueoperator_build_info{:job})",
+                    "{{instance}} server",
+                ),
                 Query(
                     _rate("queueoperator_controller_cpu_seconds_total", "instance"),
                     "{{instance}} controller",
@@ -376,7 +381,9 @@ _CONTROLLER: Final = Row(
             description="Resident memory of the server's process and of the controller's.",
             queries=[
                 Query(
-                    "sum by (instance) (process_resident_memory_bytes{:job})", "{{instance}} server"
+                    "sum by (instance) (process_resident_memory_bytes{:job} "
+                    "and on (job, instance) queueoperator_build_info{:job})",
+                    "{{instance}} server",
                 ),
                 Query(
                     "sum by (instance) (queueoperator_controller_resident_memory_bytes{:job})",
@@ -445,7 +452,11 @@ _DATABASE: Final = Row(
             title="Samples of a scrape",
             description="By replica. The bound is 25,000.",
             queries=[
-                Query("max by (instance) (scrape_samples_scraped{:job})", "{{instance}}"),
+                Query(
+                    "max by (instance) (scrape_samples_scraped{:job} "
+                    "and on (job, instance) queueoperator_build_info{:job})",
+                    "{{instance}}",
+                ),
             ],
             steps=((None, "transparent"), (25000, RED)),
         ),

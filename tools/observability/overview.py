@@ -42,7 +42,12 @@ _HEALTHY: Final = Row(
             kind="stat",
             title="Alerts",
             description="Alerts that fire. Which ones: the table at the end.",
-            queries=[Query('count(ALERTS{:job, alertstate="firing"}) or vector(0)')],
+            queries=[
+                Query(
+                    'count(ALERTS{:job, alertname=~"Queue(Operator|Worker).+", '
+                    'alertstate="firing"}) or vector(0)'
+                )
+            ],
             steps=((None, GREEN), (1, RED)),
             width=3,
             height=5,
@@ -333,7 +338,7 @@ _PROMISED: Final = Row(
             queries=[
                 Query(
                     "max by (alertname, alertstate, severity, namespace, type, instance) "
-                    "(ALERTS{:job})"
+                    '(ALERTS{:job, alertname=~"Queue(Operator|Worker).+"})'
                 )
             ],
             columns=("alertname", "alertstate", "severity", "namespace", "type", "instance"),

@@ -254,7 +254,8 @@ _HEALTHY: Final = Row(
             description="Processors in use, by worker.",
             queries=[
                 Query(
-                    "sum by (instance) (rate(process_cpu_seconds_total{:ns}[$__rate_interval]))",
+                    "sum by (instance) (rate(process_cpu_seconds_total{:ns}[$__rate_interval]) "
+                    "and on (job, instance) queueworker_info{:ns})",
                     "{{instance}}",
                 )
             ],
@@ -264,7 +265,11 @@ _HEALTHY: Final = Row(
             title="Memory",
             description="Resident memory, by worker.",
             queries=[
-                Query("sum by (instance) (process_resident_memory_bytes{:ns})", "{{instance}}")
+                Query(
+                    "sum by (instance) (process_resident_memory_bytes{:ns} "
+                    "and on (job, instance) queueworker_info{:ns})",
+                    "{{instance}}",
+                )
             ],
             unit="bytes",
         ),
