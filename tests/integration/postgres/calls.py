@@ -12,6 +12,7 @@ import psycopg
 from tests.integration.postgres import million
 from tests.integration.postgres.big import WORKER, ids, new_jobs, outcome, take
 
+from queue_operator.backends.figures import Buckets, Naming
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.arrivals import adopt
@@ -35,6 +36,9 @@ from queue_operator.domain.lease import Held, LeaseStatus
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
+
+NAMING = Naming(max_pairs=5, max_namespaces=1, unused_s=3600.0)
+BUCKETS = Buckets(wait=(0.1, 1.0), run=(0.1, 1.0))
 
 _OLDEST = render(
     "SELECT extract(epoch FROM now() - min(finalized_at))::float8"
@@ -345,6 +349,21 @@ async def roll_up(backend: PostgresBackend) -> None:
         await connection.execute(_REOPEN)
     backend._roll_ups._prune_at_s = 0.0
     await backend.roll_up()
+
+
+async def figures(backend: PostgresBackend) -> None:
+    """What the metrics tell of jobs, but for what happened to them."""
+    await backend.figures.lead("us", 600.0)
+    await backend.figures.stock(NAMING)
+    await backend.figures.names()
+
+
+async def count_figures(backend: PostgresBackend) -> None:
+    await backend.figures.lead("us", 600.0)
+    await backend.enqueue_jobs(new_jobs(3))
+    await take(backend, million.BIG, 3)
+    await backend.figures.count("us", NAMING, BUCKETS)
+    await backend.figures.lag_s()
 
 
 async def forget_a_lane(backend: PostgresBackend) -> None:

@@ -173,6 +173,18 @@ CASES = {
         6000,
     ),
     "roll up": Case(calls.roll_up, {"job_event_by_xid", "lane_pkey"}, 6000, 20000),
+    "figures": Case(
+        # All that waits for something else is counted one by one, in an index alone.
+        calls.figures,
+        {
+            *("kind_count_pkey", "lane_count_pkey", "lane_waiting_pkey", "lane_pkey"),
+            *("ready_claim", "ready_undue"),
+        },
+        150_000,
+        60_000,
+        also_whole=frozenset({"lane"}),
+    ),
+    "count figures": Case(calls.count_figures, {"job_event_by_xid", "lane_pkey"}, 6000, 20000),
     "stats of a window": Case(
         # All that is not due is counted one by one, in an index alone.
         calls.window,

@@ -34,6 +34,7 @@ UNWATCHED = {
     *("claim_jobs", "claim_leases", "claim_left"),
     *("lane_empty", "lane_told", "name_used"),
     "lane_skip",
+    "figure_named",
     # One row.
     *("count_is_ours", "queue_uid"),
 }

@@ -128,6 +128,9 @@ SHORT: Final = frozenset(
         "pause",
         "event_pruned",
         "pipeline_checkpoint",
+        "figure_leader",
+        "figure_progress",
+        "figure_name",
     }
 )
 """Tables that are short whatever happens."""
