@@ -309,6 +309,12 @@ class MetricsSettings(_Frozen):
     )
 
 
+class UiSettings(_Frozen):
+    """The page for people."""
+
+    enabled: bool = Field(True, description="Whether the REST port serves the page, at `/ui`.")
+
+
 class HealthSettings(_Frozen):
     """Probes."""
 
@@ -398,6 +404,7 @@ class Settings(BaseSettings):
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
     health: HealthSettings = HealthSettings()
+    ui: UiSettings = UiSettings()
     logs: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     controller: ControllerSettings = ControllerSettings()

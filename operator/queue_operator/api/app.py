@@ -8,7 +8,7 @@ import anyio
 from fastapi import FastAPI
 
 from queue_operator import __version__
-from queue_operator.api import answering, documentation
+from queue_operator.api import answering, documentation, page
 from queue_operator.api.document import document
 from queue_operator.api.door import install
 from queue_operator.api.naming import new_job_id
@@ -53,6 +53,8 @@ def create_app(
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),
     )
+    if settings.ui.enabled:
+        page.install(app)
     return app
 
 
