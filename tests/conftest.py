@@ -41,6 +41,8 @@ POSTGRES_PORT = int(os.environ.get(POSTGRES_PORT_VARIABLE, "25433"))
 POSTGRES_FOLDER = Path(f"/var/tmp/queue-operator-test-postgres-{POSTGRES_PORT}")  # noqa: S108
 # How many statements the queue runs is counted by the server itself.
 POSTGRES_SETTINGS = {"shared_preload_libraries": "pg_stat_statements"}
+# A worker that a test starts serves no metrics but where the test asks for them.
+os.environ["QUEUE_OPERATOR_METRICS_PORT"] = "0"
 KEEP = os.environ.get("QUEUE_OPERATOR_TEST_KEEP") == "1"
 
 hypothesis_settings.register_profile("full", max_examples=2000, deadline=None)

@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     _compile("dev", "requirements-dev.lock")
     # The image gets the very versions that the tests ran with.
-    _compile("server", "requirements-server.lock", "--constraints", "requirements-dev.lock")
+    constraints = ("--constraints", "requirements-dev.lock")
+    _compile("server", "requirements-server.lock", "--extra=tracing", *constraints)
 
 
 def _compile(extra: str, output: str, *options: str) -> None:

@@ -33,6 +33,8 @@ from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
 from queue_operator.supervisor import Supervisor
+from queue_operator.tracing.opening import Options, open_tracing
+from queue_operator.tracing.protocol import Tracing
 from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import allow_open_files
 
@@ -50,6 +52,18 @@ def configure_logging(settings: LogSettings, process: str = "server") -> None:
     # Libraries tell of every reconnect; what matters of it is logged by us, once.
     for noisy in ("psycopg.pool", "uvicorn.error", "kubernetes", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _tracing(settings: Settings, replica: str) -> Tracing:
+    """Nothing of OpenTelemetry is imported where there are none."""
+    given = settings.tracing
+    options = Options(
+        service="queue-operator",
+        endpoint=given.endpoint,
+        ratio=given.sample_ratio,
+        attributes={"service.instance.id": replica},
+    )
+    return open_tracing(options)
 
 
 async def open_store(settings: Settings) -> PostgresBackend:
@@ -165,6 +179,7 @@ async def _servers(
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
     metrics = Metrics(replica)
     backend = instrument(store, metrics.recorder)
+    tracing = _tracing(settings, replica)
     authenticator, authorizer = build_auth(settings.auth)
     queue = QueueService(
         backend,
@@ -177,20 +192,20 @@ async def _servers(
         metrics,
         settings.metrics,
         SystemClock(),
-        leadership=store.figures,
-        depths=store,
+        figures=instrument(store.figures, metrics.recorder),
         streams=queue,
         controller=supervisor.figures,
     )
     rest = RestServer(
-        create_app(queue, authenticator, authorizer, settings),
+        create_app(queue, authenticator, authorizer, settings, tracing=tracing),
         settings.rest,
         connections=settings.rest.connections,
         keep_alive_s=settings.rest.keep_alive_s,
         files=ServerFiles.of(settings.rest),
     )
-    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer)
+    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer, tracing)
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
         stack.push_async_callback(queue.close)
         await queue.start()
         await exporter.start()
@@ -218,7 +233,11 @@ def _run_controller(settings: Settings, vitals: Vitals) -> None:
     async def open_backend() -> PostgresBackend:
         return await open_store(settings)
 
-    raise SystemExit(run_controller(settings, open_backend, vitals=vitals))
+    tracing = _tracing(settings, settings.replica or socket.gethostname())
+    try:
+        raise SystemExit(run_controller(settings, open_backend, vitals=vitals, tracing=tracing))
+    finally:
+        tracing.close(settings.tracing.flush_s)
 
 
 async def _unless(

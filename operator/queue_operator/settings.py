@@ -307,6 +307,41 @@ class MetricsSettings(_Frozen):
         description="How long the replica that shows the figures about the stored jobs may be "
         "silent, before another one shows them. It says three times as often that it is there.",
     )
+    linger_s: float = Field(
+        16.0,
+        ge=0,
+        le=600,
+        description="How long the replica that shows them waits at most, when it is told to end, "
+        "to be scraped once more: longer than two scrapes are apart, and well below the time that "
+        "it has to stop. It does not wait where nobody scrapes it.",
+    )
+    unused_names_s: Seconds = Field(
+        86400.0,
+        description="After how long without jobs and events a namespace and type are no longer "
+        "shown by name. 200 pairs are; more are shown together as type `other`.",
+    )
+
+
+class TracingSettings(_Frozen):
+    """Traces by OpenTelemetry, to a collector that speaks OTLP over gRPC. Whatever the standard
+    variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` ...) goes before.
+    """
+
+    endpoint: str = Field(
+        "",
+        pattern="^(https?://[^/?#@]+/?)?$",
+        description="Where spans go, as in `http://collector:4317`; empty: nowhere, unless a "
+        "variable of OpenTelemetry says where.",
+    )
+    sample_ratio: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="The part of submissions that is recorded, where the caller has not decided.",
+    )
+    flush_s: Seconds = Field(
+        3.0, description="How long a stop waits for the collector to take what is left."
+    )
 
 
 class UiSettings(_Frozen):
@@ -403,6 +438,7 @@ class Settings(BaseSettings):
     rest: RestSettings = RestSettings()
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     health: HealthSettings = HealthSettings()
     ui: UiSettings = UiSettings()
     logs: LogSettings = LogSettings()

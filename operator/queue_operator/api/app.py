@@ -21,6 +21,8 @@ from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 
 def _utc_now() -> datetime:
@@ -35,6 +37,7 @@ def create_app(
     *,
     now: Callable[[], datetime] = _utc_now,
     new_id: Callable[[], str] = new_job_id,
+    tracing: Tracing = OFF,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 
@@ -52,6 +55,7 @@ def create_app(
         now=now,
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),
+        tracing=tracing,
     )
     if settings.ui.enabled:
         page.install(app)

@@ -26,6 +26,7 @@ from queue_operator.domain.errors import (
     QueueError,
 )
 from queue_operator.domain.job import Job
+from queue_operator.domain.traces import NO_TRACE, Trace
 from queue_operator.domain.validation import check_in_turn
 
 
@@ -37,13 +38,13 @@ class Batch:
     atomic: bool
 
 
-def batch_from(body: bytes, namespace: str, services: Services) -> Batch:
+def batch_from(body: bytes, namespace: str, services: Services, trace: Trace = NO_TRACE) -> Batch:
     """The jobs of a batch. Raises InvalidBody when the batch itself is malformed."""
     envelope = _envelope(body)
     atomic = _atomic(envelope.atomic)
     limits = services.settings.limits
     raws = _jobs(envelope.jobs, limits.batch_jobs)
-    reader = Reader(namespace, services, check_in_turn(services.limits))
+    reader = Reader(namespace, services, check_in_turn(services.limits), trace)
     items: list[Job | QueueError] = []
     first_of: dict[str, Job] = {}
     for index, raw in enumerate(raws):

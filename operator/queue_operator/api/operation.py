@@ -15,6 +15,8 @@ from queue_operator.api.body import read_json
 from queue_operator.api.schemas import NamespaceQuery
 from queue_operator.api.services import Services
 from queue_operator.auth.protocol import QUEUE_JOBS, Identity
+from queue_operator.domain.traces import trace_of
+from queue_operator.tracing.protocol import Sending
 
 Q = TypeVar("Q", bound=NamespaceQuery)
 T = TypeVar("T")
@@ -58,6 +60,12 @@ class Call(Generic[Q]):
             namespace=self.namespace,
             **what,
         )
+
+    def sending(self) -> AbstractContextManager[Sending]:
+        """Around a submission, of whatever trace the caller is in."""
+        headers = self.request.headers
+        given = trace_of(headers.get("traceparent"), ",".join(headers.getlist("tracestate")))
+        return self.services.tracing.sending("rest", given)
 
     async def apart(self, work: Callable[[], T], size: int) -> T:
         """What `work` gives, which handles `size` bytes of JSON."""

@@ -12,6 +12,8 @@ from queue_operator.domain.validation import Limits
 from queue_operator.queue.operations import JobOperations
 from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Services:
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     parsing: anyio.CapacityLimiter
+    tracing: Tracing = OFF
 
     @property
     def json_depth(self) -> int:

@@ -15,6 +15,7 @@ from queue_operator.domain import tags
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import Job
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
+from queue_operator.domain.traces import NO_TRACE, Trace
 from queue_operator.domain.validation import Limits, check_job
 
 UNRESOLVED_ATTEMPTS: Final = 0
@@ -58,22 +59,31 @@ def _too_large_to_parse(body: bytes, payload_bytes: int) -> bool:
     return len(body) - shorter > most
 
 
-def job_from(body: bytes, namespace: str, rules: SubmissionRules) -> Job:
+def job_from(body: bytes, namespace: str, rules: SubmissionRules, trace: Trace = NO_TRACE) -> Job:
     """The job of one submission. Raises InvalidBody with every fault, or PayloadTooLarge."""
-    return Reader(namespace, rules, partial(check_job, limits=rules.limits)).read(body)
+    return Reader(namespace, rules, partial(check_job, limits=rules.limits), trace).read(body)
 
 
 class Reader:
-    """Reads the submissions of one request. `check` raises what is wrong with a job."""
+    """Reads the submissions of one request. `check` raises what is wrong with a job, `trace` is the
+    span that they belong to.
+    """
 
     def __init__(
-        self, namespace: str, rules: SubmissionRules, check: Callable[[Job], None]
+        self,
+        namespace: str,
+        rules: SubmissionRules,
+        check: Callable[[Job], None],
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._namespace = namespace
         self._new_id = rules.new_id
         self._payload_bytes = rules.limits.payload_bytes
         self._json_depth = rules.json_depth
         self.check = check
+        self._trace: dict[str, Any] = {}
+        if trace.parent:
+            self._trace = {"traceparent": trace.parent, "tracestate": trace.state}
         self._last_tags: Mapping[str, str] = {}
         self._last_labels: frozenset[str] = frozenset()
 
@@ -122,6 +132,7 @@ class Reader:
             backoff=_backoff_of(given),
             correlation_id=given.correlation_id or "",
             **_options(given),
+            **self._trace,
         )
 
     def _labels(self, given: Mapping[str, str] | None) -> frozenset[str]:

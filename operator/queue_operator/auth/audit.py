@@ -74,7 +74,8 @@ class Audit:
 def _write(line: dict[str, Any]) -> None:
     if logger.isEnabledFor(logging.INFO):
         short = {name: _short(value) for name, value in line.items()}
-        logger.info("%s", json.dumps(short, ensure_ascii=True, separators=(",", ":")))
+        text = json.dumps(short, ensure_ascii=True, separators=(",", ":"))
+        logger.info("%s", text, extra={"about": {"audit": short}})
 
 
 def _short(value: Any) -> Any:

@@ -69,6 +69,7 @@ from queue_operator.domain.validation import (
     check_ttl,
 )
 from queue_operator.domain.views import Phase
+from queue_operator.tracing.current import in_trace
 
 _MAX_PAGE: Final = 1000
 _FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
@@ -92,6 +93,7 @@ class BaseBackend(ABC):
 
     async def enqueue_job(self, job: Job) -> str:
         check_job(job, self._limits)
+        [job] = in_trace([job])
         return (await self._submit_one(job)).job_id
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
@@ -102,6 +104,7 @@ class BaseBackend(ABC):
     ) -> list[Submitted]:
         check_flag("atomic", atomic)
         check_flag("patient", patient)
+        jobs = in_trace(jobs)
         if atomic:
             check_batch(jobs, self._limits)
             return await self._submit(jobs, atomic=True) if jobs else []

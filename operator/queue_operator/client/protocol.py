@@ -26,6 +26,7 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from queue_operator.tracing.current import headers as tracing_headers
 from queue_operator.wire.clear import warn_of_token
 
 logger = logging.getLogger(__name__)
@@ -148,9 +149,9 @@ def _by_way_of(asked: httpx.RequestError | httpx.Response | None) -> str:
 
 
 def headers_of(call: Call, authorization: Mapping[str, str]) -> dict[str, str]:
-    """The headers of `call`."""
+    """The headers of `call`, which say what span it is made in."""
     kind = {} if call.content is None else {"Content-Type": "application/json"}
-    return {**kind, **authorization}
+    return {**kind, **authorization, **tracing_headers()}
 
 
 def params_of(namespace: str | None, **others: Any) -> dict[str, Any]:

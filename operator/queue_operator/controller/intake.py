@@ -21,6 +21,7 @@ from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.sighting import IntakeRules, Sighting
 from queue_operator.controller.sightings import Sightings
 from queue_operator.controller.standins import StandIns
+from queue_operator.controller.traced import TakingIn
 from queue_operator.crd.conditions import over_quota, refused
 from queue_operator.crd.names import QUEUE_JOB
 from queue_operator.crd.submission import in_manifest
@@ -34,6 +35,8 @@ from queue_operator.domain.units import respelled
 from queue_operator.observing import about
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class Intake:
         settings: ControllerSettings,
         clock: Clock,
         stats: ControllerStats,
+        tracing: Tracing = OFF,
     ) -> None:
         self._backend = backend
         self._kube = kube
@@ -69,6 +73,7 @@ class Intake:
         self._settings = settings
         self._clock = clock
         self._stats = stats
+        self._tracing = tracing
         self.stand_ins = StandIns(backend, writer, clock)
         self.priorities = Priorities(backend, clock)
         self._inbox = Inbox()
@@ -228,8 +233,9 @@ class Intake:
             self._tell(sighting, over_quota(error, datetime.now(UTC), generation))
 
     async def _take_in_jobs(self, jobs: Mapping[str, Job], seen: Mapping[str, Sighting]) -> None:
+        taking_in = TakingIn(self._tracing, jobs)
         try:
-            taken = await self._backend.take_in(list(jobs.values()))
+            taken = await self._backend.take_in(taking_in.jobs)
         except InvalidArgument as error:
             if len(jobs) == 1:
                 self._refuse(seen[next(iter(jobs))], _spelled(error))
@@ -238,6 +244,7 @@ class Intake:
             for uid, job in jobs.items():
                 await self._take_in_jobs({uid: job}, seen)
             return
+        taking_in.stored(taken.new)
         self._stats.taken_in += len(taken.new)
         for uid, job_id in taken.stands_for.items():
             self.stand_ins.put(seen[uid].namespace, seen[uid].resource, job_id)

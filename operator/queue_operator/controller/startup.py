@@ -34,6 +34,8 @@ from queue_operator.controller.workermirror import WorkerMirror
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ def run_controller(
     context: str | None = None,
     stats: ControllerStats | None = None,
     vitals: Vitals | None = None,
+    tracing: Tracing = OFF,
 ) -> int:
     """The body of the controller's process: runs until SIGTERM or SIGINT, gives an exit code.
 
@@ -70,7 +73,9 @@ def run_controller(
         over_quota=vitals.over_quota, refused_namespaces=vitals.refused
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_guarded(settings, backend_factory, kubeconfig, context, given, vitals))
+        return runner.run(
+            _guarded(settings, backend_factory, kubeconfig, context, given, vitals, tracing)
+        )
 
 
 def _without_story(record: logging.LogRecord) -> bool:
@@ -104,6 +109,7 @@ async def _guarded(
     context: str | None,
     stats: ControllerStats,
     vitals: Vitals,
+    tracing: Tracing,
 ) -> int:
     asyncio.get_running_loop().set_exception_handler(_unless_of_kopf)
     try:
@@ -116,6 +122,7 @@ async def _guarded(
             stats=stats,
             vitals=vitals,
             take_signals=True,
+            tracing=tracing,
         )
     except (QueueError, ApiError) as error:
         logger.error("the controller ends: %s", error)
@@ -137,6 +144,7 @@ async def serve_controller(
     ready: asyncio.Event | None = None,
     vitals: Vitals | None = None,
     take_signals: bool = False,
+    tracing: Tracing = OFF,
 ) -> None:
     """Runs until `stop` is set; sets `ready` once resources are watched. At the start it waits for
     the API server, the resources' definitions and the database as long as it takes.
@@ -154,7 +162,7 @@ async def serve_controller(
             started = await _or_stop(_start(settings, backend_factory, kube), stop)
             if started is None:
                 return
-            controller = Controller(settings, kube, started, stats or ControllerStats())
+            controller = Controller(settings, kube, started, stats or ControllerStats(), tracing)
             try:
                 await controller.run(credentials, stop, ready, vitals, take_signals)
             finally:
@@ -253,7 +261,12 @@ class Controller:
     """The parts of one running controller."""
 
     def __init__(
-        self, settings: Settings, kube: KubeClient, started: Started, stats: ControllerStats
+        self,
+        settings: Settings,
+        kube: KubeClient,
+        started: Started,
+        stats: ControllerStats,
+        tracing: Tracing = OFF,
     ) -> None:
         clock, rules = MonotonicClock(), _rules(settings, started.cluster_uid)
         backend, served = started.backend, settings.controller.namespaces
@@ -288,6 +301,7 @@ class Controller:
             settings.controller,
             clock,
             stats,
+            tracing,
         )
         self.catch_up = CatchUp(self.intake, kube, served, clock)
         self.readmission = Readmission(deferred, quotas, self.intake, kube, clock)

@@ -8,6 +8,9 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 CATEGORY: Final = "queue"
 FIELD_MANAGER: Final = "queue-operator"
+TRACEPARENT: Final = f"{GROUP}/traceparent"
+TRACESTATE: Final = f"{GROUP}/tracestate"
+"""Annotations of a QueueJob: the span of whoever makes it, as W3C Trace Context writes it."""
 
 
 @dataclass(frozen=True, slots=True)

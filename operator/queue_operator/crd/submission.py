@@ -7,12 +7,14 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
+from queue_operator.crd.names import TRACEPARENT, TRACESTATE
 from queue_operator.crd.v1alpha1 import BackoffSpec, QueueJobSpec
 from queue_operator.domain import tags as tag_map
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF, Backoff, BackoffStrategy, backoff_of
+from queue_operator.domain.traces import trace_of
 from queue_operator.domain.units import respelled, without_unit
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_job
 
@@ -33,6 +35,8 @@ def to_job(
     """
     metadata = body["metadata"]
     spec = _parse(body.get("spec") or {})
+    notes = metadata.get("annotations") or {}
+    trace = trace_of(notes.get(TRACEPARENT), notes.get(TRACESTATE))
     job = Job(
         id=metadata["uid"],
         namespace=metadata["namespace"],
@@ -49,6 +53,8 @@ def to_job(
         correlation_id=spec.correlation_id or "",
         idempotency_key=spec.idempotency_key or "",
         suspended=bool(spec.suspend),
+        traceparent=trace.parent,
+        tracestate=trace.state,
         resource=ResourceRef(
             cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
         ),

@@ -44,8 +44,9 @@ class Job:
     yet resolved (the first claim resolves it). `timeout_s` None: no limit. An
     `idempotency_key` is unique in its namespace while the job is stored; `depends_on` names
     jobs of the same namespace. `callback_url` is told of the job's end. One that is `suspended` is
-    not claimed, whatever its state, until somebody resumes it. `transition` counts the
-    job's changes of state, from 1. `suspension_at` is when it was last suspended or resumed.
+    not claimed, whatever its state, until somebody resumes it. `traceparent` and `tracestate` name
+    the span that its runs are linked to. `transition` counts the job's changes of state, from 1.
+    `suspension_at` is when it was last suspended or resumed.
     `spawned_by` is the id of the job whose handler submitted this one, and `spawn_depth` how many
     such steps lie between it and a job that came from outside. `token` is the lease's, on a job
     that a stream or `dequeue_jobs` has brought, and else empty: with it, an outcome counts for
@@ -72,6 +73,8 @@ class Job:
     resource: ResourceRef | None = None
     callback_url: str = ""
     suspended: bool = False
+    traceparent: str = ""
+    tracestate: str = ""
 
     state: JobState = JobState.INITIAL_PENDING
     eligible_at: datetime | None = None
@@ -163,6 +166,8 @@ class Assignment(NamedTuple):
     last_retry_at: datetime | None = None
     started_at: datetime | None = None
     alone: bool = False
+    traceparent: str = ""
+    tracestate: str = ""
 
 
 @value(frozen=True, slots=True, kw_only=True)

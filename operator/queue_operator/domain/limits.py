@@ -33,6 +33,7 @@ MAX_ID_CHARACTERS: Final = 330
 """
 NAME_CHARACTERS: Final = 512
 """Of a replica and of a bucket of tokens, which are alone in their index."""
+MAX_TRACESTATE_CHARACTERS: Final = 512
 SPAWN_DEPTH: Final = 100
 """Generations of children below a job that came from outside, unless a quota says otherwise."""
 BATCH_JOBS: Final = 1000
@@ -120,6 +121,13 @@ BOUNDS: Final = (
         least=0,
         most=REASON_CHARACTERS,
         what="Characters; of a cancel or a pause.",
+    ),
+    Bound(
+        of="tracestate",
+        kind="text",
+        least=0,
+        most=MAX_TRACESTATE_CHARACTERS,
+        what="Characters; a longer one is left out at REST, gRPC and resources.",
     ),
     Bound(
         of="tags",

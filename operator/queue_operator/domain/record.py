@@ -137,6 +137,8 @@ def assignment(
         last_retry_at=job.last_retry_at,
         started_at=job.started_at,
         alone=is_suspect("" if job.error is None else job.error.code),
+        traceparent=job.traceparent,
+        tracestate=job.tracestate,
     )
 
 

@@ -36,6 +36,7 @@ from queue_operator.domain.limits import Limits as Limits
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_MAX_ATTEMPTS, Backoff, BackoffStrategy
 from queue_operator.domain.running import LogLine
+from queue_operator.domain.traces import check_trace
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -247,6 +248,8 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     if job.callback_url != "":
         check_callback_url("callback_url", job.callback_url)
     check_flag("suspended", job.suspended)
+    if job.traceparent != "" or job.tracestate != "":
+        check_trace(job.traceparent, job.tracestate)
     _check_untouched(job)
 
 

@@ -146,6 +146,7 @@ class WorkerHarness:
             worker_name=NAME,
             host=NAME,
             health_port=0,
+            metrics_port=0,
             grace_s=0.0,
         )
         self._launcher = Launcher(

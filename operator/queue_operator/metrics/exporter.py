@@ -4,7 +4,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
@@ -13,15 +12,17 @@ from prometheus_client.registry import Collector
 
 from queue_operator import __version__
 from queue_operator.backends.ending import end_tasks
-from queue_operator.backends.figures import Leadership
+from queue_operator.backends.figures import Figures, Stock
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import ControllerFigures, Snapshot
+from queue_operator.metrics.gauges import ControllerFigures, Snapshot, stock_of
+from queue_operator.metrics.job_counters import JobCounters
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.leading import Leader, LeaderOnly
 from queue_operator.metrics.recorder import Recorder
 from queue_operator.metrics.serving import serve
+from queue_operator.metrics.telling import Telling
 from queue_operator.queue.protocol import StreamUsage
 from queue_operator.settings import MetricsSettings
 from queue_operator.wire.listening import refusal
@@ -39,10 +40,10 @@ class Metrics:
     """Everything that is measured in one process."""
 
     def __init__(self, replica: str = "") -> None:
-        labels = LabelBudget()
+        self.labels = LabelBudget()
         self.registry = CollectorRegistry()
-        self.recorder = Recorder(self.registry, labels)
-        self.snapshot = Snapshot(labels, __version__, replica)
+        self.recorder = Recorder(self.registry, self.labels)
+        self.snapshot = Snapshot(self.labels, __version__, replica)
         self.registry.register(self.snapshot)
 
     def register(self, collector: Collector, *, leader_only: bool = False) -> None:
@@ -54,8 +55,9 @@ class Metrics:
 
 
 class Exporter:
-    """The Prometheus endpoint. `depths`, `streams` and `controller` may be left out where there
-    are none. Without a `leadership` nobody shares the store, and this replica shows all.
+    """The Prometheus endpoint. `figures` of a store that others share are shown by one of them,
+    with counters of what happens to jobs; of a store of this process alone `depths` are. Each part
+    may be left out where there is none.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Exporter:
         settings: MetricsSettings,
         clock: Clock,
         *,
-        leadership: Leadership | None = None,
+        figures: Figures | None = None,
         depths: Depths | None = None,
         streams: Streams | None = None,
         controller: Callable[[], ControllerFigures | None] | None = None,
@@ -72,14 +74,18 @@ class Exporter:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
-        self._leader = Leader(leadership, clock, settings.leader_s)
+        self._leader = Leader(figures, clock, settings.leader_s)
         metrics.snapshot.leads = lambda: self._leader.leads
+        self._telling: Telling | None = None
+        if figures is not None:
+            counters = JobCounters(self._shows_counters, clock.monotonic)
+            metrics.registry.register(counters)
+            self._telling = Telling(figures, self._leader, counters, settings, clock)
         self._depths = depths
         self._streams = streams
         self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_shared = leadership is not None
         # So that an earlier look never replaces what a later one found.
         self._looking = asyncio.Lock()
 
@@ -99,14 +105,15 @@ class Exporter:
             told = refusal("metrics", host, port, error, "METRICS")
             raise OSError(told) from None
         self._tasks = [asyncio.create_task(self._keep_fresh(), name="metrics refresh")]
-        if self._is_shared:
+        if self._telling is not None:
             leading = asyncio.create_task(self._keep_leading(), name="leading the metrics")
             self._tasks.append(leading)
 
     async def stop(self) -> None:
+        """First leaves what was counted to be scraped: see `Telling`."""
         await end_tasks(self._tasks)
-        with suppress(QueueError):
-            await self._leader.resign()
+        if self._telling is not None:
+            await self._telling.end()
         if self._server is not None:
             server, thread = self._server
             # Both wait for the serving thread, which the event loop must not do.
@@ -123,19 +130,37 @@ class Exporter:
             snapshot.usage = tuple(self._streams.usage())
         if self._controller is not None:
             snapshot.controller = self._controller()
-        if self._depths is None:
+        if self._telling is None and self._depths is None:
             return
         if not self._leader.leads:
-            snapshot.depth = None
+            snapshot.stock = snapshot.lag_s = None
             return
         try:
-            snapshot.depth = await self._depths.queue_depth()
+            snapshot.stock = await self._stock()
         except QueueError as error:
-            snapshot.depth = None
-            snapshot.store_up = False
-            log.warning("queue depth is not known: %s", error)
+            self._withdraw()
+            log.warning("how many jobs there are is not known: %s", error)
         else:
             snapshot.store_up = True
+
+    async def _stock(self) -> Stock | None:
+        snapshot = self._metrics.snapshot
+        if self._telling is not None:
+            stock = await self._telling.look()
+            snapshot.lag_s = self._telling.lag_s
+            return stock
+        if self._depths is not None:
+            return stock_of(await self._depths.queue_depth(), self._metrics.labels)
+        return None
+
+    def _withdraw(self) -> None:
+        snapshot = self._metrics.snapshot
+        snapshot.stock = snapshot.lag_s = None
+        snapshot.store_up = False
+
+    def _shows_counters(self) -> bool:
+        telling = self._telling
+        return self._leader.leads or (telling is not None and telling.lingers)
 
     async def lead(self) -> None:
         """Takes the turn to show the figures about the stored jobs, or keeps it; with its first
@@ -169,8 +194,7 @@ class Exporter:
                 await self.refresh()
             except Exception:
                 # A fault in one look must not end all later ones.
-                self._metrics.snapshot.depth = None
-                self._metrics.snapshot.store_up = False
+                self._withdraw()
                 log.exception("metrics could not be refreshed")
             await self._clock.sleep(self._settings.depth_interval_s)
 

@@ -3,72 +3,17 @@
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
-from queue_operator.domain.job import Submitted
-from queue_operator.domain.outcome import ErrorCategory
-from queue_operator.domain.states import Event, JobState
 from queue_operator.metrics.recorder import Recorder
 
 B = TypeVar("B")
-T = TypeVar("T")
 
 Arguments = Mapping[str, Any]
-After = Callable[[Recorder, Arguments, Any], None]
-"""Counts a call that succeeded, from its arguments by name and its result."""
 
-
-def _taken_in(recorder: Recorder, given: Arguments, taken: Any) -> None:
-    new = frozenset(taken.new)
-    recorder.enqueued(job for job in given["jobs"] if job.id in new)
-
-
-def _submitted(recorder: Recorder, given: Arguments, answers: Any) -> None:
-    recorder.enqueued(_new(given["jobs"], answers))
-
-
-def _spawned(recorder: Recorder, given: Arguments, answers: Any) -> None:
-    requests = _new(given["requests"], answers)
-    recorder.enqueued(replace(one.job, namespace=one.namespace) for one in requests)
-
-
-def _new(given: Iterable[T], answers: Iterable[Submitted]) -> Iterator[T]:
-    """Those that were stored, and not before."""
-    for one, answer in zip(given, answers, strict=True):
-        if answer.error is None and not answer.duplicate:
-            yield one
-
-
-def _reported(
-    event: Event, state: JobState | None = None, category: ErrorCategory | None = None
-) -> After:
-    def count(recorder: Recorder, given: Arguments, _: Any) -> None:
-        recorder.ended((given["namespace"], given["job_id"]), event, category, state)
-
-    return count
-
-
-_AFTER: Final[Mapping[str, After]] = {
-    "enqueue_job": lambda recorder, given, _: recorder.enqueued((given["job"],)),
-    "enqueue_jobs": lambda recorder, given, _: recorder.enqueued(given["jobs"]),
-    "submit": _submitted,
-    "take_in": _taken_in,
-    "spawn": _spawned,
-    "claim": lambda recorder, _, assignments: recorder.assigned(assignments),
-    "dequeue_jobs": lambda recorder, _, jobs: recorder.claimed(jobs),
-    "settle": lambda recorder, given, answers: recorder.settled(
-        zip(given["outcomes"], answers, strict=True)
-    ),
-    "expire_leases": lambda recorder, _, lost: recorder.expired(lost),
-    "complete_job": _reported(Event.COMPLETE, JobState.COMPLETED),
-    # The answer does not say whether an attempt is left.
-    "fail_job": _reported(Event.FAIL, category=ErrorCategory.TEMPORARY),
-    "stop_job": _reported(Event.STOP, JobState.STOPPED),
-    "stop_job_with_retry": _reported(Event.STOP_WITH_RETRY, JobState.STOPPED),
-    "mark_job_unknown_stopped": _reported(Event.MARK_UNKNOWN_STOPPED, JobState.UNKNOWN_STOPPED),
-}
+_SETTLE: Final = "settle"
+"""The one call whose answer tells of outcomes that were refused; others raise."""
 
 
 class _Instrumented:
@@ -94,9 +39,8 @@ class _Instrumented:
             raise
         finally:
             self._recorder.called(name, self._monotonic() - started, failure)
-        after = _AFTER.get(name)
-        if after is not None:
-            after(self._recorder, _bound(signature, args, kwargs), result)
+        if name == _SETTLE:
+            self._recorder.settled(result)
         return result
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-OTHER: Final = "other"
+from queue_operator.backends.figures import OTHER, Pair
+
 MAX_PAIRS: Final = 200
 """Namespace and type pairs that get series of their own."""
-MAX_NAMESPACES: Final = 100
+MAX_NAMESPACES: Final = 50
+"""Namespaces whose other types are summed up under their name."""
 
 
 class LabelBudget:
@@ -37,6 +39,11 @@ class LabelBudget:
                 return shown, OTHER
             self._pairs.add(pair)
         return pair
+
+    @property
+    def names(self) -> frozenset[Pair]:
+        """What is shown by name."""
+        return frozenset(self._pairs)
 
     def prefer(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Gives what is left of the budget to `pairs` in their order, the largest first."""

@@ -1,5 +1,6 @@
 """Which replica shows what is the same on all of them, so that it is shown once."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,6 +27,7 @@ class Leader:
         # A process that begins anew under the same name is another one.
         self._holder = secrets.token_hex(8)
         self._until = float("inf") if store is None else float("-inf")
+        self._beating = asyncio.Lock()
 
     @property
     def holder(self) -> str:
@@ -46,16 +48,20 @@ class Leader:
         """Takes the turn or keeps it. Raises QueueError; the turn may then go on for a while."""
         if self._store is None:
             return
-        # Others count from later on, so that there are never two.
-        begun = self._clock.monotonic()
-        is_ours = await self._store.lead(self._holder, self._ttl_s)
-        self._until = begun + self._ttl_s if is_ours else float("-inf")
+        # One of two at a time would find the row locked, and take it for another's.
+        async with self._beating:
+            # Others count from later on, so that there are never two.
+            begun = self._clock.monotonic()
+            is_ours = await self._store.lead(self._holder, self._ttl_s)
+            self._until = begun + self._ttl_s if is_ours else float("-inf")
 
     async def resign(self) -> None:
         """Leaves the turn to others at once. Raises QueueError; then they have to wait."""
-        if self._store is not None and self.leads:
-            self._until = float("-inf")
-            await self._store.resign(self._holder)
+        if self._store is not None:
+            async with self._beating:
+                self._until = float("-inf")
+                # It may be ours although no beat was answered.
+                await self._store.resign(self._holder)
 
 
 class LeaderOnly(Collector):

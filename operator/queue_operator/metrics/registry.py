@@ -33,26 +33,28 @@ JOBS: Final = Metric(
     name="queueoperator_jobs",
     kind=Kind.GAUGE,
     labels=("namespace", "type", "state"),
-    help="Stored jobs by state. From the leader only.",
+    help="Stored jobs by state.",
 )
 OLDEST_AGE: Final = Metric(
     name="queueoperator_oldest_runnable_job_age_seconds",
     kind=Kind.GAUGE,
     labels=("namespace", "type"),
-    help="Age of the oldest job that could run now. From the leader only.",
-)
-DEAD_LETTERS: Final = Metric(
-    name="queueoperator_dead_letters",
-    kind=Kind.GAUGE,
-    labels=("namespace", "type"),
-    help="Jobs that failed for good and wait for somebody to look. From the leader only.",
+    help="Age of the oldest job that could run now, 0 for none.",
 )
 WAITING_LANES: Final = Metric(
     name="queueoperator_waiting_lanes",
     kind=Kind.GAUGE,
     help="Combinations of namespace, type, priority and tags that have waiting jobs, in a store "
-    "on Postgres. A hundred thousand make a look at the gauges take a second. From the leader "
-    "only.",
+    "on Postgres. A hundred thousand make a look at the gauges take a second.",
+)
+NEEDED_SLOTS: Final = Metric(
+    name="queueoperator_needed_slots",
+    kind=Kind.GAUGE,
+    labels=("namespace", "pool"),
+    help="Jobs that run or could run now, by the value of their tag `pool=...` (empty without "
+    "one): the slots that would run all of them at once. What is delayed, paused or suspended, or "
+    "waits for other jobs, is not in it; quotas are not looked at. Where more than 10,000 jobs of "
+    "the same type, priority and tags wait for something, no more than 10,000 others count.",
 )
 WORKER_STREAMS: Final = Metric(
     name="queueoperator_worker_streams",
@@ -113,22 +115,23 @@ ENQUEUED: Final = Metric(
     name="queueoperator_jobs_submitted_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type"),
-    help="Jobs stored through the REST door of this replica. Those of custom resources are "
-    "stored by the controller's process, which is not measured: see queueoperator_jobs.",
+    help="Jobs stored, through whatever door.",
 )
 ATTEMPTS: Final = Metric(
     name="queueoperator_job_attempts_total",
     kind=Kind.COUNTER,
     labels=("namespace", "type", "outcome", "error_class"),
-    help="Attempts whose outcome reached this replica. outcome: completed, failed, stopped, "
-    "unknown, released, handed_back; error_class: the error's category, empty for none.",
+    help="Attempts that ended. outcome: completed, failed, stopped, unknown, released, handed_back "
+    "or lost (the sweeper, or a caller, took it from its worker; what that one says late changes "
+    "nothing here). error_class, of failed and stopped: temporary, permanent, timeout or system; "
+    "else empty.",
 )
 FINISHED: Final = Metric(
     name="queueoperator_jobs_finished_total",
     kind=Kind.COUNTER,
-    labels=("namespace", "type", "outcome"),
-    help="Jobs ended by a worker's outcome on this replica; outcome is the final state, lower "
-    "case. Not those ended by a cancel alone, or by the sweeper.",
+    labels=("namespace", "type", "state"),
+    help="Jobs that reached a final state, by whatever means; one that is retried by hand, or "
+    "whose completion comes late, reaches another.",
 )
 WAIT: Final = Metric(
     name="queueoperator_job_wait_seconds",
@@ -143,14 +146,25 @@ RUN: Final = Metric(
     kind=Kind.HISTOGRAM,
     labels=("namespace", "type"),
     buckets=_RUN_BUCKETS_S,
-    help="From the assignment of an attempt to its outcome, for attempts assigned by this replica.",
+    help="From the assignment of an attempt to its end, for every attempt that ended.",
 )
 LEASES_EXPIRED: Final = Metric(
     name="queueoperator_leases_expired_total",
     kind=Kind.COUNTER,
-    labels=("namespace",),
-    help="Jobs that the sweeper of this replica took from a worker: the lease ran out, the "
-    "execution timeout passed, or a cancel was not obeyed in time.",
+    labels=("namespace", "type"),
+    help="Attempts taken from a worker: its lease ran out, or it did not obey a cancel in time. "
+    "One whose execution timeout passed is a failed attempt with error_class timeout instead.",
+)
+EVENT_LOG_LAG: Final = Metric(
+    name="queueoperator_event_log_lag_seconds",
+    kind=Kind.GAUGE,
+    help="Age of the oldest event that the counters of jobs did not contain at the last look, 0 "
+    "for none.",
+)
+UNNAMED_TYPES: Final = Metric(
+    name="queueoperator_unnamed_types",
+    kind=Kind.GAUGE,
+    help="Pairs of namespace and type with jobs that are shown together as type `other`.",
 )
 STALE_TOKENS: Final = Metric(
     name="queueoperator_stale_outcomes_total",
@@ -169,20 +183,40 @@ STORE_ERRORS: Final = Metric(
     name="queueoperator_store_errors_total",
     kind=Kind.COUNTER,
     labels=("method", "code"),
-    help="Calls to the store that raised, by error code.",
+    help="Calls to the store that raised, by error code; `unexpected` is a fault of ours.",
 )
+
+ABOUT_JOBS: Final = frozenset(
+    {
+        JOBS,
+        OLDEST_AGE,
+        WAITING_LANES,
+        NEEDED_SLOTS,
+        ENQUEUED,
+        ATTEMPTS,
+        FINISHED,
+        WAIT,
+        RUN,
+        LEASES_EXPIRED,
+        EVENT_LOG_LAG,
+        UNNAMED_TYPES,
+    }
+)
+"""What only the leader shows."""
 
 METRICS: Final = (
     JOBS,
     OLDEST_AGE,
-    DEAD_LETTERS,
     WAITING_LANES,
+    NEEDED_SLOTS,
     ENQUEUED,
     ATTEMPTS,
     FINISHED,
     WAIT,
     RUN,
     LEASES_EXPIRED,
+    EVENT_LOG_LAG,
+    UNNAMED_TYPES,
     STALE_TOKENS,
     WORKER_STREAMS,
     WORKER_SLOTS,

@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _message(record),
+            "message": message_of(record),
         }
         if process := self._name_of(record):
             line["process"] = process
@@ -99,7 +99,7 @@ def _known_beside(told: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
-def _message(record: logging.LogRecord) -> str:
+def message_of(record: logging.LogRecord) -> str:
     """A line whose arguments do not fit its text is written all the same."""
     try:
         return record.getMessage()

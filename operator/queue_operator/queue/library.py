@@ -90,4 +90,6 @@ def _streamed(job: Assignment) -> Job:
         assignee_id=job.assignee_id,
         assigned_at=job.assigned_at or datetime.now(UTC),
         token=job.token,
+        traceparent=job.traceparent,
+        tracestate=job.tracestate,
     )

@@ -1,7 +1,7 @@
 """The unary calls of the gRPC Queue: for each its right, its arguments and its answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -27,6 +27,8 @@ Counted = Callable[[Any, LimitSettings], Iterable[tuple[str, int, int]]]
 """Of a request: field, number and limit."""
 Told = Callable[[Any], dict[str, Any]]
 """What the audit is told of a request."""
+Submitted = Callable[[Any], Sequence[pb.Job]]
+"""The jobs of a submission, as its message has them."""
 
 EVERYWHERE: Final = ("",)
 """What a review is asked about that concerns all namespaces."""
@@ -117,6 +119,7 @@ class Method:
     """One unary call. `reserved` names a field of the request that only who may write outcomes may
     set; for who may not, `run_without` answers, where it is not the whole call that is refused.
     `counted` is what the request may have only so many of: it is worked on in one piece.
+    `submitted` are the new jobs of a submission.
     """
 
     request: type[Message]
@@ -127,6 +130,15 @@ class Method:
     reserved: Callable[[Any], str] = _nothing
     run_without: Run | None = None
     counted: Counted = _no_numbers
+    submitted: Submitted | None = None
+
+
+def _the_job(request: pb.EnqueueJobRequest) -> Sequence[pb.Job]:
+    return (request.job,)
+
+
+def _the_jobs(request: pb.EnqueueJobsRequest | pb.EnqueueEachRequest) -> Sequence[pb.Job]:
+    return request.jobs
 
 
 def _one_job(request: Any) -> dict[str, Any]:
@@ -382,6 +394,7 @@ METHODS: Final[dict[str, Method]] = {
         _one_job,
         _reserved_of_one,
         counted=_numbers_of_one,
+        submitted=_the_job,
     ),
     "EnqueueJobs": Method(
         pb.EnqueueJobsRequest,
@@ -391,6 +404,7 @@ METHODS: Final[dict[str, Method]] = {
         _many_jobs,
         _reserved_of_many,
         counted=_numbers_of_jobs,
+        submitted=_the_jobs,
     ),
     "EnqueueEach": Method(
         pb.EnqueueEachRequest,
@@ -401,6 +415,7 @@ METHODS: Final[dict[str, Method]] = {
         _reserved_of_many,
         partial(_enqueue_each, trusted=False),
         _numbers_of_jobs,
+        _the_jobs,
     ),
     "CompleteJob": Method(pb.CompleteJobRequest, OUTCOME, _complete_job, audited=_ended),
     "FailJob": Method(

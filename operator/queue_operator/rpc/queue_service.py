@@ -35,7 +35,10 @@ from queue_operator.rpc.queue_calls import (
     messages_of,
 )
 from queue_operator.rpc.session import BYTES_PER_MESSAGE
+from queue_operator.rpc.traced import sending
 from queue_operator.settings import Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 from queue_operator.wire.v1 import queue_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -54,8 +57,11 @@ M = TypeVar("M", bound=Message)
 class QueueServicer:
     """Serves `queueoperator.v1.Queue`."""
 
-    def __init__(self, queue: HostedQueue, door: Door, settings: Settings) -> None:
+    def __init__(
+        self, queue: HostedQueue, door: Door, settings: Settings, tracing: Tracing = OFF
+    ) -> None:
         self._queue = queue
+        self._tracing = tracing
         self._door = door
         self._changes = Changes()
         self._limits = settings.limits
@@ -124,6 +130,8 @@ class QueueServicer:
             await self._door.admit(identity, right.verb, right.resource, concerned)
             check_numbers(method, request, self._limits)
             run = await self._run_for(identity, method, request, concerned)
+            if method.submitted is not None:
+                run = self._traced(run, context, method.submitted(request))
             if (audited := method.audited) is None:
                 return await run(self._queue, request, namespace)
 
@@ -152,6 +160,13 @@ class QueueServicer:
                     raise may_not_set(field) from error
                 return method.run_without
         return method.run
+
+    def _traced(self, run: Run, context: Context, jobs: Sequence[pb.Job]) -> Run:
+        async def run_traced(queue: HostedQueue, request: Any, namespace: str) -> Message:
+            with sending(self._tracing, context, jobs):
+                return await run(queue, request, namespace)
+
+        return run_traced
 
     def _counted(self, answer: Answer) -> Answer:
         """The limit of gRPC itself counts sessions and streams too, and those may be thousands."""

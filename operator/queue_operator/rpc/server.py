@@ -16,6 +16,8 @@ from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.rpc.tls import credentials
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.tracing.off import OFF
+from queue_operator.tracing.protocol import Tracing
 from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import refusal, usable, why_not
 
@@ -43,13 +45,14 @@ class WorkerPlaneServer:
         authenticator: Authenticator,
         settings: Settings,
         authorizer: Authorizer | None = None,
+        tracing: Tracing = OFF,
     ) -> None:
         door = Door(
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
         self._gate = Gate(authenticator)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
-        self._calls = QueueServicer(queue, door, settings)
+        self._calls = QueueServicer(queue, door, settings, tracing)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 

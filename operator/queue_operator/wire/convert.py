@@ -32,6 +32,7 @@ from queue_operator.domain.running import (
 )
 from queue_operator.domain.states import Event
 from queue_operator.domain.texts import cut
+from queue_operator.domain.traces import trace_of
 from queue_operator.domain.units import in_submission, told
 from queue_operator.domain.validation import (
     DEFAULT_LIMITS,
@@ -136,6 +137,9 @@ def add_assignment(batch: pb.AssignmentBatch, assignment: Assignment) -> pb.Assi
         # One odd row must not end the session that it would be written to.
         left_s = min(max(assignment.timeout_s, 0.0), MAX_DURATION_S)
         message.timeout.CopyFrom(duration_to_wire(left_s))
+    if assignment.traceparent:
+        message.traceparent = assignment.traceparent
+        message.tracestate = assignment.tracestate
     if assignment.parent_result is not None:
         message.parent_result = assignment.parent_result
         message.parent_content_type = assignment.parent_content_type
@@ -292,6 +296,7 @@ def spawn_from_wire(
     job = message.job
     # To read a document costs what it is long.
     check_bytes("payload", job.payload, payload_bytes)
+    trace = trace_of(job.traceparent, job.tracestate)
     if job.content_type == JSON:
         _check_json("payload", job.payload)
     return SpawnRequest(
@@ -320,6 +325,8 @@ def spawn_from_wire(
             ),
             callback_url=job.callback_url,
             suspended=job.suspended,
+            traceparent=trace.parent,
+            tracestate=trace.state,
         ),
     )
 

@@ -16,6 +16,7 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import OCTETS, ErrorCategory, ErrorInfo
 from queue_operator.domain.retry import Backoff, BackoffStrategy, backoff_of
 from queue_operator.domain.states import JobState
+from queue_operator.domain.traces import trace_of
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1 import worker_pb2
 
@@ -94,6 +95,9 @@ def job_to_wire(job: Job) -> pb.Job:
 
 
 def _parts_to_wire(job: Job, message: pb.Job) -> None:
+    if job.traceparent:
+        message.traceparent = job.traceparent
+        message.tracestate = job.tracestate
     if (backoff := job.backoff) is not None:
         message.backoff.CopyFrom(_backoff_to_wire(backoff))
     if (resource := job.resource) is not None:
@@ -147,6 +151,9 @@ def _part(message: Message, name: str) -> Any:
 
 def _parts_from_wire(message: pb.Job) -> dict[str, Any]:
     parts: dict[str, Any] = {}
+    if message.traceparent:
+        trace = trace_of(message.traceparent, message.tracestate)
+        parts |= {"traceparent": trace.parent, "tracestate": trace.state}
     if message.HasField("backoff"):
         parts["backoff"] = _backoff_from_wire(message.backoff)
     if message.HasField("resource"):

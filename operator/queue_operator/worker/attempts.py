@@ -37,14 +37,15 @@ class AttemptLog:
         self._left_out: Counter[str] = Counter()
         self._kinds: set[tuple[str, str]] = set()
 
-    def ended(self, outcome: wire.Outcome, job_type: str, attempt: int) -> None:
-        """How an attempt ended, as the server will be told. Never raises: a filter that does is
-        whoever's configured logging, and no reason to lose the outcome.
+    def ended(self, outcome: wire.Outcome, job_type: str, attempt: int, trace: str = "") -> None:
+        """How an attempt ended, as the server will be told; `trace` is the id of its trace. Never
+        raises: a filter that does is whoever's configured logging, and no reason to lose the
+        outcome.
         """
         with suppress(Exception):
-            self._tell(outcome, job_type, attempt)
+            self._tell(outcome, job_type, attempt, trace)
 
-    def _tell(self, outcome: wire.Outcome, job_type: str, attempt: int) -> None:
+    def _tell(self, outcome: wire.Outcome, job_type: str, attempt: int, trace: str) -> None:
         end = _ENDS.get(outcome.kind)
         if end is None:
             return
@@ -54,7 +55,12 @@ class AttemptLog:
         if self._lines > LINES:
             self._left_out[end] += 1
             return
-        about = {"job_id": outcome.job_id, "job_type": job_type, "attempt": attempt}
+        about: dict[str, object] = {
+            "job_id": outcome.job_id,
+            "job_type": job_type,
+            "attempt": attempt,
+        }
+        about |= {"trace_id": trace} if trace else {}
         subject = f"job {outcome.job_id} ({job_type}), attempt {attempt}"
         if outcome.kind == wire.OUTCOME_KIND_FAIL:
             self._failed(subject, outcome.error, about)

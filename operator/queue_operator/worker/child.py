@@ -24,6 +24,8 @@ from types import FrameType
 from typing import Any, Final
 
 from queue_operator.domain.errors import QueueError
+from queue_operator.domain.traces import NO_TRACE, Trace
+from queue_operator.tracing.within import within
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import supervisor
 from queue_operator.worker.context import Cancellation, JobContext
@@ -81,13 +83,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the worker sends: which function, and the context's plain members."""
+    """What the worker sends: which function, the context's plain members, and the span around."""
 
     type: str
     module: str
     name: str
     context: dict[str, Any]
     max_bytes: int
+    trace: Trace = NO_TRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,8 @@ class Child:
     def _complete(self, job: Job) -> Completed:
         spec = _spec(job.type, job.module, job.name)
         context = JobContext(**job.context, cancelled=self._cancelled, _link=PipeLink(self.ask))
-        return self._runner.complete_here(spec, context, job.max_bytes)
+        with within(job.trace):
+            return self._runner.complete_here(spec, context, job.max_bytes)
 
 
 @cache

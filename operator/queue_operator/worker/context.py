@@ -141,7 +141,8 @@ class JobContext:
     on, and the timeout then strikes later. `payload` is what was submitted, byte for
     byte; `parent_payload` what the parent of a chained job gave, which `parent_result()` reads.
     `cancelled` can be waited on: `wait(s)` in a function, `await wait_async(s)` in
-    a coroutine. `state` is what the worker's lifespan gave, None without one.
+    a coroutine. `state` is what the worker's lifespan gave, None without one. `traceparent` and
+    `tracestate` name the span of the submission, where it had one.
     """
 
     job_id: str
@@ -149,6 +150,8 @@ class JobContext:
     attempt: int
     created_at: datetime
     correlation_id: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     priority: str = ""
     deadline: datetime | None = None
@@ -326,6 +329,8 @@ def context_of(
         attempt=assignment.attempt,
         created_at=_EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000),
         correlation_id=assignment.correlation_id,
+        traceparent=assignment.traceparent,
+        tracestate=assignment.tracestate,
         tags=_tag_map(tuple(assignment.tags)).copy(),
         priority=assignment.priority,
         deadline=deadline,

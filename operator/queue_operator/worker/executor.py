@@ -13,11 +13,13 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any, Final
 
+from queue_operator.worker.figures import LagWatch
 from queue_operator.worker.handlers import Place, Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.injection import Provider, Resource, all_of
 from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import (
+    Around,
     Ending,
     Run,
     Runner,
@@ -44,6 +46,7 @@ class Executor:
         registry: Registry,
         provider: Provider | None = None,
         processes: Processes | None = None,
+        spans: Around | None = None,
     ) -> None:
         self._ended = ended
         self._registry = registry
@@ -54,7 +57,9 @@ class Executor:
         self._thread = threading.Thread(target=self._serve, name="async-handlers", daemon=True)
         self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="handler")
         self._processes = processes or Processes()
-        self._runner = Runner(registry.middleware, self._provider, self._pool, self._processes)
+        self._runner = Runner(
+            registry.middleware, self._provider, self._pool, self._processes, spans
+        )
         self._tasks: dict[Run, asyncio.Task[Ending]] = {}
         self._running: set[Run] = set()
         self._lacks_threads = False
@@ -68,6 +73,10 @@ class Executor:
     def running(self) -> int:
         """Handlers that have not ended."""
         return len(self._running)
+
+    def watch_lag(self, observe: Callable[[float], None]) -> None:
+        """Tells how late timers of the handlers' loop fire, for as long as it runs."""
+        self._loop.call_soon_threadsafe(LagWatch(self._loop, observe).start)
 
     def open(self, lifespan: Resource | None = None) -> "Future[None]":
         """Enters the lifespan, whose value is every job's `ctx.state`, and makes what handlers

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 REFUSED: Final = 1
 MISUSED: Final = 2
 _NO_FORMAT: Final = "none"
-_FORMATS: Final = (*(form.value for form in LogFormat), _NO_FORMAT)
-_LEVELS: Final = tuple(level.value for level in LogLevel)
+FORMATS: Final = (*(form.value for form in LogFormat), _NO_FORMAT)
+LEVELS: Final = tuple(level.value for level in LogLevel)
 
 EPILOG: Final = """\
 environment:
@@ -45,6 +45,9 @@ environment:
   QUEUE_OPERATOR_PROCESS_START_S  seconds for a handler's process to be there (30)
   QUEUE_OPERATOR_REFUSED_S    seconds a refused worker tries again before it exits (30)
   QUEUE_OPERATOR_HEALTH_PORT  port of /healthz and /readyz, 0 for none (8081)
+  QUEUE_OPERATOR_METRICS_PORT  port of /metrics, 0 for none (9091 with the extra `metrics`)
+  QUEUE_OPERATOR_CAPTURE_LOGS  lowest level of logging lines of handlers in their jobs' logs (info),
+                              or off
   QUEUE_OPERATOR_LOG_FORMAT   as --log-format
   QUEUE_OPERATOR_LOG_LEVEL    as --log-level
 
@@ -103,8 +106,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if len(words) != 1:
         parser.error(f"give one MODULE:WORKER, not {' '.join(words) or 'none'}")
     options.target = words[0]
-    options.log_level = _chosen(parser, options.log_level, "LOG_LEVEL", _LEVELS, LogLevel.INFO)
-    options.log_format = _chosen(parser, options.log_format, "LOG_FORMAT", _FORMATS, LogFormat.JSON)
+    options.log_level = _chosen(parser, options.log_level, "LOG_LEVEL", LEVELS, LogLevel.INFO)
+    options.log_format = _chosen(parser, options.log_format, "LOG_FORMAT", FORMATS, LogFormat.JSON)
     return options
 
 
@@ -147,13 +150,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-level",
         type=str.lower,
-        choices=_LEVELS,
+        choices=LEVELS,
         help="lowest level to write (info)",
     )
     parser.add_argument(
         "--log-format",
         type=str.lower,
-        choices=_FORMATS,
+        choices=FORMATS,
         help="one JSON object a line, plain text, or none: logging is what MODULE makes of it "
         "(json)",
     )

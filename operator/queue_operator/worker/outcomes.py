@@ -26,6 +26,11 @@ _CATEGORIES: Final = {
     ErrorCategory.SYSTEM: wire.ERROR_CATEGORY_SYSTEM,
 }
 
+TIMED_OUT: Final = ErrorInfo(
+    message="the handler ran longer than the job's timeout",
+    category=ErrorCategory.TIMEOUT,
+    code="TIMEOUT",
+)
 _NOT_ASKED: Final = ErrorInfo(
     message="the handler stopped as if cancelled, but nobody asked it to",
     category=ErrorCategory.TEMPORARY,
@@ -73,6 +78,14 @@ def failed(
     if retry_after_s is not None:
         outcome.retry_after.FromTimedelta(timedelta(seconds=retry_after_s))
     return outcome
+
+
+def no_handler(type_: str) -> ErrorInfo:
+    return ErrorInfo(
+        message=f"this worker has no handler for {type_!r}",
+        category=ErrorCategory.SYSTEM,
+        code="NO_HANDLER",
+    )
 
 
 def bare(job_id: str, token: str, kind: wire.OutcomeKind.ValueType) -> wire.Outcome:

@@ -12,10 +12,14 @@ from types import FrameType
 from typing import Final
 
 from queue_operator.observing import WORKER
+from queue_operator.tracing.opening import Options, open_tracing
+from queue_operator.tracing.within import SERVICE
+from queue_operator.worker.capture import captured
 from queue_operator.worker.client import Client
 from queue_operator.worker.context import WorkerIdentity
 from queue_operator.worker.errors import SessionEnded, SessionRefused
 from queue_operator.worker.executor import Executor
+from queue_operator.worker.figures import Figures, LagWatch, figures_of, served
 from queue_operator.worker.handlers import Registry
 from queue_operator.worker.handoff import Handoff
 from queue_operator.worker.health import serve_health
@@ -24,6 +28,7 @@ from queue_operator.worker.processes import Processes
 from queue_operator.worker.runner import Ending, Run
 from queue_operator.worker.session import Session
 from queue_operator.worker.settings import WorkerSettings
+from queue_operator.worker.spans import FLUSH_S, Spans
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +77,10 @@ class WorkerProcess:
         thread = threading.Thread(
             target=within.run, args=(self._session_thread,), name="session", daemon=True
         )
-        with _signals(self.stop):
+        with (
+            _signals(self.stop),
+            captured(self._settings.capture_logs, self._identity.session_id),
+        ):
             thread.start()
             # The kernel may deliver a signal to another thread, which does not end this wait;
             # its handler runs when this thread next does.
@@ -102,12 +110,22 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         post = _poster(loop)
         ended = Handoff[tuple[Run, Ending]](loop, lambda end: session.finished(*end))
+        tracing = open_tracing(
+            Options(
+                service=SERVICE,
+                attributes={"service.instance.id": self._identity.session_id},
+                shared=True,
+            )
+        )
+        spans = Spans.of(tracing, self._identity)
         executor = Executor(
             lambda run, ending: ended.put((run, ending)),
             self._registry,
             Provider(self._overrides),
             Processes(start_s=self._settings.process_start_s),
+            spans,
         )
+        figures = figures_of(self._settings, lambda: session.standing(connected=client.connected))
         session = Session(
             self._settings,
             self._identity,
@@ -117,20 +135,26 @@ class WorkerProcess:
             post=post,
             wake=lambda: client.wake(),
             done=lambda: client.done(),
+            figures=figures,
+            spans=spans,
         )
         client = Client(self._settings, session)
         self._accept_stops(lambda: post(client.stop))
         self._registry.watch(announce := lambda _: post(session.announce))
         try:
-            async with self._health(
-                alive=lambda: executor.alive,
-                ready=lambda: client.connected and not (session.draining or session.stuck),
+            async with (
+                self._metrics(figures, executor),
+                self._health(
+                    alive=lambda: executor.alive,
+                    ready=lambda: client.connected and not (session.draining or session.stuck),
+                ),
             ):
                 await client.unless_done(asyncio.wrap_future(executor.open(self._lifespan)))
                 await client.run()
         finally:
             self._registry.unwatch(announce)
             self.abandoned = executor.close(CLOSE_S, self._settings.close_s)
+            tracing.close(FLUSH_S)
 
     def _accept_stops(self, stop: Callable[[], object]) -> None:
         with self._lock:
@@ -138,6 +162,21 @@ class WorkerProcess:
             missed = self._stops
         for _ in range(missed):
             stop()
+
+    @contextlib.asynccontextmanager
+    async def _metrics(self, figures: Figures | None, executor: Executor) -> AsyncIterator[None]:
+        """Also while the worker drains."""
+        if figures is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        LagWatch(loop, figures.late("session")).start()
+        executor.watch_lag(figures.late("handlers"))
+        stop = served(self._settings, figures)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(stop)
 
     @contextlib.asynccontextmanager
     async def _health(

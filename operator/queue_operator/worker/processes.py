@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from queue_operator.domain.errors import QueueError
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
+from queue_operator.tracing.current import current
 from queue_operator.worker import child, supervisor
 from queue_operator.worker.context import Cancellation, JobContext
 from queue_operator.worker.errors import Cancelled, Retry
@@ -140,7 +141,9 @@ def _job(spec: HandlerSpec, context: JobContext, max_bytes: int) -> bytes:
     }
     function = spec.function
     return pickle.dumps(
-        child.Job(spec.type, function.__module__, function.__qualname__, members, max_bytes)
+        child.Job(
+            spec.type, function.__module__, function.__qualname__, members, max_bytes, current()
+        )
     )
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -14,8 +15,10 @@ from typing import Final, Protocol, TypeVar, cast
 
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.texts import text_of
+from queue_operator.domain.traces import NO_TRACE, Trace, trace_id
 from queue_operator.domain.validation import MAX_DURATION_S
-from queue_operator.observing import JOB, JobMark
+from queue_operator.observing import JOB, TRACE_ID, JobMark
+from queue_operator.worker.capture import RUNNING
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.errors import INVALID_RESULT, Cancelled, PermanentError, Retry
 from queue_operator.worker.handlers import HandlerSpec, Place
@@ -51,6 +54,7 @@ class Run:
     """A job in this process. Only the session's thread changes it, but for `begin`.
 
     `ticks` are heartbeats for which it waits to begin, or goes on after its fate is settled.
+    `trace` is the span that its handler runs in.
     """
 
     job_id: str
@@ -65,12 +69,16 @@ class Run:
     timer: Timer | None = None
     ticks: int = 0
     begun: bool = False
+    begun_s: float | None = None
     withdrawn: bool = False
+    trace: Trace = NO_TRACE
 
     def begin(self) -> bool:
         """Where the handler is about to be called: False if it may no longer be."""
         with _BEGINNING:
             self.begun = not self.withdrawn
+            if self.begun:
+                self.begun_s = time.monotonic()
             return self.begun
 
     def withdraw(self) -> bool:
@@ -111,6 +119,12 @@ class ProcessRunner(Protocol):
     def call(self, spec: HandlerSpec, context: JobContext, max_bytes: int) -> Completed: ...
 
 
+class Around(Protocol):
+    """What stands around each run, and is told how it ended."""
+
+    def around(self, run: Run) -> AbstractContextManager[Callable[[Ending], object]]: ...
+
+
 class Runner:
     """From a job to how it ended: reads the payload, makes the dependencies, calls the handler
     through the middleware, and writes the result. An error of any of these is the handler's.
@@ -125,11 +139,13 @@ class Runner:
         provider: Provider,
         threads: futures.Executor | None = None,
         processes: ProcessRunner | None = None,
+        spans: Around | None = None,
     ) -> None:
         self._chain = chain
         self._provider = provider
         self._threads = threads
         self._processes = processes
+        self._spans = spans
 
     def needs_no_loop(self, spec: HandlerSpec) -> bool:
         """Whether a thread alone can run it: nothing around the handler has to be awaited."""
@@ -145,6 +161,13 @@ class Runner:
         if not run.begin():
             return Stopped()
         _mark(run.context)
+        if self._spans is None:
+            return await self._run(run)
+        with self._spans.around(run) as tell:
+            tell(ending := await self._run(run))
+        return ending
+
+    async def _run(self, run: Run) -> Ending:
         try:
             return await self.call(run.spec, run.context, run.max_result_bytes)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -155,6 +178,13 @@ class Runner:
         if not run.begin():
             return Stopped()
         _mark(run.context)
+        if self._spans is None:
+            return self._run_in_thread(run)
+        with self._spans.around(run) as tell:
+            tell(ending := self._run_in_thread(run))
+        return ending
+
+    def _run_in_thread(self, run: Run) -> Ending:
         try:
             return self._in_thread(run.spec, run.context, run.max_result_bytes)[1]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -253,7 +283,11 @@ def _completed(spec: HandlerSpec, value: object, max_bytes: int) -> Completed:
 
 def _mark(context: JobContext) -> None:
     """All that runs in this context of variables is about the job from now on."""
+    RUNNING.set(context)
     JOB.set(JobMark(context.worker.namespace, context.job_id, context.attempt))
+    if context.traceparent:
+        # Where spans are recorded, the run has a trace of its own.
+        TRACE_ID.set(trace_id(context.traceparent))
 
 
 class HandlerFailed(Exception):

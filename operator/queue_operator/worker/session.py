@@ -5,40 +5,44 @@ All methods are called on one thread. `wake` is called when there is something t
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from queue_operator import __version__
 from queue_operator.domain.errors import StaleLease
-from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.texts import cut
+from queue_operator.domain.traces import trace_id
 from queue_operator.domain.validation import DEFAULT_LIMITS
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker import outcomes
+from queue_operator.worker.announcing import handler_types
 from queue_operator.worker.asks import CheckpointBuffer, SpawnBuffer
 from queue_operator.worker.attempts import AttemptLog
 from queue_operator.worker.content import storable
 from queue_operator.worker.context import (
     MAX_PROGRESS_MESSAGE_BYTES,
-    JobContext,
     WorkerIdentity,
     context_of,
 )
 from queue_operator.worker.errors import Cancelled
-from queue_operator.worker.handlers import HandlerSpec, Registry
+from queue_operator.worker.figures import Counted, Figures, Standing
+from queue_operator.worker.handlers import Registry
 from queue_operator.worker.link import SendLimits
 from queue_operator.worker.outcomes import OutcomeBuffer
 from queue_operator.worker.run_link import RunLink
 from queue_operator.worker.runner import Ending, Fate, Run, Timer
 from queue_operator.worker.settings import WorkerSettings
 from queue_operator.worker.shipping import LogBuffer
+from queue_operator.worker.spans import Spans
 from queue_operator.worker.stuck import StuckWatch
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_HEARTBEAT_S: Final = 5.0 / 3
+_LOST: Final = (wire.LEASE_STATUS_TAKEN_OVER, wire.LEASE_STATUS_ENDED)
 PROGRESS_PER_MESSAGE: Final = 512
 LOG_DELAY_S: Final = 0.25
 
@@ -70,9 +74,11 @@ class Session:
         wake: Callable[[], None],
         done: Callable[[], None],
         now: Callable[[], datetime] = _utc_now,
+        figures: Figures | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._settings = settings
-        self._identity = identity
+        self._identity = self._shown = identity
         self._registry = registry
         self._launcher = launcher
         self._schedule = schedule
@@ -80,7 +86,10 @@ class Session:
         self._post = post
         self._wake = wake
         self._now = now
+        self._spans = spans
         self._done = done
+        self._counted = Counted(figures)
+        self.capacity = settings.capacity
         self.outcomes = OutcomeBuffer()
         self._checkpoints = CheckpointBuffer()
         self._spawns = SpawnBuffer()
@@ -101,6 +110,7 @@ class Session:
         self._drain_unsent = False
         self._types_unsent = False
         self._heartbeat_due = False
+        self._know_types()
 
     def hello(self) -> wire.Hello:
         """The first message of a connection; on a reconnect it names what is held."""
@@ -112,18 +122,19 @@ class Session:
             namespace=self._identity.namespace,
             tags=sorted(self._settings.tags),
             capacity=self._settings.capacity,
-            types=self._types(),
+            types=handler_types(self._registry.specs()),
             version=__version__,
             held=self.held(),
             pod_uid=self._settings.pod_uid,
         )
 
-    def _types(self) -> list[wire.HandlerType]:
-        return [_handler_type(spec) for spec in self._registry.specs()]
+    def _know_types(self) -> None:
+        self._counted.know(spec.type for spec in self._registry.specs())
 
     def announce(self) -> None:
         """A handler was registered: the server hears of it now, not with the next hello."""
         self._types_unsent = True
+        self._know_types()
         self._wake()
 
     def held(self) -> list[wire.HeldJob]:
@@ -139,12 +150,17 @@ class Session:
         if self._drain_unsent:
             messages.append(wire.WorkerMessage(drain=wire.Drain()))
         if self._types_unsent:
-            messages.append(wire.WorkerMessage(types=wire.TypesUpdate(types=self._types())))
+            messages.append(
+                wire.WorkerMessage(
+                    types=wire.TypesUpdate(types=handler_types(self._registry.specs()))
+                )
+            )
         held = self.held() if self._heartbeat_due else []
         # That a draining worker holds nothing tells the server that what it has just assigned
         # will not be started.
         if held or (self._heartbeat_due and self.draining):
             messages.append(wire.WorkerMessage(heartbeat=wire.Heartbeat(held=held)))
+            self._counted.beat(len(held))
         if self._receipts:
             seen = [wire.HeldJob(job_id=job, token=token) for job, token in self._receipts]
             receipts = wire.CancelReceipts(received=seen)
@@ -181,6 +197,7 @@ class Session:
 
     def disconnected(self) -> None:
         """The stream was cut: whatever the server did not confirm is said again."""
+        self._counted.disconnected()
         self.outcomes.requeue()
         self._checkpoints.requeue()
         self._spawns.requeue()
@@ -201,8 +218,7 @@ class Session:
             self._checkpointed(kept)
         for spawned in message.spawn_answers.answers:
             self._spawned(spawned)
-        for answer in message.lease_answers.answers:
-            self._lease_answer(answer)
+        self._lease_answers(message.lease_answers.answers)
         if message.HasField("welcome"):
             self._welcome(message.welcome)
         if message.HasField("too_large"):
@@ -213,6 +229,11 @@ class Session:
 
     def _welcome(self, welcome: wire.Welcome) -> None:
         self.goodbye = None
+        self._counted.connected()
+        # A token may have proved another one than the settings say.
+        namespace = welcome.namespace or self._identity.namespace
+        self._shown = replace(self._identity, namespace=namespace)
+        self.capacity = welcome.capacity or self._settings.capacity
         self.heartbeat_interval_s = (
             welcome.heartbeat_interval.ToTimedelta().total_seconds() or DEFAULT_HEARTBEAT_S
         )
@@ -252,11 +273,11 @@ class Session:
         job_id = assignment.job_id
         spec = self._registry.get(assignment.type)
         if spec is None:
-            error = _no_handler(assignment.type)
+            error = outcomes.no_handler(assignment.type)
             self._say(outcomes.failed(job_id, assignment.token, error), assignment)
             return
         link = RunLink(self, assignment.attempt, self._post)
-        context = context_of(assignment, self._identity, link, self._send_limits, self._now())
+        context = context_of(assignment, self._shown, link, self._send_limits, self._now())
         link.run = run = Run(job_id, assignment.token, spec, context, self._max_result_bytes)
         self._arm(run, assignment)
         if job_id in self._runs:
@@ -300,7 +321,9 @@ class Session:
         run.cancel_requested = True
         if run.withdraw():
             # Nothing of it ran, and nothing will.
-            self._say(outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_ACK_EXECUTING))
+            outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_ACK_EXECUTING)
+            self._say(outcome)
+            self._counted.ended(run.context.type, outcome, None)
             self._interrupt(run, Fate.SETTLED)
             return
         run.context.cancelled.set()
@@ -310,6 +333,8 @@ class Session:
 
     def _acknowledge(self, ack: wire.OutcomeAck) -> None:
         known = self.outcomes.acknowledge(ack.job_id, ack.token)
+        if known is not None and self._spans is not None:
+            self._spans.answered(ack)
         if known is not None and ack.error_code:
             logger.warning(
                 "the outcome of job %s was refused: %s %s",
@@ -318,17 +343,28 @@ class Session:
                 ack.error_message,
             )
 
+    def _lease_answers(self, answers: Sequence[wire.LeaseAnswer]) -> None:
+        if answers:
+            self._counted.answered()
+        for answer in answers:
+            self._lease_answer(answer)
+
     def _lease_answer(self, answer: wire.LeaseAnswer) -> None:
         waiting = self._waiting.get(answer.job_id)
         if waiting is not None and waiting.token == answer.token:
-            if answer.status in (wire.LEASE_STATUS_TAKEN_OVER, wire.LEASE_STATUS_ENDED):
+            if answer.status in _LOST:
                 self._forget_waiting(answer.job_id)
+                self._counted.lease_lost()
+                self._counted.lost(waiting.context.type, None)
             return
         run = self._runs.get(answer.job_id)
         if run is None or run.token != answer.token or run.fate is not Fate.OPEN:
             return
+        if answer.status in _LOST:
+            self._counted.lease_lost()
         if answer.status == wire.LEASE_STATUS_TAKEN_OVER:
             logger.warning("job %s runs elsewhere now: stopping it here", run.job_id)
+            self._counted.lost(run.context.type, run.begun_s)
             self._interrupt(run, Fate.TAKEN_OVER)
         elif answer.status == wire.LEASE_STATUS_ENDED:
             logger.warning("job %s was ended by the queue: stopping it", run.job_id)
@@ -352,7 +388,10 @@ class Session:
         if self._checkpoints or self._spawns:
             self._drop_asks(run, StaleLease(run.job_id))
         if (outcome := outcomes.conclude(run, ending)) is not None:
-            self._say(outcome, run.context)
+            self._say(outcome, run)
+            self._trace(run, outcome)
+        elif run.fate is Fate.ENDED:
+            self._counted.lost(run.context.type, run.begun_s)
         successor = self._waiting.pop(run.job_id, None)
         if successor is not None:
             self._start(successor)
@@ -430,13 +469,16 @@ class Session:
         for run in tuple(self._runs.values()):
             if run.fate is Fate.OPEN:
                 outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
-                self._say(outcome, run.context)
+                self._say(outcome, run)
+                self._trace(run, outcome)
                 self._interrupt(run, Fate.SETTLED)
         self._changed()
 
     def abandon(self) -> None:
         """Stops everything without a word: the server no longer listens."""
         for run in tuple(self._runs.values()):
+            if run.fate is Fate.OPEN:
+                self._counted.lost(run.context.type, run.begun_s)
             self._interrupt(run, Fate.SETTLED)
         for job_id in tuple(self._waiting):
             self._forget_waiting(job_id)
@@ -448,6 +490,18 @@ class Session:
     def running(self) -> int:
         """Handlers that have not ended, whether or not their outcome still counts."""
         return len(self._runs)
+
+    def standing(self, *, connected: bool) -> Standing:
+        """For the figures; from any thread."""
+        free = 0 if self.draining else max(0, self.capacity - len(self._runs))
+        return Standing(
+            connected=connected,
+            busy=len(self._runs),
+            free=free,
+            handlers=len(self._registry.specs()),
+            unsent=len(self.outcomes),
+            stuck=self._stuck.count,
+        )
 
     @property
     def stuck(self) -> bool:
@@ -467,7 +521,8 @@ class Session:
         if run.fate is not Fate.OPEN:
             return
         if not self._return(run):
-            self._say(outcomes.failure(run, _TIMED_OUT), run.context)
+            self._say(outcome := outcomes.failure(run, outcomes.TIMED_OUT), run)
+            self._trace(run, outcome)
             self._interrupt(run, Fate.SETTLED)
         self._changed()
 
@@ -481,13 +536,13 @@ class Session:
         if not run.withdraw():
             return False
         outcome = outcomes.bare(run.job_id, run.token, wire.OUTCOME_KIND_HAND_BACK)
-        self._say(outcome, run.context)
+        self._say(outcome, run)
         self._interrupt(run, Fate.SETTLED)
         return True
 
     def _drop_waiting(self, run: Run, kind: wire.OutcomeKind.ValueType) -> None:
         self._forget_waiting(run.job_id)
-        self._say(outcomes.bare(run.job_id, run.token, kind), run.context)
+        self._say(outcomes.bare(run.job_id, run.token, kind), run)
 
     def _forget_waiting(self, job_id: str) -> None:
         run = self._waiting.pop(job_id, None)
@@ -504,11 +559,20 @@ class Session:
         self._drop_asks(run, _gone(run))
         self._launcher.interrupt(run)
 
-    def _say(self, outcome: wire.Outcome, job: JobContext | wire.Assignment | None = None) -> None:
+    def _say(self, outcome: wire.Outcome, of: Run | wire.Assignment | None = None) -> None:
+        """`of` is the attempt that ended by it, or none began here."""
         self.outcomes.add(outcome)
-        if job is not None:
-            self._attempts.ended(outcome, job.type, job.attempt)
+        if of is not None:
+            run = of if isinstance(of, Run) else None
+            job = of.context if isinstance(of, Run) else of
+            trace = (run.trace.id if run else "") or trace_id(job.traceparent)
+            self._attempts.ended(outcome, job.type, job.attempt, trace)
+            self._counted.ended(job.type, outcome, None if run is None else run.begun_s)
         self._wake()
+
+    def _trace(self, run: Run, outcome: wire.Outcome) -> None:
+        if self._spans is not None:
+            self._spans.said(run, outcome)
 
     def _changed(self) -> None:
         if self._receipts:
@@ -522,27 +586,3 @@ class Session:
 def _gone(run: Run) -> Exception:
     """Why a run no longer speaks for its job."""
     return Cancelled() if run.fate is Fate.SETTLED else StaleLease(run.job_id)
-
-
-_TIMED_OUT: Final = ErrorInfo(
-    message="the handler ran longer than the job's timeout",
-    category=ErrorCategory.TIMEOUT,
-    code="TIMEOUT",
-)
-
-
-def _no_handler(type_: str) -> ErrorInfo:
-    return ErrorInfo(
-        message=f"this worker has no handler for {type_!r}",
-        category=ErrorCategory.SYSTEM,
-        code="NO_HANDLER",
-    )
-
-
-def _handler_type(spec: HandlerSpec) -> wire.HandlerType:
-    announced = wire.HandlerType(
-        type=spec.type, concurrency=spec.concurrency or 0, max_attempts=spec.max_attempts or 0
-    )
-    if spec.timeout_s is not None:
-        announced.timeout.FromNanoseconds(round(spec.timeout_s * 1e9))
-    return announced

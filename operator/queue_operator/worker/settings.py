@@ -16,12 +16,16 @@ from queue_operator.domain.job import DEFAULT_NAMESPACE
 from queue_operator.domain.limits import MAX_CAPACITY
 from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import DEFAULT_LIMITS, check_tags, check_text
+from queue_operator.observing.lines import LogLevel
 from queue_operator.worker.errors import InvalidSettings, UnusableToken
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "QUEUE_OPERATOR_"
-_SIMILAR: Final = 0.75
+DEFAULT_METRICS_PORT: Final = 9091
+_SIMILAR: Final = 0.8
+NOT_CAPTURED: Final = "off"
+CAPTURED: Final = (*(level.value for level in LogLevel), NOT_CAPTURED)
 _OF_THE_COMMAND: Final = ("LOG_FORMAT", "LOG_LEVEL")
 """What `queue-worker` itself reads."""
 _HEADER: Final = re.compile(rb"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
@@ -40,7 +44,8 @@ class WorkerSettings:
     worker sends no credentials. With `ca_file` the connection is TLS; `cert_file` and `key_file`
     are shown to a server that asks for a certificate. All of them are read again on each
     connect. `tags` are demands: this worker takes only jobs that carry all of them.
-    `health_port` 0 serves no probes.
+    `health_port` 0 serves no probes, `metrics_port` 0 no metrics; None is port 9091 where the extra
+    `metrics` is installed.
     """
 
     server: str = "localhost:50051"
@@ -55,6 +60,11 @@ class WorkerSettings:
     host: str = field(default_factory=socket.gethostname)
     pod_uid: str = ""
     health_port: int = 8081
+    metrics_port: int | None = None
+    capture_logs: str = LogLevel.INFO
+    """Lines of `logging` of this level and above, written while a handler runs, are in the log of
+    its job; `off` keeps them out.
+    """
     grace_s: float = 25.0
     """After SIGTERM, how long jobs may go on before they are handed back."""
     ack_wait_s: float = 3.0
@@ -148,6 +158,8 @@ _VARIABLES: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "host": (("NODE_NAME",), str),
     "pod_uid": (("POD_UID",), str),
     "health_port": ((PREFIX + "HEALTH_PORT",), int),
+    "metrics_port": ((PREFIX + "METRICS_PORT",), int),
+    "capture_logs": ((PREFIX + "CAPTURE_LOGS",), str.lower),
     "grace_s": ((PREFIX + "GRACE_S",), float),
     "ack_wait_s": ((PREFIX + "ACK_WAIT_S",), float),
     "close_s": ((PREFIX + "CLOSE_S",), float),
@@ -191,9 +203,21 @@ def _capacity_fault(settings: WorkerSettings) -> str:
 
 
 def _port_fault(settings: WorkerSettings) -> str:
-    if _is_whole(settings.health_port) and 0 <= settings.health_port <= 65_535:
+    wrong = [
+        f"{PREFIX}{name}: {port!r} must be from 0 (off) to 65535"
+        for name, port in (
+            ("HEALTH_PORT", settings.health_port),
+            ("METRICS_PORT", 0 if settings.metrics_port is None else settings.metrics_port),
+        )
+        if not (_is_whole(port) and 0 <= port <= 65_535)
+    ]
+    return "; ".join(wrong)
+
+
+def _capture_fault(settings: WorkerSettings) -> str:
+    if settings.capture_logs in CAPTURED:
         return ""
-    return f"{PREFIX}HEALTH_PORT: {settings.health_port!r} must be from 0 (off) to 65535"
+    return f"{PREFIX}CAPTURE_LOGS: {settings.capture_logs!r} must be one of {', '.join(CAPTURED)}"
 
 
 def _is_whole(value: object) -> bool:
@@ -256,6 +280,7 @@ _RULES = (
     _certificate_fault,
     _capacity_fault,
     _port_fault,
+    _capture_fault,
     _tags_fault,
     _duration_fault,
 )

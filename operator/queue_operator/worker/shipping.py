@@ -48,10 +48,12 @@ def fields_of(given: object, more: Mapping[str, object]) -> dict[str, object]:
     return fields | {storable(name): value for name, value in more.items()}
 
 
-def line(level: str, message: str, fields: Mapping[str, object]) -> Line:
-    """Never raises: a line that cannot be written must not fail a job."""
+def line(level: str, message: str, fields: Mapping[str, object], at: float | None = None) -> Line:
+    """Never raises: a line that cannot be written must not fail a job. `at` is now, unless it is
+    given.
+    """
     return Line(
-        at=time.time(),
+        at=time.time() if at is None else at,
         level=storable(level),
         message=cut(storable(message), MAX_MESSAGE_BYTES),
         fields=_object(fields) if fields else "{}",

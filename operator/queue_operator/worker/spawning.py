@@ -13,6 +13,7 @@ from queue_operator.domain.ordering import Priority
 from queue_operator.domain.tags import from_map
 from queue_operator.domain.texts import kind_of
 from queue_operator.domain.validation import check_bytes, check_text, check_time
+from queue_operator.tracing.current import current
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.worker.content import OCTETS
 from queue_operator.worker.durations import Duration, length_of
@@ -95,6 +96,7 @@ def _child(
         text = options.get(name)
         if text is not None:
             setattr(job, name, _text(name, text))
+    job.traceparent, job.tracestate = current()
     job.tags.extend(sorted(_tags(options.get("tags"))))
     job.depends_on.extend(_texts("depends_on", options.get("depends_on")))
     _set_times(job, options)

@@ -46,6 +46,11 @@ class StuckWatch:
         """Whether a handler goes on that should have ended, or could not begin."""
         return bool(self._stuck)
 
+    @property
+    def count(self) -> int:
+        """How many of these go on."""
+        return len(self._stuck)
+
     def tick(self, runs: Iterable[Run], waiting: Iterable[Run]) -> list[Run]:
         """Gives those that have waited long enough to begin; `waiting` are behind the handler of
         an earlier attempt of theirs.

@@ -39,16 +39,13 @@ async def store(database: str) -> AsyncIterator[PostgresBackend]:
 
 
 @dataclass
-class StoppedClock:
+class StoppedClock(SystemClock):
     """Stands still until it is told otherwise."""
 
     now: float = 0.0
 
     def monotonic(self) -> float:
         return self.now
-
-    async def sleep(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
 
 
 async def test_one_leads_and_another_does_once_it_is_silent(store: PostgresBackend) -> None:
@@ -112,14 +109,12 @@ async def test_only_the_leader_shows_what_is_the_same_everywhere(store: Postgres
     for name in ("a", "b"):
         metrics = Metrics(name)
         metrics.register(Own(), leader_only=True)
-        exporter = Exporter(
-            metrics, settings, SystemClock(), leadership=store.figures, depths=store
-        )
+        exporter = Exporter(metrics, settings, SystemClock(), figures=store.figures)
         exporters.append(exporter)
         await exporter.start()
         await exporter.lead()
     first, second = exporters
-    jobs = key("queueoperator_jobs", namespace="team", type="mail", state="INITIAL_PENDING")
+    jobs = key("queueoperator_jobs", namespace="team", type="mail", state="initial_pending")
     assert await shown(first, LEADER, OWN, jobs) == [1, 1, 1]
     assert await shown(second, LEADER, OWN, jobs) == [0, None, None]
     await first.stop()

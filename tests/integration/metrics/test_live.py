@@ -49,7 +49,10 @@ class Measured:
     exporter: Exporter
 
     async def scrape(self) -> exposition.Samples:
+        await self.exporter.lead()
         await self.exporter.refresh()
+        # Series are first shown as 0.
+        await asyncio.to_thread(exposition.scraped, self.exporter.port)
         return await asyncio.to_thread(exposition.scraped, self.exporter.port)
 
 
@@ -61,7 +64,13 @@ async def measured(database: str) -> AsyncIterator[Measured]:
     queue = QueueService(backend, QueueSettings())
     await queue.start()
     settings = MetricsSettings(host="127.0.0.1", port=0)
-    exporter = Exporter(metrics, settings, SystemClock(), depths=backend, streams=queue)
+    exporter = Exporter(
+        metrics,
+        settings,
+        SystemClock(),
+        figures=instrument(backend.figures, metrics.recorder),
+        streams=queue,
+    )
     await exporter.start()
     yield Measured(queue, backend, exporter)
     await exporter.stop()
@@ -99,8 +108,8 @@ async def test_the_life_of_jobs_is_counted(measured: Measured) -> None:
     busy = await measured.scrape()
     assert busy[key("queueoperator_worker_slots", namespace="team", state="busy")] == 2
     assert busy[key("queueoperator_worker_slots", namespace="team", state="free")] == 0
-    assert busy[key("queueoperator_jobs", **LABELS, state=JobState.RUNNING)] == 2
-    assert busy[key("queueoperator_jobs", **LABELS, state=JobState.INITIAL_PENDING)] == 1
+    assert busy[key("queueoperator_jobs", **LABELS, state="running")] == 2
+    assert busy[key("queueoperator_jobs", **LABELS, state="initial_pending")] == 1
     assert busy[key("queueoperator_oldest_runnable_job_age_seconds", **LABELS)] >= 0
     stream.drain()
     done, failed = assigned
@@ -120,14 +129,14 @@ async def test_the_life_of_jobs_is_counted(measured: Measured) -> None:
     assert found[key("queueoperator_jobs_submitted_total", **LABELS)] == 3
     assert found[key("queueoperator_job_wait_seconds_count", **LABELS)] == 2
     assert found[key("queueoperator_job_run_seconds_count", **LABELS)] == 2
-    assert found[key("queueoperator_jobs_finished_total", **LABELS, outcome="completed")] == 1
-    assert found[key("queueoperator_jobs_finished_total", **LABELS, outcome="dead_letter")] == 1
+    assert found[key("queueoperator_jobs_finished_total", **LABELS, state="completed")] == 1
+    assert found[key("queueoperator_jobs_finished_total", **LABELS, state="dead_letter")] == 1
     attempts = key(
-        "queueoperator_job_attempts_total", **LABELS, outcome="failed", error_class="PERMANENT"
+        "queueoperator_job_attempts_total", **LABELS, outcome="failed", error_class="permanent"
     )
     assert found[attempts] == 1
     assert found[key("queueoperator_stale_outcomes_total", namespace="team")] == 1
-    assert found[key("queueoperator_dead_letters", **LABELS)] == 1
+    assert found[key("queueoperator_jobs", **LABELS, state="dead_letter")] == 1
     assert found[key("queueoperator_store_call_seconds_count", method="settle")] >= 1
     await stream.close()
 
@@ -136,9 +145,7 @@ async def test_gauges_come_and_go_with_the_store(
     measured: Measured, database: str, postgres_admin_dsn: str
 ) -> None:
     await measured.queue.enqueue_job(Job(id="one", type="mail", namespace="other"))
-    pending = key(
-        "queueoperator_jobs", namespace="other", type="mail", state=JobState.INITIAL_PENDING
-    )
+    pending = key("queueoperator_jobs", namespace="other", type="mail", state="initial_pending")
     assert (await measured.scrape())[pending] == 1
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(postgres_admin_dsn, autocommit=True) as admin:
@@ -149,10 +156,8 @@ async def test_gauges_come_and_go_with_the_store(
         found = await measured.scrape()
         admin.execute(f'ALTER DATABASE "{name}" WITH ALLOW_CONNECTIONS true')
     assert not [each for each, _ in found if each == "queueoperator_jobs"]
-    assert (
-        found[key("queueoperator_store_errors_total", method="queue_depth", code="UNAVAILABLE")]
-        >= 1
-    )
+    assert found[key("queueoperator_store_up")] == 0
+    assert found[key("queueoperator_store_errors_total", method="lead", code="unavailable")] >= 1
     # Connections that were ended are noticed, and made anew, one by one.
     async with asyncio.timeout(DEADLINE_S):
         while (found := await measured.scrape()).get(pending) is None:

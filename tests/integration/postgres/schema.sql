@@ -185,7 +185,9 @@ CREATE TABLE job (
     dependency_mode text,
     cluster_uid text,
     resource_name text,
-    generation bigint
+    generation bigint,
+    traceparent text,
+    tracestate text
 );
 ALTER TABLE job ADD CONSTRAINT job_created_at_check CHECK (((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9998-12-31 23:59:59.999999+00'::timestamp with time zone)));
 ALTER TABLE job ADD CONSTRAINT job_pkey PRIMARY KEY (job_no);

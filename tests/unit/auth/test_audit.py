@@ -1,6 +1,7 @@
 """Who changed what: a line before, a line after."""
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.audited import Audited
 from queue_operator.auth.audit import AUDIT_LOGGER, LEFT, Audit
 from queue_operator.auth.protocol import Identity
 from queue_operator.domain.errors import JobNotFound
+from queue_operator.observing.lines import JsonFormatter
 
 WHO = Identity(name="ops", namespace="default")
 HEAD = {
@@ -37,6 +39,14 @@ def test_a_change_is_told_before_and_after(audited: Audited) -> None:
         {**HEAD, "stage": "intent", **what},
         {**HEAD, "stage": "result", "outcome": "OK", **what, "count": 3},
     ]
+
+
+def test_a_line_for_programs_has_it_as_an_object(
+    audited: Audited, caplog: pytest.LogCaptureFixture
+) -> None:
+    change()
+    shown = json.loads(JsonFormatter("server").format(caplog.records[0]))
+    assert shown["audit"] == {**HEAD, "stage": "intent"}
 
 
 def test_the_first_line_stands_before_anything_happens(audited: Audited) -> None:

@@ -221,6 +221,7 @@ def test_settings_reach_the_server_as_it_reads_them(monkeypatch: pytest.MonkeyPa
         **DATABASE,
         "watchNamespaces": ["team-a", "team-b"],
         "auth": {"mode": "none"},
+        "tracing": {"endpoint": "http://collector:4317", "sampleRatio": 0.25},
         "settings": {
             "queue": {"lease_ttl_s": 2.5, "claim_batch": 1000000},
             "limits": {"payload_bytes": 10485760},
@@ -235,6 +236,8 @@ def test_settings_reach_the_server_as_it_reads_them(monkeypatch: pytest.MonkeyPa
     assert settings.limits.payload_bytes == 10 * 1024 * 1024
     assert settings.controller.namespaces == ("team-a", "team-b")
     assert settings.auth.mode == "none"
+    assert settings.tracing.endpoint == "http://collector:4317"
+    assert settings.tracing.sample_ratio == 0.25
 
 
 def test_one_replica_at_a_time_by_default() -> None:

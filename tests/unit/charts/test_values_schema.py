@@ -35,6 +35,8 @@ SERVER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"podDisruptionBudget": {"maxUnavailable": 0}}, "/podDisruptionBudget/maxUnavailable"),
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
     ({"tls": {"existingSecret": "Not_A_Name"}}, "/tls/existingSecret"),
+    ({"tracing": {"endpoint": "collector:4317"}}, "/tracing/endpoint"),
+    ({"tracing": {"sampleRatio": 1.5}}, "/tracing/sampleRatio"),
     ({"tls": {"clientCaKey": "a/b"}}, "/tls/clientCaKey"),
     ({"settings": {"grpc": {"key_file": "/k"}}}, "key_file"),
     ({"auth": {"tokensFileSecret": "Not_A_Name"}}, "/auth/tokensFileSecret"),
@@ -67,6 +69,7 @@ WORKER_REFUSALS: list[tuple[Manifest, str]] = [
     ({"enabled": 1}, "/enabled"),
     ({"tls": {"caSecret": "Not_A_Name"}}, "/tls/caSecret"),
     ({"tls": {"ca": "x"}}, "ca"),
+    ({"tracing": {"endpoint": "http://"}}, "/tracing/endpoint"),
     ({"extraVolumes": [{"name": "ca", "emptyDir": {}}]}, "/extraVolumes/0/name"),
 ]
 

@@ -16,9 +16,12 @@ from tests.unit.charts.rendering import (
 
 from queue_operator.auth.protocol import CONNECT, QUEUE_WORKERS
 from queue_operator.crd.names import GROUP as API_GROUP
-from queue_operator.worker.settings import WorkerSettings
+from queue_operator.worker.main import FORMATS, LEVELS
+from queue_operator.worker.settings import DEFAULT_METRICS_PORT, WorkerSettings
 
 CHART = "queue-worker"
+WITH_MONITORS = "--api-versions=monitoring.coreos.com/v1/PodMonitor"
+CAPTURE = "QUEUE_OPERATOR_CAPTURE_LOGS"
 POOL: Manifest = {"tags": ["pool=a", "gpu"], "capacity": 50, "replicas": 2}
 FULL: Manifest = {
     **POOL,
@@ -90,12 +93,64 @@ def test_the_sdk_finds_all_that_it_reads() -> None:
         host="node-1",
         pod_uid="b0c1",
         grace_s=30.0,
+        metrics_port=DEFAULT_METRICS_PORT,
     )
 
 
+def test_opentelemetry_finds_its_collector() -> None:
+    given = {"tracing": {"endpoint": "http://collector:4317", "serviceName": "mailer"}}
+    told = environment(worker({**POOL, **given}))
+    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4317"
+    assert told["OTEL_SERVICE_NAME"] == "mailer"
+    assert not [name for name in environment(worker(POOL)) if name.startswith("OTEL")]
+
+
 def test_the_kubelet_knocks_where_the_worker_answers() -> None:
-    (port,) = worker({})["ports"]
-    assert (port["name"], port["containerPort"]) == ("health", WorkerSettings().health_port)
+    ports = {port["name"]: port["containerPort"] for port in worker({})["ports"]}
+    assert ports == {"health": WorkerSettings().health_port, "metrics": DEFAULT_METRICS_PORT}
+
+
+def test_without_metrics_there_is_no_port_for_them() -> None:
+    values: Manifest = {**FULL, "metrics": {"enabled": False, "podMonitor": {"enabled": True}}}
+    manifests = rendered(CHART, values, WITH_MONITORS)
+    assert [port["name"] for port in worker(values)["ports"]] == ["health"]
+    assert environment(worker(values))["QUEUE_OPERATOR_METRICS_PORT"] == "0"
+    assert of_kind(manifests, "PodMonitor") == []
+    (policy,) = of_kind(manifests, "NetworkPolicy")
+    assert [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]] == [
+        "health"
+    ]
+
+
+def test_monitors_come_only_where_they_are_known_and_find_the_pods() -> None:
+    values: Manifest = {"metrics": {"podMonitor": {"enabled": True, "labels": {"release": "p"}}}}
+    assert of_kind(rendered(CHART, values), "PodMonitor") == []
+    manifests = rendered(CHART, values, WITH_MONITORS)
+    monitor = only(manifests, "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "p"
+    labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in {port["name"] for port in worker(values)["ports"]}
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "queue-worker"}]
+
+
+def test_scrapers_can_be_named() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    values: Manifest = {"networkPolicy": {"enabled": True, "scrapers": [peer]}}
+    (policy,) = of_kind(rendered(CHART, values), "NetworkPolicy")
+    rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
+    assert rules == {"health": None, "metrics": [peer]}
+
+
+@pytest.mark.parametrize("form", ["json", "text", "none"])
+def test_the_command_understands_how_lines_are_to_be_written(form: str) -> None:
+    logs = {"format": form, "level": "warning", "capture": "off"}
+    told = environment(worker({"logs": logs}))
+    assert told["QUEUE_OPERATOR_LOG_FORMAT"] in FORMATS
+    assert told["QUEUE_OPERATOR_LOG_LEVEL"] in LEVELS
+    settings = WorkerSettings.from_environment({name: told[name] for name in (CAPTURE,)})
+    assert settings.capture_logs == "off"
 
 
 def test_the_token_is_good_for_the_operator_alone() -> None:

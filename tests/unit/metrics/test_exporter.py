@@ -99,8 +99,9 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     await running.next_look()
     found = await running.scrape()
     labels = {"namespace": "ns", "type": "mail"}
-    assert found[key("queueoperator_jobs", **labels, state=JobState.INITIAL_PENDING)] == 7
-    assert found[key("queueoperator_dead_letters", **labels)] == 2
+    assert found[key("queueoperator_jobs", **labels, state="initial_pending")] == 7
+    assert found[key("queueoperator_jobs", **labels, state="dead_letter")] == 2
+    assert found[key("queueoperator_jobs", **labels, state="completed")] == 0
     assert found[key("queueoperator_oldest_runnable_job_age_seconds", **labels)] == 12.5
     assert found[key("queueoperator_waiting_lanes")] == 4
     assert found[key("queueoperator_worker_streams", namespace="ns")] == 2
@@ -139,7 +140,7 @@ async def test_gauges_are_withdrawn_while_the_store_is_away(
 ) -> None:
     running.store.depth = QueueDepth(jobs={("ns", "mail", JobState.RUNNING): 1})
     await running.next_look()
-    jobs = key("queueoperator_jobs", namespace="ns", type="mail", state=JobState.RUNNING)
+    jobs = key("queueoperator_jobs", namespace="ns", type="mail", state="running")
     assert (await running.scrape())[jobs] == 1
     running.store.depth = failure
     await running.next_look()
@@ -169,7 +170,7 @@ async def test_a_look_that_takes_long_does_not_replace_a_later_one(running: Runn
         # The latest of those that are under way is answered first.
         under_way.pop().set_result(None)
     await asyncio.wait(refreshing)
-    waiting = key("queueoperator_jobs", namespace="ns", type="mail", state=JobState.INITIAL_PENDING)
+    waiting = key("queueoperator_jobs", namespace="ns", type="mail", state="initial_pending")
     assert (await running.scrape())[waiting] == 1
 
 
@@ -182,8 +183,9 @@ async def test_types_beyond_the_budget_are_summed(running: Running) -> None:
     shown = {dict(labels)["type"] for name, labels in found if name == "queueoperator_jobs"}
     assert len(shown) == 201
     assert {"type-300", "type-101", "other"} <= shown
-    other = key("queueoperator_jobs", namespace="ns", type="other", state=JobState.RUNNING)
+    other = key("queueoperator_jobs", namespace="ns", type="other", state="running")
     assert found[other] == sum(range(1, 101))
+    assert found[key("queueoperator_unnamed_types")] == 100
 
 
 async def test_a_taken_port_is_an_error(running: Running) -> None:

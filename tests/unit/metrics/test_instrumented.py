@@ -1,21 +1,18 @@
 """A measured backend does what the backend does, and is what it is."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import key
 
-from queue_operator.backends.memory import MemoryBackend
 from queue_operator.backends.protocol import (
     CancelInbox,
     Depths,
     News,
     QueueDepth,
     Signals,
-    SpawnRequest,
     TakenIn,
     Topic,
 )
@@ -26,7 +23,6 @@ from queue_operator.domain.states import Event, JobState
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.recorder import Recorder
-from queue_operator.testing.driving import running
 
 
 class Part:
@@ -45,7 +41,12 @@ class Part:
         return TakenIn(new=[job.id for job in jobs if job.id != "old"])
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        return [Settled(each.job_id, each.namespace, JobState.COMPLETED) for each in outcomes]
+        return [
+            Settled(each.job_id, each.namespace, error=StaleLease(each.job_id))
+            if each.job_id == "old"
+            else Settled(each.job_id, each.namespace, JobState.COMPLETED)
+            for each in outcomes
+        ]
 
     async def complete_job(
         self, job_id: str, result: bytes, *, namespace: str = "default", token: str | None = None
@@ -95,59 +96,24 @@ async def test_what_is_no_call_to_the_store_passes_through(part: Part) -> None:
     assert [topics async for topics in part.listen()] == [{Topic.READY: None}]
 
 
-async def test_stored_jobs_are_counted(part: Part, registry: CollectorRegistry) -> None:
+async def test_calls_are_counted(part: Part, registry: CollectorRegistry) -> None:
     assert await part.enqueue_jobs(jobs=jobs("a", "b")) == ["a", "b"]
     assert (await part.take_in(jobs("old", "new"))).new == ["new"]
-    found = exposition.of(registry)
-    assert found[key("queueoperator_jobs_submitted_total", namespace="ns", type="mail")] == 3
-    assert found[key("queueoperator_store_call_seconds_count", method="take_in")] == 1
-
-
-async def test_of_a_batch_those_are_counted_that_are_new(registry: CollectorRegistry) -> None:
-    backend = instrument(MemoryBackend(), Recorder(registry, LabelBudget()))
-    first = Job(id="a", type="mail", namespace="ns", idempotency_key="once")
-    again = replace(first, id="b")
-    taken = replace(first, idempotency_key="", payload=b"x")
-    [new] = jobs("c")
-    await backend.submit([first, again, taken, new], atomic=False)
-    found = exposition.of(registry)
-    assert found[key("queueoperator_jobs_submitted_total", namespace="ns", type="mail")] == 2
-
-
-async def test_spawned_children_are_counted_once(registry: CollectorRegistry) -> None:
-    backend = instrument(MemoryBackend(), Recorder(registry, LabelBudget()))
-    parent, token = await running(backend)
-    child = SpawnRequest(
-        parent_id=parent.id, token=token, key="1", job=Job(id="", type="mail", namespace="ns")
-    )
-    for request in (child, child, replace(child, key="2"), replace(child, key="3", token="stale")):
-        await backend.spawn([request])
-    found = exposition.of(registry)
-    assert found[key("queueoperator_jobs_submitted_total", namespace="default", type="mail")] == 2
-
-
-async def test_settled_outcomes_are_counted(part: Part, registry: CollectorRegistry) -> None:
-    (answer,) = await part.settle([Outcome("a", Event.COMPLETE, "ns")])
-    assert answer.state is JobState.COMPLETED
-    found = exposition.of(registry)
-    finished = key(
-        "queueoperator_jobs_finished_total", namespace="ns", type="unknown", outcome="completed"
-    )
-    assert found[finished] == 1
-
-
-async def test_calls_of_the_library_are_counted(part: Part, registry: CollectorRegistry) -> None:
     assert await part.complete_job("a", b"", namespace="ns") == {"w": 1}
+    found = exposition.of(registry)
+    for method in ("enqueue_jobs", "take_in", "complete_job"):
+        assert found[key("queueoperator_store_call_seconds_count", method=method)] == 1
+
+
+async def test_refused_outcomes_are_counted(part: Part, registry: CollectorRegistry) -> None:
+    answers = await part.settle([Outcome(each, Event.COMPLETE, "ns") for each in ("a", "old")])
+    assert [answer.state for answer in answers] == [JobState.COMPLETED, None]
     with pytest.raises(StaleLease):
         await part.complete_job("a", b"", namespace="ns", token="old")
     found = exposition.of(registry)
-    finished = key(
-        "queueoperator_jobs_finished_total", namespace="ns", type="unknown", outcome="completed"
-    )
-    assert found[finished] == 1
-    assert found[key("queueoperator_stale_outcomes_total", namespace="ns")] == 1
+    assert found[key("queueoperator_stale_outcomes_total", namespace="ns")] == 2
     assert (
-        found[key("queueoperator_store_errors_total", method="complete_job", code="STALE_LEASE")]
+        found[key("queueoperator_store_errors_total", method="complete_job", code="stale_lease")]
         == 1
     )
 

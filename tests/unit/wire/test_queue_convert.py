@@ -44,6 +44,8 @@ WHOLE = Job(
     suspended=True,
     suspension_at=AT + timedelta(seconds=8),
     callback_url="https://example.com",
+    traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    tracestate="vendor=a",
     state=JobState.CANCELLING,
     eligible_at=AT - timedelta(days=40_000),
     waiting_for_dependencies=True,

@@ -13,9 +13,11 @@ from typing import Any
 import grpc
 import pytest
 
+from queue_operator.metrics.worker import WorkerFigures
 from queue_operator.wire.v1 import worker_pb2 as wire
 from queue_operator.wire.v1 import worker_pb2_grpc as wire_grpc
 from queue_operator.worker import Worker, WorkerIdentity, WorkerSettings
+from queue_operator.worker.figures import ENDS
 from queue_operator.worker.handlers import Registry, build_spec
 from queue_operator.worker.runner import Run
 from queue_operator.worker.session import Session
@@ -197,6 +199,7 @@ def settings(server: Server) -> WorkerSettings:
         server=f"127.0.0.1:{server.port}",
         worker_name="w",
         health_port=0,
+        metrics_port=0,
         reconnect_initial_s=0.01,
         reconnect_max_s=0.02,
         refused_s=0.2,
@@ -241,13 +244,18 @@ class Rig:
     """A session whose handlers end when the test says so; they begin unless `begins` is False."""
 
     def __init__(self) -> None:
+        self.figures = WorkerFigures(
+            ("0.1", "worker-1", "there:1"),
+            ENDS,
+            lambda: self.session.standing(connected=True),
+        )
         self.started: list[Run] = []
         self.interrupted: list[Run] = []
         self.timers: list[ManualTimer] = []
         self.wakes = 0
         self.done = 0
         self.begins = True
-        registry = Registry()
+        self.registry = registry = Registry()
         for type_ in ("work", "other"):
             registry.add(
                 build_spec(type_, lambda ctx: None, timeout=1.5, max_attempts=3, concurrency=2)
@@ -261,6 +269,7 @@ class Rig:
             post=lambda action: action(),
             wake=self._wake,
             done=self._done,
+            figures=self.figures,
         )
 
     def start(self, run: Run) -> None:

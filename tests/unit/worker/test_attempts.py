@@ -36,6 +36,14 @@ def test_a_failure_is_one_line(rig: Any, log: pytest.LogCaptureFixture) -> None:
     shown = json.loads(JsonFormatter().format(log.records[0]))
     assert (shown["level"], shown["job_id"], shown["job_type"]) == ("warning", "a", "work")
     assert (shown["attempt"], shown["category"], shown["code"]) == (1, "TEMPORARY", "OSError")
+    assert "trace_id" not in shown
+
+
+def test_a_line_of_a_traced_job_names_its_trace(rig: Any, log: pytest.LogCaptureFixture) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    parent = f"00-{trace}-b7ad6b7169203331-01"
+    rig.session.finished(rig.assign("a", "t", traceparent=parent), Failed(ERROR))
+    assert json.loads(JsonFormatter().format(log.records[0]))["trace_id"] == trace
 
 
 def test_the_trace_is_told_once_of_each_kind(rig: Any, log: pytest.LogCaptureFixture) -> None:

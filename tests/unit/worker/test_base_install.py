@@ -90,13 +90,50 @@ assert "grpc" not in sys.modules and "pydantic" not in sys.modules
 """
 
 
+ASKED_FOR_METRICS = """
+import logging
+from queue_operator.worker.figures import figures_of
+from queue_operator.worker.settings import WorkerSettings
+logging.basicConfig(format="%(message)s")
+assert figures_of(WorkerSettings(), lambda: None) is None
+assert figures_of(WorkerSettings(metrics_port=9091), lambda: None) is None
+assert "prometheus_client" not in sys.modules
+"""
+HAS_METRICS = """
+import urllib.request
+from queue_operator.worker.figures import Standing, figures_of
+from queue_operator.worker.settings import WorkerSettings
+stands = Standing(connected=True, busy=1, free=2, handlers=3, unsent=4, stuck=5)
+figures = figures_of(WorkerSettings(), lambda: stands)
+stop = figures.serve(0)
+stop()
+from prometheus_client import generate_latest
+assert b"queueworker_outcomes_unsent 4.0" in generate_latest(figures.registry)
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "extras"),
-    [(IMPORTS_ALL, []), (RUNS_HARNESS, ["harness"]), (PLUGIN_IS_LIGHT, ["harness"])],
+    [
+        (IMPORTS_ALL, []),
+        (HAS_METRICS, ["metrics"]),
+        (RUNS_HARNESS, ["harness"]),
+        (PLUGIN_IS_LIGHT, ["harness"]),
+    ],
 )
 def test_it_imports_and_runs(tmp_path: Path, program: str, extras: list[str]) -> None:
     result = run(tmp_path, program, extras)
     assert result.returncode == 0, result.stderr
+
+
+def test_without_the_extra_there_are_no_metrics_and_who_asks_is_told(tmp_path: Path) -> None:
+    result = run(tmp_path, ASKED_FOR_METRICS, [])
+    assert result.returncode == 0, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line == (
+        "no metrics on port 9091: they need prometheus-client, which is not installed: "
+        "pip install 'queue-operator[metrics]', or set QUEUE_OPERATOR_METRICS_PORT to 0"
+    )
 
 
 @pytest.mark.parametrize("module", ["pydantic_settings", "kopf", "psycopg", "fastapi", "pytest"])

@@ -83,7 +83,7 @@ def test_the_context_and_all_it_calls_reach_them(
     connection.send(wire.ServerMessage(spawn_answers=wire.SpawnAnswers(answers=[told])))
     assert connection.settle(1)[0].result == b'"c"'
     shipped = [line for m in connection.seen for line in m.logs.lines]
-    assert [line.message for line in shipped] == ["from within"]
+    assert [line.message for line in shipped] == ["from within", "plain text"]
     progress = [m.progress.progress[0] for m in connection.seen if m.HasField("progress")]
     assert [(p.percent, p.message) for p in progress] == [(50, "half")]
     own, theirs = (r for r in caplog.records if r.name in ("queue_operator.job", "theirs"))

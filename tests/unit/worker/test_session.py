@@ -33,6 +33,14 @@ def test_the_hello_says_what_the_worker_is(rig: Any) -> None:
     assert list(hello.held) == []
 
 
+def test_handlers_are_told_the_namespace_that_the_server_found(rig: Any, say: Any) -> None:
+    """By the worker's token, whatever its settings say."""
+    assert rig.assign("a", "t1").context.worker.namespace == "team-a"
+    rig.session.receive(say.welcome())
+    assert rig.assign("b", "t2").context.worker.namespace == "default"
+    assert rig.session.hello().namespace == "team-a"
+
+
 def test_the_next_hello_names_running_jobs_and_unacknowledged_outcomes(rig: Any) -> None:
     run = rig.assign("a", "t1")
     rig.assign("b", "t2")

@@ -27,10 +27,13 @@ async def submit_job(call: AnyCall) -> Response:
     """
     services, namespace = call.services, call.namespace
     body = await call.body(submission_bytes(services.limits.payload_bytes))
-    job = await call.apart(lambda: job_from(body, namespace, services), len(body))
-    with call.change(job=job.id) as told:
-        answer = await services.jobs.submit_one(job)
-        told.update(job=answer.job_id, count=0 if answer.duplicate else 1)
+    with call.sending() as sending:
+        trace = sending.trace()
+        job = await call.apart(lambda: job_from(body, namespace, services, trace), len(body))
+        sending.about([job])
+        with call.change(job=job.id) as told:
+            answer = await services.jobs.submit_one(job)
+            told.update(job=answer.job_id, count=0 if answer.duplicate else 1)
     status = HTTPStatus.OK if answer.duplicate else HTTPStatus.CREATED
     return render(views.submission_result(answer, services.now()), status)
 
@@ -41,11 +44,15 @@ async def submit_batch(call: AnyCall) -> Response:
     """
     services, namespace = call.services, call.namespace
     body = await call.body(services.settings.rest.body_bytes)
-    batch = await call.apart(lambda: batch_from(body, namespace, services), len(body))
-    with call.change(jobs=[item.id for item in batch.items if isinstance(item, Job)]) as told:
-        answers = await _stored(batch, services)
-        stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
-        told.update(jobs=stored, count=len(stored))
+    with call.sending() as sending:
+        trace = sending.trace()
+        batch = await call.apart(lambda: batch_from(body, namespace, services, trace), len(body))
+        jobs = [item for item in batch.items if isinstance(item, Job)]
+        sending.about(jobs)
+        with call.change(jobs=[job.id for job in jobs]) as told:
+            answers = await _stored(batch, services)
+            stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
+            told.update(jobs=stored, count=len(stored))
     status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
     return render_plain(_result(answers, services), status)
 

@@ -175,7 +175,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching):
         self._counts = Counts(pool)
         self._depths = DepthStore(pool, self._counts, self._arrivals.places)
         self._roll_ups = RollUps(pool)
-        self.figures = FigureStore(pool)
+        self._figures = FigureStore(pool, self._counts, self._depths)
         self._pruning = Pruning(pool)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
@@ -250,6 +250,11 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching):
             sleep=sleep,
             entropy=entropy,
         )
+
+    @property
+    def figures(self) -> FigureStore:
+        """What the metrics tell of the jobs."""
+        return self._figures
 
     # Submission
 

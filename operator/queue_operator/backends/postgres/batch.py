@@ -164,6 +164,8 @@ def _parameters(batch: Batch) -> dict[str, Any]:
         "backoffs": _given(dump_backoff(job.backoff) for job in jobs),
         "bonuses": _given(PRIORITY_BONUS[job.priority].total_seconds() or None for job in jobs),
         "modes": _given(_mode(job) for job in jobs),
+        "traceparents": _given(job.traceparent or None for job in jobs),
+        "tracestates": _given(job.tracestate or None for job in jobs),
         **batch.sure.parameters,
         **submission_event(jobs, batch.lanes),
     }

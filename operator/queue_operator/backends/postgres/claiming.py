@@ -335,4 +335,6 @@ def _assignment(row: TupleRow, lane: Lane) -> Assignment:
         last_retry_at=row[18],
         started_at=row[19],
         alone=is_suspect(row[20]),
+        traceparent=row[21] or "",
+        tracestate=row[22] or "",
     )

@@ -42,7 +42,8 @@ from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
 from queue_operator.domain.ordering import Priority, order_time
 
-_JOB: Final = load(__package__, "copy_job")
+_JOB: Final = load(__package__, "copy_job", traced="")
+_TRACED: Final = load(__package__, "copy_job", traced=", traceparent, tracestate")
 _READY: Final = load(__package__, "copy_ready")
 _TOLD: Final = load(__package__, "submit_told")
 _LEAST: Final = 50
@@ -117,7 +118,10 @@ class Copying:
         async with transaction(self._pool, patience_s) as connection:
             clock = _Clock(await lanes.sure.check(connection))
             given = zip(numbers, namespaces, lanes.ids, jobs, strict=True)
-            await _write(connection, _JOB, (_job(*one, clock) for one in given))
+            if any(job.traceparent for job in jobs):
+                await _write(connection, _TRACED, (_traced(*one, clock) for one in given))
+            else:
+                await _write(connection, _JOB, (_job(*one, clock) for one in given))
             waiting = zip(numbers, lanes.ids, jobs, strict=True)
             await _write(connection, _READY, (_ready(*one, clock) for one in waiting))
             told = _told(jobs, numbers, lanes.ids)
@@ -189,13 +193,26 @@ def _us(at: datetime) -> int:
     return (at - EPOCH) // MICROSECOND
 
 
-def _job(number: int, space: int, lane: int, job: Job, clock: _Clock) -> bytes:
+def _traced(number: int, space: int, lane: int, job: Job, clock: _Clock) -> bytes:
+    """As `_job`, with two fields more."""
+    row = _job(number, space, lane, job, clock, fields=10)
+    return b"".join((row, _text(job.traceparent), _text(job.tracestate)))
+
+
+def _text(given: str) -> bytes:
+    if not given:
+        return NULL
+    text = given.encode()
+    return _LENGTH(len(text)) + text
+
+
+def _job(number: int, space: int, lane: int, job: Job, clock: _Clock, *, fields: int = 8) -> bytes:
     name, kind = job.id.encode(), job.content_type.encode()
     correlation = job.correlation_id.encode()
     made_us = clock.now_us if job.created_at is None else _us(job.created_at)
     return b"".join(
         (
-            _NUMBERS(8, 8, number, 4, space, len(name)),
+            _NUMBERS(fields, 8, number, 4, space, len(name)),
             name,
             _LANE(4, lane, len(job.payload)),
             job.payload,

@@ -48,15 +48,22 @@ class DepthStore:
         await self._counts.keep_up()
         async with borrowed(self._pool) as connection:
             jobs = await (await connection.execute(_DEPTH)).fetchall()
-            _, lanes = await lanes_waiting(connection)
-        places = await self._places(lanes)
-        async with borrowed(self._pool) as connection:
-            oldest = await ages(connection, lanes, places)
+        oldest, lanes = await self.waiting_ages()
         return QueueDepth(
             jobs={(namespace, type_, state): count for namespace, type_, state, count in jobs},
             oldest_age_s=oldest,
             waiting_lanes=len(lanes),
         )
+
+    async def waiting_ages(self) -> tuple[dict[tuple[str, str], float], list[int]]:
+        """Of the oldest eligible job by namespace and type, in seconds; and the lanes in which jobs
+        wait.
+        """
+        async with borrowed(self._pool) as connection:
+            _, lanes = await lanes_waiting(connection)
+        places = await self._places(lanes)
+        async with borrowed(self._pool) as connection:
+            return await ages(connection, lanes, places), lanes
 
     async def stats(self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE) -> JobStats:
         """Counts of the namespace's jobs that carry all `tags`; without tags, of all."""

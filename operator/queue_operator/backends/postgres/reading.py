@@ -71,6 +71,8 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         correlation_id=row["correlation_id"],
         idempotency_key=row["idempotency_key"],
         callback_url=row["callback_url"],
+        traceparent=row["traceparent"] or "",
+        tracestate=row["tracestate"] or "",
         spawned_by=row["spawned_by"],
         spawn_depth=row["spawn_depth"],
         depends_on=tuple(row["depends_on"] or ()),

@@ -19,6 +19,7 @@ from queue_operator.client.grpc.stream import GrpcStream, Reading
 from queue_operator.client.grpc.submissions import Submissions
 from queue_operator.domain.errors import DuplicateJob, Forbidden, JobNotFound, QueueError
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
+from queue_operator.tracing.current import in_trace
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.clear import host_of_target, warn_of_token
 from queue_operator.wire.tls import ClientTls
@@ -98,11 +99,13 @@ class GrpcQueue:
     async def enqueue_job(self, job: Job) -> str:
         """Shares a call with others that are made meanwhile."""
         arguments.job(job)
+        [job] = in_trace([job])
         return await self._submissions.store(job)
 
     async def enqueue_jobs(self, jobs: Sequence[Job]) -> list[str]:
         """All or none."""
         arguments.jobs(jobs)
+        jobs = in_trace(jobs)
         stored = pb.EnqueueJobsResponse(job_ids=[job.id for job in jobs])
         try:
             answer = await self._calls.ask(

@@ -70,6 +70,18 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "resource.name": (ResourceRef("c", "u", "\ud800"), ResourceRef("c", "u", None)),  # type: ignore[arg-type]
     "resource.generation": (ResourceRef("c", "u", "n", 2**63), ResourceRef("c", "u", "n", 0)),
     "callback_url": (None, 7, b"http://a", "x", "ftp://a", "http://", "http://a b", "http://a\x00"),
+    "traceparent": (
+        None,
+        7,
+        b"x",
+        "x",
+        "00-" + "0" * 32 + "-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-" + "0" * 16 + "-01",
+        "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+        "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        " 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
+    "tracestate": (None, 7, b"x", "a=b"),
     "state": (*sorted(set(JobState) - {JobState.INITIAL_PENDING}), "x", None),
     "assignee_id": ("w",),
     "worker_name": ("w",),

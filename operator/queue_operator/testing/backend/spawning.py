@@ -56,6 +56,17 @@ async def test_a_child_is_a_job_that_names_its_parent(backend: Contract) -> None
     assert (await backend.get_job(parent.id)).spawned_by == ""
 
 
+async def test_a_child_has_the_trace_that_it_was_given_and_not_its_parents(
+    backend: Contract,
+) -> None:
+    parent, token = await running(backend, traceparent=f"00-{1:032x}-{1:016x}-01")
+    traces = (f"00-{1:032x}-{2:016x}-01", "")
+    requests = [request(parent, token, key=one or "none", traceparent=one) for one in traces]
+    answers = await spawn(backend, *requests)
+    for answer, trace in zip(answers, traces, strict=True):
+        assert (await backend.get_job(answer.job_id)).traceparent == trace
+
+
 async def test_every_field_of_a_submission_counts(backend: Contract) -> None:
     parent, token = await running(backend, correlation_id="inherited")
     before = await submitted(backend)

@@ -41,6 +41,8 @@ _GIVEN: Final = (
     "dependency_mode",
     "resource",
     "callback_url",
+    "traceparent",
+    "tracestate",
 )
 
 
@@ -145,6 +147,8 @@ async def test_enqueue_job_keeps_every_field(backend: Contract) -> None:
         dependency_mode=DependencyMode.CHAIN,
         resource=ResourceRef("cluster", "ü-1", "name", 3),
         callback_url="https://example.com:8443/done?job=%C3%BC",
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        tracestate="vendor=a,other=b",
     )
     assert await backend.enqueue_job(job) == "ü-1"
     stored = await backend.get_job("ü-1", namespace="team-a")

@@ -132,12 +132,15 @@ async def test_enqueue_stores_every_field(desk: Desk) -> None:
         max_attempts=3,
         timeout_s=7.5,
         correlation_id="c",
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        tracestate="vendor=a",
     )
     await desk.calls.enqueue_job(given)
     stored = await desk.get(given)
     for field in ("id", "type", "payload", "content_type", "namespace", "tags"):
         assert getattr(stored, field) == getattr(given, field)
     assert (stored.max_attempts, stored.timeout_s, stored.correlation_id) == (3, 7.5, "c")
+    assert (stored.traceparent, stored.tracestate) == (given.traceparent, given.tracestate)
     # In another namespace the same id is another job's.
     twin = desk.job(id=given.id, namespace=f"{desk.namespace}-else", payload=b"twin")
     await desk.calls.enqueue_job(twin)

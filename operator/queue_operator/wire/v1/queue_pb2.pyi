@@ -54,6 +54,8 @@ class Job(_message.Message):
     RESOURCE_FIELD_NUMBER: _builtins.int
     CALLBACK_URL_FIELD_NUMBER: _builtins.int
     SUSPENDED_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ELIGIBLE_AT_FIELD_NUMBER: _builtins.int
     WAITING_FOR_DEPENDENCIES_FIELD_NUMBER: _builtins.int
@@ -99,6 +101,11 @@ class Job(_message.Message):
     """An http or https URL that is told of the job's end."""
     suspended: _builtins.bool
     """Not assigned until it is resumed."""
+    traceparent: _builtins.str
+    """The span that its runs are linked to, as W3C Trace Context writes it; one that means nothing
+    counts as none. Without one, the headers `traceparent` and `tracestate` of the call.
+    """
+    tracestate: _builtins.str
     state: _builtins.str
     waiting_for_dependencies: _builtins.bool
     result: _builtins.bytes
@@ -183,6 +190,8 @@ class Job(_message.Message):
         resource: Global___ResourceRef | None = ...,
         callback_url: _builtins.str = ...,
         suspended: _builtins.bool = ...,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
         state: _builtins.str = ...,
         eligible_at: _timestamp_pb2.Timestamp | None = ...,
         waiting_for_dependencies: _builtins.bool = ...,
@@ -213,7 +222,7 @@ class Job(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "backoff", b"backoff", "created_at", b"created_at", "delay", b"delay", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "finalized_at", b"finalized_at", "last_retry_at", b"last_retry_at", "max_attempts", b"max_attempts", "progress", b"progress", "resource", b"resource", "result", b"result", "scheduled_at", b"scheduled_at", "started_at", b"started_at", "suspension_at", b"suspension_at", "timeout", b"timeout", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawn_depth", b"spawn_depth", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "suspended", b"suspended", "suspension_at", b"suspension_at", "tags", b"tags", "timeout", b"timeout", "token", b"token", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts", "_result", b"_result", "assigned_at", b"assigned_at", "assignee_id", b"assignee_id", "attempt", b"attempt", "backoff", b"backoff", "callback_url", b"callback_url", "cancel_reason", b"cancel_reason", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "eligible_at", b"eligible_at", "error", b"error", "failed_at", b"failed_at", "failure_count", b"failure_count", "finalized_at", b"finalized_at", "host", b"host", "id", b"id", "idempotency_key", b"idempotency_key", "last_retry_at", b"last_retry_at", "lease_version", b"lease_version", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "progress", b"progress", "reason", b"reason", "resource", b"resource", "result", b"result", "result_content_type", b"result_content_type", "retry_count", b"retry_count", "scheduled_at", b"scheduled_at", "spawn_depth", b"spawn_depth", "spawned_by", b"spawned_by", "started_at", b"started_at", "state", b"state", "suspended", b"suspended", "suspension_at", b"suspension_at", "tags", b"tags", "timeout", b"timeout", "token", b"token", "traceparent", b"traceparent", "tracestate", b"tracestate", "transition", b"transition", "type", b"type", "updated_at", b"updated_at", "waiting_for_dependencies", b"waiting_for_dependencies", "worker_name", b"worker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_attempts: _TypeAlias = _typing.Literal["max_attempts"]  # noqa: Y015
     _WhichOneofArgType__max_attempts: _TypeAlias = _typing.Literal["_max_attempts", b"_max_attempts"]  # noqa: Y015

@@ -465,6 +465,8 @@ class Assignment(_message.Message):
     PARENT_RESULT_FIELD_NUMBER: _builtins.int
     PARENT_CONTENT_TYPE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     token: _builtins.str
     type: _builtins.str
@@ -480,6 +482,9 @@ class Assignment(_message.Message):
     parent_content_type: _builtins.str
     checkpoint: _builtins.bytes
     """The newest checkpoint of earlier attempts; absent where there is none."""
+    traceparent: _builtins.str
+    """The span of the submission, as W3C Trace Context writes it; empty without one."""
+    tracestate: _builtins.str
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -505,10 +510,12 @@ class Assignment(_message.Message):
         parent_result: _builtins.bytes | None = ...,
         parent_content_type: _builtins.str = ...,
         checkpoint: _builtins.bytes | None = ...,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "_parent_result", b"_parent_result", "checkpoint", b"checkpoint", "created_at", b"created_at", "parent_result", b"parent_result", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "_parent_result", b"_parent_result", "attempt", b"attempt", "checkpoint", b"checkpoint", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "job_id", b"job_id", "parent_content_type", b"parent_content_type", "parent_result", b"parent_result", "payload", b"payload", "priority", b"priority", "tags", b"tags", "timeout", b"timeout", "token", b"token", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "_parent_result", b"_parent_result", "attempt", b"attempt", "checkpoint", b"checkpoint", "content_type", b"content_type", "correlation_id", b"correlation_id", "created_at", b"created_at", "job_id", b"job_id", "parent_content_type", b"parent_content_type", "parent_result", b"parent_result", "payload", b"payload", "priority", b"priority", "tags", b"tags", "timeout", b"timeout", "token", b"token", "traceparent", b"traceparent", "tracestate", b"tracestate", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__checkpoint: _TypeAlias = _typing.Literal["checkpoint"]  # noqa: Y015
     _WhichOneofArgType__checkpoint: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint"]  # noqa: Y015
@@ -1077,6 +1084,8 @@ class ChildJob(_message.Message):
     DEPENDENCY_TYPE_FIELD_NUMBER: _builtins.int
     CALLBACK_URL_FIELD_NUMBER: _builtins.int
     SUSPENDED_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     payload: _builtins.bytes
     content_type: _builtins.str
@@ -1089,6 +1098,9 @@ class ChildJob(_message.Message):
     callback_url: _builtins.str
     suspended: _builtins.bool
     """It waits until somebody resumes it."""
+    traceparent: _builtins.str
+    """The span that its runs are linked to, as W3C Trace Context writes it: mostly that of the handler."""
+    tracestate: _builtins.str
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1121,10 +1133,12 @@ class ChildJob(_message.Message):
         dependency_type: _builtins.str = ...,
         callback_url: _builtins.str = ...,
         suspended: _builtins.bool = ...,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "delay", b"delay", "scheduled_at", b"scheduled_at", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "callback_url", b"callback_url", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "suspended", b"suspended", "tags", b"tags", "timeout", b"timeout", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "callback_url", b"callback_url", "content_type", b"content_type", "correlation_id", b"correlation_id", "delay", b"delay", "dependency_type", b"dependency_type", "depends_on", b"depends_on", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "max_attempts", b"max_attempts", "payload", b"payload", "priority", b"priority", "scheduled_at", b"scheduled_at", "suspended", b"suspended", "tags", b"tags", "timeout", b"timeout", "traceparent", b"traceparent", "tracestate", b"tracestate", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

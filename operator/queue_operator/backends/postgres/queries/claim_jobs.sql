@@ -5,7 +5,8 @@
            job.created_at, job.correlation_id, taken.eligible_at, now(), parent.result,
            parent.content_type AS result_content_type, kept.data AS checkpoint, taken.retry_count,
            taken.last_retry_at, coalesce(taken.started_at, now()),
-           taken.error ->> 'code' AS error_code, row_number() OVER () AS nth
+           taken.error ->> 'code' AS error_code, job.traceparent, job.tracestate,
+           row_number() OVER () AS nth
     FROM resolved taken
     CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = taken.job_no LIMIT 1) job
     LEFT JOIN LATERAL (

@@ -17,7 +17,7 @@ WITH wanted AS MATERIALIZED (
 SELECT w.job_no, w.id, namespace.name AS namespace, job_type.name AS type, lane.priority,
        lane.tags, CASE WHEN %(whole)s::bool THEN w.payload ELSE '' END AS payload,
        w.content_type, w.created_at, w.correlation_id, w.cluster_uid,
-       w.resource_name, w.generation, w.dependency_mode,
+       w.resource_name, w.generation, w.dependency_mode, w.traceparent, w.tracestate,
        coalesce((SELECT key FROM idempotency WHERE idempotency.job_no = w.job_no LIMIT 1), '')
            AS idempotency_key,
        coalesce((SELECT parent_id FROM spawned WHERE spawned.child_no = w.job_no LIMIT 1), '')

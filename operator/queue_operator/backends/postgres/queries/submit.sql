@@ -24,19 +24,20 @@ WITH certain AS MATERIALIZED (
         %(generations)s::bigint[], %(delays)s::float8[], %(scheduled)s::timestamptz[],
         %(max_attempts)s::int[], %(timeouts)s::float8[], %(backoffs)s::text[],
         %(bonuses)s::float8[], %(modes)s::text[], %(has_children)s::bool[],
-        %(blocked)s::bool[], %(suspended)s::bool[]
+        %(blocked)s::bool[], %(suspended)s::bool[], %(traceparents)s::text[], %(tracestates)s::text[]
     ) AS g(
         job_no, namespace_id, id, lane_id, payload, content_type, created_at, correlation_id,
         cluster_uid, resource_name, generation, delay_s, scheduled_at, max_attempts,
         timeout_s, backoff, bonus_s, dependency_mode, has_children, waits,
-        suspended)
+        suspended, traceparent, tracestate)
     WHERE (SELECT is_so FROM certain)
 ), stored AS (
     INSERT INTO job (job_no, namespace_id, id, lane_id, payload, content_type, created_at,
-                     correlation_id, dependency_mode, cluster_uid, resource_name, generation)
+                     correlation_id, dependency_mode, cluster_uid, resource_name, generation,
+                     traceparent, tracestate)
     SELECT job_no, namespace_id, id, lane_id, payload, content_type,
            coalesce(created_at, now()), correlation_id, dependency_mode, cluster_uid,
-           resource_name, generation
+           resource_name, generation, traceparent, tracestate
     FROM given
     {{if_taken}}
     RETURNING job_no

@@ -1,0 +1,82 @@
+"""What one replica of several tells of the stored jobs, and how it hands that over."""
+
+import logging
+from typing import Final
+
+from queue_operator.backends.figures import Figures, Naming, Stock
+from queue_operator.domain.clock import Clock
+from queue_operator.domain.errors import QueueError
+from queue_operator.metrics.job_counters import BUCKETS, JobCounters
+from queue_operator.metrics.labels import MAX_NAMESPACES, MAX_PAIRS
+from queue_operator.metrics.leading import Leader
+from queue_operator.settings import MetricsSettings
+
+SCRAPED_LATELY_S: Final = 120.0
+"""Whoever scraped since then may come again."""
+_LINGER_STEP_S: Final = 0.05
+_ANSWER_S: Final = 0.2
+"""For the answer to a scrape to be on its way."""
+
+log = logging.getLogger(__name__)
+
+
+class Telling:
+    """Looks at the store and counts while `leader` leads. `lag_s` is as of the last look."""
+
+    def __init__(
+        self,
+        store: Figures,
+        leader: Leader,
+        counters: JobCounters,
+        settings: MetricsSettings,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._leader = leader
+        self._counters = counters
+        self._clock = clock
+        self._linger_s = settings.linger_s
+        self._naming = Naming(
+            max_pairs=MAX_PAIRS,
+            max_namespaces=MAX_NAMESPACES,
+            unused_s=settings.unused_names_s,
+        )
+        self.lag_s: float | None = None
+        self.lingers = False
+
+    async def look(self) -> Stock:
+        """Counts what happened since the last look. Raises QueueError."""
+        self.lag_s = None
+        stock = await self._store.stock(self._naming)
+        self._counters.keep(stock.names)
+        await self._count()
+        self.lag_s = await self._store.lag_s()
+        return stock
+
+    async def end(self) -> None:
+        """Counts what is left, leaves the turn to others, and waits until what was counted has been
+        scraped, for the linger time at most.
+        """
+        led = self._leader.leads
+        try:
+            if led:
+                await self._count()
+            await self._leader.resign()
+        except QueueError as error:
+            log.warning("the metrics of jobs end without a last look at the store: %s", error)
+        if led and self._counters.scraped_within(SCRAPED_LATELY_S):
+            await self._linger()
+
+    async def _count(self) -> None:
+        self._counters.add(await self._store.count(self._leader.holder, self._naming, BUCKETS))
+
+    async def _linger(self) -> None:
+        """Another counts by now, from here on: the gauges are its, and the sum of both is right."""
+        self.lingers = True
+        until = self._clock.monotonic() + self._linger_s
+        while not self._counters.is_told and self._clock.monotonic() < until:
+            await self._clock.sleep(_LINGER_STEP_S)
+        if self._counters.is_told:
+            await self._clock.sleep(_ANSWER_S)
+        else:
+            log.warning("the last counts of jobs were not scraped within %g s", self._linger_s)

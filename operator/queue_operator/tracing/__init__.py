@@ -1,0 +1,1 @@
+"""Traces of jobs by OpenTelemetry, which only this package imports, and only when they are on."""

@@ -1,0 +1,3 @@
+"""Traces of jobs, on every store."""
+
+from queue_operator.testing.backend.traces import *  # noqa: F403
