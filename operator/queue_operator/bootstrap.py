@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from queue_operator.api.app import create_app
 from queue_operator.api.health import create_health_app
+from queue_operator.api.measuring import Measured
 from queue_operator.api.server import CONNECTIONS, RestServer
 from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.ending import end_tasks
@@ -27,6 +28,7 @@ from queue_operator.controller.vitals import Vitals
 from queue_operator.domain.errors import Unavailable
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
+from queue_operator.metrics.replica import ReplicaFigures, Survey
 from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
 from queue_operator.queue.service import QueueService
@@ -188,26 +190,34 @@ async def _servers(
         replica=replica,
         limits=settings.limits.to_limits(),
     )
+    clock = SystemClock()
     exporter = Exporter(
         metrics,
         settings.metrics,
-        SystemClock(),
+        clock,
         figures=instrument(store.figures, metrics.recorder),
         streams=queue,
-        controller=supervisor.figures,
     )
+    ours = ReplicaFigures(metrics.registry, store, supervisor.figures)
+    survey = Survey(metrics.registry, backend, clock, lambda: metrics.snapshot.leads())
     rest = RestServer(
-        create_app(queue, authenticator, authorizer, settings, tracing=tracing),
+        Measured(
+            create_app(queue, authenticator, authorizer, settings, tracing=tracing), ours.http
+        ),
         settings.rest,
         connections=settings.rest.connections,
         keep_alive_s=settings.rest.keep_alive_s,
         files=ServerFiles.of(settings.rest),
     )
-    plane = WorkerPlaneServer(queue, authenticator, settings, authorizer, tracing)
+    plane = WorkerPlaneServer(
+        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
         stack.push_async_callback(queue.close)
         await queue.start()
+        await stack.enter_async_context(ours.watching(clock))
+        await stack.enter_async_context(survey.looking())
         await exporter.start()
         stack.push_async_callback(exporter.stop)
         await rest.start()

@@ -10,18 +10,22 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import c_double, c_int, c_longlong
 from multiprocessing.process import BaseProcess
 from typing import Final
 
 from queue_operator.backends.ending import end_tasks
+from queue_operator.controller.consumption import consumption, of_ended_children
+from queue_operator.controller.figures import Figures
 from queue_operator.controller.ownership import NamespaceTaken
 from queue_operator.controller.pacing import backoff_s
 from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Unavailable
-from queue_operator.metrics.gauges import ControllerFigures
+from queue_operator.metrics.controlling import ControllerFigures
 from queue_operator.settings import ControllerSettings
 
 logger = logging.getLogger(__name__)
@@ -49,6 +53,7 @@ def shared_vitals() -> Vitals:
         beat_s=SPAWN.RawValue(c_double),
         over_quota=SPAWN.RawValue(c_longlong),
         refused=SPAWN.RawValue(c_longlong),
+        figures=SPAWN.RawValue(Figures),
     )
 
 
@@ -63,6 +68,9 @@ class Supervisor:
         self._vitals = shared_vitals()
         self._begun_s = 0.0
         self._start_s = max(settings.hung_after_s, START_S)
+        self._pid: int | None = None
+        self._others_cpu_s = of_ended_children()
+        self._cpu_s = 0.0
         self.restarts = 0
 
     async def run(self) -> None:
@@ -90,6 +98,7 @@ class Supervisor:
         self._begun_s = self._vitals.beat_s.value
         process = SPAWN.Process(target=_run, args=(self._body, self._vitals), name="controller")
         process.start()
+        self._pid = process.pid
         ended = asyncio.create_task(_sentinel(process))
         try:
             while not ended.done():
@@ -100,6 +109,8 @@ class Supervisor:
             raise
         finally:
             await end_tasks([ended])
+            self._pid = None
+            self._vitals.figures.begin()
             self._vitals.stand(Standing.STARTING)
         code = process.exitcode
         process.close()
@@ -128,15 +139,43 @@ class Supervisor:
             raise NamespaceTaken(f"{refused} of the namespaces are left alone; the log says why")
 
     def figures(self) -> ControllerFigures | None:
-        """For the metrics; None where no controller runs."""
+        """For the metrics, from any thread; None where no controller runs."""
         if not self.enabled:
             return None
+        counted = self._vitals.figures
+        since_s = counted.status_since_s
+        cpu_s, resident_bytes = self._consumption()
         return ControllerFigures(
             up=self._vitals.standing.value == Standing.SERVING,
             restarts=self.restarts,
             over_quota=self._vitals.over_quota.value,
             refused_namespaces=self._vitals.refused.value,
+            owned_namespaces=counted.owned_namespaces,
+            intake_backlog=counted.intake_backlog,
+            status_backlog=counted.status_backlog,
+            status_lag_s=max(0.0, time.monotonic() - since_s) if since_s else 0.0,
+            status_writes=counted.writes(),
+            api_requests=counted.requests(),
+            throttled=counted.throttled(),
+            watch_restarts=counted.restarts(),
+            compared_at_s=counted.compared_at_s or None,
+            comparison_s=counted.comparison_s,
+            lag_counts=tuple(counted.lag_counts),
+            lag_total_s=counted.lag_total_s,
+            cpu_s=cpu_s,
+            resident_bytes=resident_bytes,
         )
+
+    def _consumption(self) -> tuple[float, int | None]:
+        """Of all processes of the controller the time, of the one that runs the memory."""
+        ended_s = of_ended_children() - self._others_cpu_s
+        running_s, resident_bytes, pid = 0.0, None, self._pid
+        if pid is not None:
+            with suppress(OSError):
+                running_s, resident_bytes = consumption(pid)
+        # One that ends between the two looks is in neither, until the next.
+        self._cpu_s = max(self._cpu_s, ended_s + running_s)
+        return self._cpu_s, resident_bytes
 
 
 def _run(body: Body, vitals: Vitals) -> None:

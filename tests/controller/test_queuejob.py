@@ -90,7 +90,7 @@ async def test_a_waiting_job_shows_that_it_was_accepted_and_a_long_one_that_it_r
     await settle(backend, running)
     kubectl.wait("condition=Complete", f"{JOBS}/job")
     assert running[0].job_id == uid
-    assert controller.stats.status_written == 3
+    assert controller.stats.figures.status_written == 3
 
 
 async def test_over_its_quota_it_waits_and_is_taken_in_once_there_is_room(

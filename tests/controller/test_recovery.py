@@ -32,7 +32,7 @@ async def test_a_burst_converges_with_at_most_two_writes_a_job(
     await until(backend, run_what_is_there)
     kubectl.wait("condition=Complete", JOBS, "--all", timeout_s=60)
     assert controller.stats.taken_in == BURST
-    assert BURST <= controller.stats.status_written <= 2 * BURST
+    assert BURST <= controller.stats.figures.status_written <= 2 * BURST
     assert controller.stats.detached == 0
 
 
@@ -83,7 +83,7 @@ async def test_a_status_that_was_due_when_the_controller_ended_is_written_by_the
     await run_one(backend, kubectl.namespace)
     with RunningController(factory, kubectl.kubeconfig, served) as second:
         kubectl.wait("condition=Complete", f"{JOBS}/job")
-        assert second.stats.status_written == 1
+        assert second.stats.figures.status_written == 1
 
 
 async def test_two_controllers_make_one_job(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -19,12 +20,14 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.authority import Authority
 from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server, free_port
+from tests.unit.metrics.exposition import Samples, key, scraped
 
 from queue_operator.backends.postgres import migrate
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.devcluster.commands import run
 from queue_operator.devcluster.processes import wait_until
+from queue_operator.metrics.replica_table import REPLICA
 
 CRDS = Path(__file__).parents[2] / "crds"
 AWAY = """
@@ -216,6 +219,36 @@ def test_ports_have_as_many_connections_as_they_are_given(start: Start, dsn: str
         assert first.recv(1) != b""
 
 
+def test_it_tells_of_itself_and_of_its_database(start: Start, dsn: str) -> None:
+    port = free_port()
+    server = start(DATABASE__DSN=dsn, METRICS__PORT=str(port))
+    server.await_ready()
+    wanted = {metric.name for metric in REPLICA if "controller" not in metric.name}
+    # Series that begin with the first request or call.
+    wanted -= {metric.name for metric in REPLICA if {"route", "method"} & {*metric.labels}}
+    server.until(
+        lambda: wanted <= {re.sub("_(bucket|sum|count)$", "", name) for name, _ in scraped(port)},
+        "the first look at the database",
+    )
+    found = scraped(port)
+    assert not [name for name, _ in found if "controller" in name]
+    assert found[key("queueoperator_database_table_bytes", table="job")] > 0
+    assert found[key("queueoperator_store_connection_wait_seconds_count")] > 0
+    assert found[key("process_cpu_seconds_total")] > 0
+    assert server.end() == 0
+
+
+def assert_none_went_back(before: Samples, after: Samples) -> None:
+    counters = {
+        key: value
+        for key, value in before.items()
+        if key[0].startswith(("queueoperator_controller", "queueoperator_event_loop"))
+        and key[0].endswith(("_total", "_count", "_sum", "_bucket"))
+    }
+    assert len(counters) > 20
+    assert {key for key, value in counters.items() if after[key] < value} == set()
+
+
 @pytest.mark.usefixtures("kubeconfig")
 def test_sigterm_ends_the_controller_too(start: Start, controlled: dict[str, str]) -> None:
     server = start(**controlled)
@@ -233,14 +266,27 @@ def test_sigterm_ends_the_controller_too(start: Start, controlled: dict[str, str
 def test_a_dead_controller_is_started_again_and_the_doors_stay_open(
     start: Start, controlled: dict[str, str]
 ) -> None:
-    server = start(**controlled)
+    port = free_port()
+    server = start(**controlled, METRICS__PORT=str(port))
     server.await_ready("readyz/controller")
+    before = scraped(port)
+    assert before[key("queueoperator_controller_up")] == 1
+    # Those of kopf, too: it lists and watches both kinds.
+    assert before[key("queueoperator_controller_api_requests_total", code="200")] >= 4
+    assert before[key("queueoperator_controller_resident_memory_bytes")] > 10e6
+    assert before[key("queueoperator_event_loop_lag_seconds_count", process="controller")] > 0
     killed = server.controller()
     os.kill(killed.pid, signal.SIGKILL)
     server.until(lambda: "the controller ended with exit code -9" in server.log, "the report")
     assert server.probe("readyz")[0] == 200
+    assert_none_went_back(before, scraped(port))
     server.await_ready("readyz/controller")
     assert server.controller() != killed
+    after = scraped(port)
+    assert after[key("queueoperator_controller_restarts_total")] == 1
+    assert_none_went_back(before, after)
+    requests = key("queueoperator_controller_api_requests_total", code="200")
+    assert after[requests] >= before[requests] + 4
     assert server.end() == 0
     assert "Traceback" not in server.log
 
@@ -286,11 +332,15 @@ def test_a_cluster_that_is_away_is_waited_for_behind_open_doors(
     kubeconfig = tmp_path / "away.yaml"
     kubeconfig.write_text(AWAY)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    server = start(DATABASE__DSN=dsn, CONTROLLER__ENABLED="true")
+    port = free_port()
+    server = start(DATABASE__DSN=dsn, CONTROLLER__ENABLED="true", METRICS__PORT=str(port))
     server.await_ready()
     server.until(lambda: "custom resources are not served yet" in server.log, "the complaint")
     status, body = server.probe("readyz/controller")
     assert (status, json.loads(body)["checks"]) == (503, {"controller": "UNAVAILABLE"})
+    found = scraped(port)
+    assert found[key("queueoperator_controller_api_requests_total", code="none")] >= 1
+    assert found[key("queueoperator_controller_up")] == 0
     assert server.end() == 0
     assert "Traceback" not in server.log
 

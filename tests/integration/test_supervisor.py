@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +19,8 @@ from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.settings import ControllerSettings
 from queue_operator.supervisor import STEADY_S, Supervisor
+
+BUSY_S = 0.3
 
 
 class Pauses:
@@ -46,6 +49,22 @@ class Pauses:
 
 def end_with(code: int, vitals: Vitals) -> None:
     raise SystemExit(code)
+
+
+def count_and_end(vitals: Vitals) -> None:
+    """As a controller that does its work, takes its time for it, and is killed in the middle."""
+    figures = vitals.figures
+    figures.status_written += 2
+    figures.asked("200")
+    figures.asked("429")
+    figures.watched_again("queueworkers")
+    figures.observe_lag(0.003)
+    figures.compared(1.5)
+    figures.status_backlog = figures.intake_backlog = figures.owned_namespaces = 5
+    figures.status_since_s = 1.0
+    while time.process_time() < BUSY_S:
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def serve(vitals: Vitals) -> None:
@@ -149,6 +168,45 @@ async def test_one_that_comes_up_slowly_has_more_time_at_each_start(
     async with supervised(serve_late, pauses, hung_after_s=0.1) as supervisor:
         await until(is_up)
         assert standing(supervisor)[1] >= 1
+
+
+async def test_its_counters_go_on_when_it_is_started_again() -> None:
+    pauses = Pauses()
+    async with supervised(count_and_end, pauses) as supervisor:
+        for starts in (1, 2, 3):
+            await pauses.next()
+            figures = supervisor.figures()
+            assert figures is not None
+            assert figures.restarts == starts - 1
+            assert figures.status_writes["written"] == 2 * starts
+            assert figures.api_requests == {"200": starts, "429": starts}
+            assert figures.throttled == starts
+            assert figures.watch_restarts["queueworkers"] == starts
+            assert sum(figures.lag_counts) == starts
+            assert figures.lag_total_s == pytest.approx(0.003 * starts)
+            assert figures.cpu_s >= BUSY_S * starts
+            # What was so when it ended is not so any more.
+            assert (figures.status_backlog, figures.intake_backlog) == (0, 0)
+            assert (figures.owned_namespaces, figures.status_lag_s) == (0, 0.0)
+            assert figures.resident_bytes is None
+            assert figures.compared_at_s is not None
+            pauses.end()
+
+
+async def test_what_it_takes_and_how_long_a_status_waits_is_seen_while_it_runs() -> None:
+    async with supervised(serve_behind, Pauses()) as supervisor:
+        await until(lambda: standing(supervisor)[0])
+        figures = supervisor.figures()
+        assert figures is not None
+        assert figures.resident_bytes is not None
+        assert figures.resident_bytes > 1e6
+        assert 0 < figures.cpu_s < DEADLINE_S
+        assert 100 <= figures.status_lag_s <= 100 + DEADLINE_S
+
+
+def serve_behind(vitals: Vitals) -> None:
+    vitals.figures.status_since_s = time.monotonic() - 100
+    serve(vitals)
 
 
 async def test_it_ends_with_its_supervisor() -> None:

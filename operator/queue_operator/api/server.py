@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final, Protocol
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from queue_operator.api.tls import RenewedContext
@@ -216,7 +216,7 @@ class RestServer:
 
     def __init__(
         self,
-        app: FastAPI,
+        app: ASGIApp,
         address: Address,
         setting: str = "REST",
         *,

@@ -5,6 +5,7 @@ import itertools
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Final
 
 from queue_operator.backends.protocol import MirrorEntry
@@ -20,6 +21,8 @@ REMEMBERED: Final = 20_000
 """Resources whose last written version is kept: the feed may show a change whose state
 was written already, because an earlier change showed the job's newest state.
 """
+
+_STALE: Final = 1000
 
 HELD: Final = frozenset({JobState.INITIAL_PENDING, JobState.RUNNING})
 
@@ -38,7 +41,8 @@ def version_of(job: ShownJob) -> Version:
 @dataclass(slots=True)
 class Write:
     """A status on its way to its resource: of `job`, or the given `status` of a resource
-    that has no job. `sequences` are acknowledged when it has arrived.
+    that has no job. `sequences` are acknowledged when it has arrived; it has waited since
+    `since`, or what it replaced has.
     """
 
     namespace: str
@@ -47,6 +51,7 @@ class Write:
     status: QueueJobStatus | None = None
     sequences: set[int] = field(default_factory=set)
     failures: int = 0
+    since: float = 0.0
 
     @property
     def uid(self) -> str:
@@ -84,6 +89,10 @@ class Backlog:
         self._final: list[tuple[float, int, str]] = []
         self._other: list[tuple[float, int, str]] = []
         self._ticket = itertools.count()
+        # By uid since when the oldest of its writes has waited, in flight or not, and a heap of
+        # the same in which those that no longer agree are stale.
+        self._since: dict[str, float] = {}
+        self._ages: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -102,6 +111,22 @@ class Backlog:
             Write(job.namespace, job.resource, job=job, sequences={entry.sequence}), now
         )
 
+    def oldest_since(self) -> float | None:
+        """Since when the one that waits longest has, in flight or not; None for none."""
+        ages = self._ages
+        while ages and self._since.get(ages[0][1]) != ages[0][0]:
+            heapq.heappop(ages)
+        return ages[0][0] if ages else None
+
+    def _waits(self, uid: str, since: float) -> None:
+        if since < self._since.get(uid, inf):
+            self._since[uid] = since
+            heapq.heappush(self._ages, (since, uid))
+        # One that waits for ever keeps the stale ones behind it from coming up.
+        if len(self._ages) > 2 * len(self._since) + _STALE:
+            self._ages = [(at, uid) for uid, at in self._since.items()]
+            heapq.heapify(self._ages)
+
     def _is_written(self, uid: str, version: Version) -> bool:
         return self._written.get(uid, _NONE) >= version
 
@@ -115,6 +140,8 @@ class Backlog:
 
     def _merge(self, write: Write, now: float) -> bool:
         known = self._waiting.get(write.uid)
+        write.since = now
+        self._waits(write.uid, now)
         if known is not None:
             older = known[1]
             older.sequences |= write.sequences
@@ -123,6 +150,7 @@ class Backlog:
                 return False
             write.sequences = older.sequences
             write.failures = older.failures
+            write.since = older.since
         self._schedule(write, now + (self._hold_s if self._is_held(write) else 0.0))
         return True
 
@@ -162,7 +190,7 @@ class Backlog:
 
     def done(self, write: Write) -> None:
         """It arrived, or never will: its changes can be acknowledged."""
-        self._land(write)
+        self._land(write, is_over=True)
         if write.sequences:
             self._remember(write.uid, write.version)
         self._delivered |= write.sequences
@@ -176,19 +204,23 @@ class Backlog:
     def failed(self, write: Write, retry_at: float) -> None:
         """It is tried again at `retry_at`, unless something newer has come."""
         write.failures += 1
-        self._land(write)
+        self._land(write, is_over=False)
         newer = self._waiting.get(write.uid)
         if newer is None:
             self._schedule(write, retry_at)
             return
         newer[1].sequences |= write.sequences
         newer[1].failures = write.failures
+        newer[1].since = min(newer[1].since, write.since)
         self._schedule(newer[1], max(newer[0], retry_at))
 
-    def _land(self, write: Write) -> None:
+    def _land(self, write: Write, *, is_over: bool) -> None:
         self._in_flight.pop(write.uid, None)
         newer = self._waiting.get(write.uid)
+        if is_over:
+            self._since.pop(write.uid, None)
         if newer is not None:
+            self._waits(write.uid, newer[1].since)
             # Its heap entry may have been dropped as stale while this one was in flight.
             self._schedule(newer[1], newer[0])
 

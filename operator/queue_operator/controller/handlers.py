@@ -1,10 +1,11 @@
 """What kopf is told: one handler, no storage, no finalizer, no write of its own."""
 
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Final
 
+import aiohttp
 import kopf
 
 from queue_operator.controller.credentials import Credentials
@@ -84,14 +85,17 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 def registry(
-    intake: Intake, workers: WorkerMirror, credentials: Credentials
+    intake: Intake,
+    workers: WorkerMirror,
+    credentials: Credentials,
+    traces: Sequence[aiohttp.TraceConfig] = (),
 ) -> kopf.OperatorRegistry:
     """The handlers, bound to what they need."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=handlers)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        return credentials.for_kopf()
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return credentials.for_kopf(traces)
 
     @kopf.on.event(GROUP, VERSION, QUEUE_JOB.plural, registry=handlers)
     async def queue_job(event: Any, **_: Any) -> None:
@@ -110,6 +114,7 @@ async def watch(
     credentials: Credentials,
     namespaces: Collection[str],
     ready: Any,
+    traces: Sequence[aiohttp.TraceConfig] = (),
 ) -> None:
     """Runs kopf until it is cancelled or fails; sets `ready` when it has started. Raises
     Unavailable for whatever ends it, such as an error that the API server put into a watch.
@@ -119,7 +124,7 @@ async def watch(
     try:
         await kopf.operator(
             identity=identity,
-            registry=registry(intake, workers, credentials),
+            registry=registry(intake, workers, credentials, traces),
             settings=kopf_settings(),
             clusterwide=not namespaces,
             namespaces=list(namespaces),

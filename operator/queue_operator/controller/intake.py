@@ -92,6 +92,10 @@ class Intake:
         elif not self._inbox.offer(sighting):
             self._stats.events_put_off += 1
             self._behind.set()
+        self._show()
+
+    def _show(self) -> None:
+        self._stats.figures.intake_backlog = len(self._inbox)
 
     async def repair(self, body: Mapping[str, Any]) -> None:
         """Takes an object that somebody read, whether seen before or not, once there is room."""
@@ -121,9 +125,10 @@ class Intake:
             batch = await self._inbox.batch(
                 self._settings.intake_batch, self._settings.intake_window_s
             )
-            self._stats.intake_backlog = len(self._inbox)
+            self._show()
             await self._until_stored(partial(self._store, batch))
             self._inbox.done(batch)
+            self._show()
 
     async def caught_up(self) -> None:
         """Once all that was seen has been dealt with."""

@@ -5,7 +5,7 @@ around HTTP, as is this one, on the aiohttp that kopf brings along.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -49,12 +49,19 @@ class ApiError(Exception):
 
 
 class KubeClient:
-    """Use as a context manager, in one event loop. Raises ApiError for a refusal, and
-    Unavailable when the API server cannot be reached.
+    """Use as a context manager, in one event loop; `traces` see its requests. Raises ApiError for
+    a refusal, and Unavailable when the API server cannot be reached.
     """
 
-    def __init__(self, credentials: Credentials, *, connections: int = 64) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        connections: int = 64,
+        traces: Sequence[aiohttp.TraceConfig] = (),
+    ) -> None:
         self._credentials = credentials
+        self._traces = list(traces)
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
 
@@ -63,7 +70,10 @@ class KubeClient:
             ssl=self._credentials.ssl_context(), limit=self._connections
         )
         self._session = aiohttp.ClientSession(
-            base_url=self._credentials.server, connector=connector, timeout=_TIMEOUT
+            base_url=self._credentials.server,
+            connector=connector,
+            timeout=_TIMEOUT,
+            trace_configs=self._traces,
         )
         return self
 

@@ -285,6 +285,7 @@ class Ownership:
 
     def _count(self) -> None:
         self._stats.refused_namespaces.value = len(self._refused)
+        self._stats.figures.owned_namespaces = len(self._held)
 
 
 def _lease(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from queue_operator.backends.protocol import (
     Signals,
     Suspensions,
 )
+from queue_operator.controller.figures import Figures
 
 
 class ControllerBackend(Backend, ResourceMirror, Suspensions, Sessions, Signals, Protocol):
@@ -23,15 +24,14 @@ BackendFactory = Callable[[], Awaitable[ControllerBackend]]
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Counters since the start, but for `status_backlog`, `intake_backlog` and `over_quota`,
-    which are current, as is `refused_namespaces`. Both may be memory that the process shares with
-    the one that serves the metrics.
+    """Counters since the start, but for `over_quota` and `refused_namespaces`, which are current.
+    Both may be memory that the process shares with the one that serves the metrics, as may
+    `figures`, in which the rest of what that one shows is counted.
     """
 
     events: int = 0
     events_skipped: int = 0
     events_put_off: int = 0
-    intake_backlog: int = 0
     taken_in: int = 0
     refused: int = 0
     over_quota: c_longlong = field(default_factory=c_longlong)
@@ -39,11 +39,6 @@ class ControllerStats:
     cancelled: int = 0
     detached: int = 0
     store_retries: int = 0
-    status_backlog: int = 0
-    status_written: int = 0
-    status_superseded: int = 0
-    status_gone: int = 0
-    status_rejected: int = 0
     status_retried: int = 0
     status_throttled: int = 0
     edits_observed: int = 0
@@ -52,3 +47,4 @@ class ControllerStats:
     worker_status_written: int = 0
     resyncs: int = 0
     resync_repairs: int = 0
+    figures: Figures = field(default_factory=Figures)

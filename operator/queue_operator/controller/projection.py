@@ -81,6 +81,7 @@ class StatusWriter:
         """Writes a status that comes from no feed, such as a refusal."""
         self._backlog.put(write, self._clock.monotonic())
         self._changed.set()
+        self._show()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -132,7 +133,12 @@ class StatusWriter:
             self._changed.set()
         if news >= PULL_BATCH // 4 or len(self._backlog.delivered()) >= PULL_BATCH:
             self.notice()
-        self._stats.status_backlog = len(self._backlog)
+        self._show()
+
+    def _show(self) -> None:
+        figures = self._stats.figures
+        figures.status_backlog = len(self._backlog)
+        figures.status_since_s = self._backlog.oldest_since() or 0.0
 
     async def _offer(self, entries: Sequence[MirrorEntry]) -> int:
         """How many are news. Where another queue has taken a namespace over, resources tell of its
@@ -182,7 +188,7 @@ class StatusWriter:
             self._slots.release()
             self._changed.set()
             self._feed_wake.set()
-            self._stats.status_backlog = len(self._backlog)
+            self._show()
 
     async def _send(self, write: Write) -> None:
         path = object_path(QUEUE_JOB.plural, write.namespace, write.resource.name)
@@ -193,7 +199,7 @@ class StatusWriter:
         except Unavailable as error:
             self._retry(write, backoff_s(write.failures + 1), error)
         else:
-            self._stats.status_written += 1
+            self._stats.figures.status_written += 1
             self._is_failing = False
             self._bucket.succeeded()
             if write.final:
@@ -223,12 +229,12 @@ class StatusWriter:
     def _settle(self, write: Write, error: ApiError) -> None:
         """The resource will never show this status: there is nothing left to do."""
         if TRANSITION_MESSAGE in error.message:
-            self._stats.status_superseded += 1
+            self._stats.figures.status_superseded += 1
         elif error.status == HTTPStatus.NOT_FOUND or not error.causes:
             # No causes: the patch's test of the uid failed, another object has the name.
-            self._stats.status_gone += 1
+            self._stats.figures.status_gone += 1
         else:
-            self._stats.status_rejected += 1
+            self._stats.figures.status_refused += 1
             logger.error(
                 "status of %s/%s: %s",
                 write.namespace,

@@ -100,6 +100,7 @@ class Resync:
 
     async def once(self) -> Difference:
         """A complete pass. Raises ApiError or Unavailable, having cancelled nothing."""
+        began_s = self._clock.monotonic()
         # Known before the list: what comes meanwhile must not be forgotten.
         before = frozenset(self._sightings.uids())
         listed = await self._list()
@@ -111,6 +112,7 @@ class Resync:
         owned = await self._ownership.serve({one.namespace for one in listed.values()})
         await self._repair([one for one in difference.unknown if one.namespace in owned])
         self._stats.resyncs += 1
+        self._stats.figures.compared(self._clock.monotonic() - began_s)
         return difference
 
     async def _list(self) -> dict[str, Listed]:

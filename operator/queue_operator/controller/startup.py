@@ -5,10 +5,11 @@ import contextlib
 import logging
 import signal
 import traceback
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import aiohttp
 import uvloop
 
 from queue_operator.backends.ending import end_tasks
@@ -18,6 +19,7 @@ from queue_operator.controller.catching_up import CatchUp
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.deferred import Deferred
 from queue_operator.controller.edits import FinishedEdits
+from queue_operator.controller.figures import counting
 from queue_operator.controller.intake import Intake
 from queue_operator.controller.kube import API, ApiError, KubeClient
 from queue_operator.controller.ownership import Ownership
@@ -32,6 +34,7 @@ from queue_operator.controller.sightings import Sightings
 from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
 from queue_operator.controller.workermirror import WorkerMirror
 from queue_operator.domain.errors import QueueError, Unavailable
+from queue_operator.metrics.lag import watch_lag
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import Settings
 from queue_operator.tracing.off import OFF
@@ -70,7 +73,9 @@ def run_controller(
         logging.getLogger(f"kopf._core.reactor.{module}").addFilter(_without_story)
     vitals = vitals or Vitals()
     given = stats or ControllerStats(
-        over_quota=vitals.over_quota, refused_namespaces=vitals.refused
+        over_quota=vitals.over_quota,
+        refused_namespaces=vitals.refused,
+        figures=vitals.figures,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(
@@ -154,21 +159,26 @@ async def serve_controller(
     if take_signals:
         _stop_on_signals(stop)
     vitals, ready = vitals or Vitals(), ready or asyncio.Event()
+    stats = stats or ControllerStats(figures=vitals.figures)
+    figures, traces = stats.figures, [counting(stats.figures)]
     credentials = Credentials.load(kubeconfig, context)
     # Begun before kopf, which ends every task that is younger than itself.
-    beating = asyncio.create_task(_beat(vitals), name="beat")
+    own = [
+        asyncio.create_task(_beat(vitals), name="beat"),
+        asyncio.create_task(watch_lag(figures.observe_lag, MonotonicClock()), name="lag"),
+    ]
     try:
-        async with KubeClient(credentials) as kube:
+        async with KubeClient(credentials, traces=traces) as kube:
             started = await _or_stop(_start(settings, backend_factory, kube), stop)
             if started is None:
                 return
-            controller = Controller(settings, kube, started, stats or ControllerStats(), tracing)
+            controller = Controller(settings, kube, started, stats, tracing)
             try:
-                await controller.run(credentials, stop, ready, vitals, take_signals)
+                await controller.run(credentials, stop, ready, vitals, take_signals, traces)
             finally:
                 await _close(started.backend)
     finally:
-        await _cancel((beating,))
+        await _cancel(own)
 
 
 async def _beat(vitals: Vitals) -> None:
@@ -330,6 +340,7 @@ class Controller:
         ready: asyncio.Event,
         vitals: Vitals,
         take_signals: bool,
+        traces: Sequence[aiohttp.TraceConfig],
     ) -> None:
         # kopf, when it ends, also ends every task that was started after it: ours come first.
         resync_s = self._settings.resync_s
@@ -352,7 +363,7 @@ class Controller:
         stopped = asyncio.create_task(stop.wait(), name="stop")
         watch = asyncio.create_task(
             handlers.watch(
-                self.intake, self.workers, credentials, self._settings.namespaces, ready
+                self.intake, self.workers, credentials, self._settings.namespaces, ready, traces
             ),
             name="watch",
         )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from queue_operator.controller.figures import Figures
+
 BEAT_S: Final = 1.0
 """How often the controller's event loop shows that it goes round."""
 
@@ -27,17 +29,19 @@ class Standing(IntEnum):
 class Vitals:
     """`beat_s` is the newest sign of life, by the clock of the machine, which all its processes
     share. `over_quota` and `refused` count QueueJobs without room, and namespaces that another
-    operator serves.
+    operator serves; `figures` are for the metrics only.
     """
 
     standing: c_int = field(default_factory=c_int)
     beat_s: c_double = field(default_factory=c_double)
     over_quota: c_longlong = field(default_factory=c_longlong)
     refused: c_longlong = field(default_factory=c_longlong)
+    figures: Figures = field(default_factory=Figures)
 
     def begin(self) -> None:
         """A new process starts."""
         self.over_quota.value = self.refused.value = 0
+        self.figures.begin()
         self.stand(Standing.STARTING)
         self.beat()
 

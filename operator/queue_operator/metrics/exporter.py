@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
@@ -16,7 +16,7 @@ from queue_operator.backends.figures import Figures, Stock
 from queue_operator.backends.protocol import Depths
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
-from queue_operator.metrics.gauges import ControllerFigures, Snapshot, stock_of
+from queue_operator.metrics.gauges import Snapshot, stock_of
 from queue_operator.metrics.job_counters import JobCounters
 from queue_operator.metrics.labels import LabelBudget
 from queue_operator.metrics.leading import Leader, LeaderOnly
@@ -69,7 +69,6 @@ class Exporter:
         figures: Figures | None = None,
         depths: Depths | None = None,
         streams: Streams | None = None,
-        controller: Callable[[], ControllerFigures | None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
@@ -83,7 +82,6 @@ class Exporter:
             self._telling = Telling(figures, self._leader, counters, settings, clock)
         self._depths = depths
         self._streams = streams
-        self._controller = controller
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # So that an earlier look never replaces what a later one found.
@@ -128,8 +126,6 @@ class Exporter:
         snapshot = self._metrics.snapshot
         if self._streams is not None:
             snapshot.usage = tuple(self._streams.usage())
-        if self._controller is not None:
-            snapshot.controller = self._controller()
         if self._telling is None and self._depths is None:
             return
         if not self._leader.leads:

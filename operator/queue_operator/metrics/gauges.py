@@ -2,10 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from queue_operator.backends.figures import OTHER, Pair, Stock
@@ -22,27 +21,15 @@ MAX_PLACES: Final = 500
 _BUSY, _FREE, _DRAINING = "busy", "free", "draining"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerFigures:
-    """What is counted of the controller of this replica."""
-
-    up: bool
-    restarts: int
-    over_quota: int
-    refused_namespaces: int
-
-
 class Snapshot(Collector):
-    """Serves the newest `stock`, `usage` and `controller`; what is None is not served at all,
-    since an old number or a zero would be taken for the truth, and `stock` only while this replica
-    `leads`.
+    """Serves the newest `stock` and `usage`; what is None is not served at all, since an old number
+    or a zero would be taken for the truth, and `stock` only while this replica `leads`.
     """
 
     def __init__(self, labels: LabelBudget, version: str, replica: str) -> None:
         self.stock: Stock | None = None
         self.lag_s: float | None = None
         self.usage: Sequence[StreamUsage] | None = None
-        self.controller: ControllerFigures | None = None
         self.store_up: bool | None = None
         self.leads: Callable[[], bool] = lambda: True
         self._labels = labels
@@ -51,7 +38,7 @@ class Snapshot(Collector):
     def collect(self) -> Iterator[Metric]:
         """Called by the scrape, in its own thread."""
         yield _family(table.BUILD_INFO, {self._build: 1.0})
-        stock, usage, controller = self.stock, self.usage, self.controller
+        stock, usage = self.stock, self.usage
         leads = self.leads()
         yield _family(table.LEADER, {(): float(leads)})
         if self.store_up is not None:
@@ -62,8 +49,6 @@ class Snapshot(Collector):
                 yield _family(table.EVENT_LOG_LAG, {(): self.lag_s})
         if usage is not None:
             yield from self._usage(usage)
-        if controller is not None:
-            yield from _controller(controller)
 
     def _usage(self, usage: Sequence[StreamUsage]) -> Iterator[GaugeMetricFamily]:
         streams: dict[tuple[str, ...], float] = defaultdict(float)
@@ -133,14 +118,6 @@ def _slots(stock: Stock) -> dict[tuple[str, ...], float]:
             place = OTHER, OTHER
         slots[place] = slots.get(place, 0.0) + n
     return slots
-
-
-def _controller(figures: ControllerFigures) -> Iterator[Metric]:
-    yield _family(table.CONTROLLER_UP, {(): float(figures.up)})
-    yield _family(table.OVER_QUOTA, {(): float(figures.over_quota)})
-    yield _family(table.REFUSED_NAMESPACES, {(): float(figures.refused_namespaces)})
-    restarts = table.CONTROLLER_RESTARTS
-    yield CounterMetricFamily(restarts.name, restarts.help, value=figures.restarts)
 
 
 def _family(metric: table.Metric, values: Mapping[tuple[str, ...], float]) -> GaugeMetricFamily:

@@ -1,28 +1,12 @@
 """The one table of every metric. Its documentation is generated from it."""
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-
-class Kind(StrEnum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One row. `buckets` are upper bounds in the unit the name ends with."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
+from queue_operator.metrics.replica_table import REPLICA
+from queue_operator.metrics.rows import Kind as Kind
+from queue_operator.metrics.rows import Metric as Metric
 
 _SHORT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAIT_BUCKETS_S: Final = (*_SHORT_S, 120, 300, 600, 1800, 3600, 10800, 43200, 86400)
@@ -67,31 +51,6 @@ WORKER_SLOTS: Final = Metric(
     kind=Kind.GAUGE,
     labels=("namespace", "state"),
     help="Slots of the streams of this replica: busy, free, or draining (empty, takes no job).",
-)
-OVER_QUOTA: Final = Metric(
-    name="queueoperator_controller_over_quota_resources",
-    kind=Kind.GAUGE,
-    help="QueueJobs that wait for room in the quota of their namespace, and of which nothing is "
-    "stored, as the controller of this replica sees them. Nearly the same on every replica: "
-    "aggregate with max, not sum.",
-)
-CONTROLLER_UP: Final = Metric(
-    name="queueoperator_controller_up",
-    kind=Kind.GAUGE,
-    help="1 while the controller of this replica serves custom resources, 0 while it starts or the "
-    "API server does not answer it. REST and gRPC do not depend on it.",
-)
-CONTROLLER_RESTARTS: Final = Metric(
-    name="queueoperator_controller_restarts_total",
-    kind=Kind.COUNTER,
-    help="How often the controller of this replica ended, or hung, and was started again.",
-)
-REFUSED_NAMESPACES: Final = Metric(
-    name="queueoperator_controller_refused_namespaces",
-    kind=Kind.GAUGE,
-    help="Namespaces whose custom resources this replica leaves alone, because an operator with "
-    "another database serves them, or the Lease that says so cannot be written there. Anything but "
-    "0 wants somebody to look; the log says why.",
 )
 BUILD_INFO: Final = Metric(
     name="queueoperator_build_info",
@@ -220,15 +179,12 @@ METRICS: Final = (
     STALE_TOKENS,
     WORKER_STREAMS,
     WORKER_SLOTS,
-    OVER_QUOTA,
-    CONTROLLER_UP,
-    CONTROLLER_RESTARTS,
-    REFUSED_NAMESPACES,
     STORE_CALLS,
     STORE_ERRORS,
     LEADER,
     STORE_UP,
     BUILD_INFO,
+    *REPLICA,
 )
 
 

@@ -9,9 +9,11 @@ from queue_operator.auth.open import AdministratorsOnly
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.hosts import authority
+from queue_operator.metrics.doors import GrpcFigures
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
 from queue_operator.rpc.gate import Gate
+from queue_operator.rpc.measuring import Measuring
 from queue_operator.rpc.queue_service import QueueServicer
 from queue_operator.rpc.servicer import WorkerPlaneServicer
 from queue_operator.rpc.tls import credentials
@@ -36,7 +38,7 @@ class WorkerPlaneServer:
     """Start it after the queue, stop it before: sessions are told to reconnect elsewhere.
 
     It serves worker sessions and the Queue. Unless told otherwise by the `authorizer`, the
-    Queue is for administrators only.
+    Queue is for administrators only. `figures` counts the calls.
     """
 
     def __init__(
@@ -46,11 +48,14 @@ class WorkerPlaneServer:
         settings: Settings,
         authorizer: Authorizer | None = None,
         tracing: Tracing = OFF,
+        *,
+        figures: GrpcFigures | None = None,
     ) -> None:
         door = Door(
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
-        self._gate = Gate(authenticator)
+        gate = Gate(authenticator)
+        self._interceptors = (gate,) if figures is None else (Measuring(figures), gate)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
         self._calls = QueueServicer(queue, door, settings, tracing)
         self._settings = settings.grpc
@@ -61,7 +66,9 @@ class WorkerPlaneServer:
 
         Raises Unavailable when the address is taken, InvalidArgument for unusable certificates.
         """
-        self._server = grpc.aio.server(interceptors=(self._gate,), options=_options(self._settings))
+        self._server = grpc.aio.server(
+            interceptors=self._interceptors, options=_options(self._settings)
+        )
         self._server.add_generic_rpc_handlers((self._sessions.handler(), self._calls.handler()))
         host, port = self._settings.host, self._settings.port if port is None else port
         address = authority(usable(host), port)

@@ -54,6 +54,7 @@ EVERY: Final[dict[str, Call]] = {
     "read_events": lambda b, x: b.read_events(),
     "eligible_for": lambda b, x: b.eligible_for([Demand(assignee_id=x, limit=1)]),
     "queue_depth": lambda b, x: b.queue_depth(),
+    "database_figures": lambda b, x: b.database_figures(),
     "window_stats": lambda b, x: b.window_stats(StatsWindow()),
     "stats_series": lambda b, x: b.stats_series(SeriesWindow()),
     "oldest_due": lambda b, x: b.oldest_due(),

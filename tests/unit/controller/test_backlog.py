@@ -248,3 +248,57 @@ def test_a_job_without_a_resource_is_only_acknowledged() -> None:
     loose = MirrorEntry(sequence=7, job=ShownJob(id="x", namespace="ns"))
     assert not backlog.offer(loose, START)
     assert backlog.delivered() == {7}
+
+
+def test_what_waits_longest_is_known_by_when_it_was_first_to_be_told() -> None:
+    backlog = Backlog()
+    assert backlog.oldest_since() is None
+    backlog.offer(entry(1, "a", 1, JobState.INITIAL_PENDING), START)
+    backlog.offer(entry(2, "b", 1, JobState.COMPLETED), START + 1)
+    # What replaces it has waited as long.
+    backlog.offer(entry(3, "a", 2, JobState.COMPLETED), START + 2)
+    assert backlog.oldest_since() == START
+    write = backlog.take(START + 2)
+    assert write is not None
+    assert write.uid == "b"
+    assert backlog.oldest_since() == START
+    backlog.done(write)
+    write = backlog.take(START + 2)
+    assert write is not None
+    # On its way it still waits, and so does what comes meanwhile, but from then on.
+    backlog.offer(entry(4, "a", 3, JobState.INITIAL_PENDING), START + 3)
+    assert backlog.oldest_since() == START
+    backlog.done(write)
+    assert backlog.oldest_since() == START + 3
+    later = backlog.take(START + 9)
+    assert later is not None
+    backlog.done(later)
+    assert backlog.oldest_since() is None
+
+
+def test_what_failed_has_waited_since_before() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(1, "u", 1, JobState.RUNNING), START)
+    write = backlog.take(START + HOLD_S)
+    assert write is not None
+    backlog.offer(entry(2, "u", 2, JobState.COMPLETED), START + 5)
+    backlog.failed(write, START + 6)
+    assert backlog.oldest_since() == START
+    newer = backlog.take(START + 6)
+    assert newer is not None
+    assert newer.transition == 2
+    backlog.offer(entry(3, "u", 3, JobState.COMPLETED), START + 7)
+    backlog.failed(newer, START + 8)
+    assert backlog.oldest_since() == START
+
+
+def test_one_that_waits_for_ever_does_not_make_the_others_be_remembered() -> None:
+    backlog = Backlog()
+    backlog.offer(entry(0, "stuck", 1, JobState.INITIAL_PENDING), START)
+    for number in range(1, 5000):
+        backlog.offer(entry(number, f"u{number}", 1, JobState.COMPLETED), START + 0.1)
+        write = backlog.take(START + 0.1)
+        assert write is not None
+        backlog.done(write)
+    assert backlog.oldest_since() == START
+    assert len(backlog._ages) < 2000

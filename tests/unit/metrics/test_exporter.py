@@ -13,7 +13,6 @@ from queue_operator.backends.protocol import QueueDepth
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.states import JobState
 from queue_operator.metrics.exporter import Exporter, Metrics
-from queue_operator.metrics.gauges import ControllerFigures
 from queue_operator.metrics.registry import METRICS, Kind
 from queue_operator.queue.protocol import StreamSpec, StreamUsage
 from queue_operator.settings import MetricsSettings
@@ -26,7 +25,6 @@ class Store:
     """A store whose depth can be set, and taken away."""
 
     depth: QueueDepth | Exception = field(default_factory=QueueDepth)
-    figures: ControllerFigures | None = None
 
     async def queue_depth(self) -> QueueDepth:
         if isinstance(self.depth, Exception):
@@ -38,9 +36,6 @@ class Store:
         busy = StreamUsage(spec=spec, busy=4, draining=False)
         leaving = StreamUsage(spec=spec, busy=1, draining=True)
         return [busy, leaving]
-
-    def controller(self) -> ControllerFigures | None:
-        return self.figures
 
 
 @dataclass
@@ -77,9 +72,7 @@ class Running:
 async def running() -> AsyncIterator[Running]:
     store, clock = Store(), StepClock()
     metrics = Metrics("replica-1")
-    exporter = Exporter(
-        metrics, SETTINGS, clock, depths=store, streams=store, controller=store.controller
-    )
+    exporter = Exporter(metrics, SETTINGS, clock, depths=store, streams=store)
     await exporter.start()
     await clock.steps.get()
     yield Running(exporter, store, clock)
@@ -111,27 +104,6 @@ async def test_depths_and_slots_are_served(running: Running) -> None:
     }
     assert slots == {"busy": 5, "free": 6, "draining": 9}
     assert found[key("queueoperator_build_info", version=__version__, replica="replica-1")] == 1
-
-
-async def test_the_controller_is_told_of_where_one_runs(running: Running) -> None:
-    names = {
-        "queueoperator_controller_up": "up",
-        "queueoperator_controller_restarts_total": "restarts",
-        "queueoperator_controller_over_quota_resources": "over_quota",
-        "queueoperator_controller_refused_namespaces": "refused_namespaces",
-    }
-    found = await running.scrape()
-    assert not any(key(name) in found for name in names)
-    for figures in (
-        ControllerFigures(up=True, restarts=0, over_quota=3, refused_namespaces=0),
-        ControllerFigures(up=False, restarts=2, over_quota=0, refused_namespaces=1),
-    ):
-        running.store.figures = figures
-        await running.next_look()
-        found = await running.scrape()
-        assert {name: found[key(name)] for name in names} == {
-            name: float(getattr(figures, field)) for name, field in names.items()
-        }
 
 
 @pytest.mark.parametrize("failure", [Unavailable("down"), ValueError("a fault of ours")])

@@ -77,7 +77,8 @@ def test_sigterm_drains(folder: Path, server: Any, say: Any) -> None:
     lines = [json.loads(line) for line in output.splitlines()]
     (line,) = [line for line in lines if line["message"] == "here"]
     assert (line["answer"], line["job_id"], line["level"]) == (42, "a", "info")
-    assert (line["process"], line["worker"], line["namespace"]) == ("worker", "w1", "shop")
+    # The namespace is the one that the server found.
+    assert (line["process"], line["worker"], line["namespace"]) == ("worker", "w1", "default")
 
 
 def test_a_second_signal_hands_back_what_never_ends(folder: Path, server: Any, say: Any) -> None:

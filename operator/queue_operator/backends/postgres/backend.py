@@ -53,6 +53,7 @@ from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.postgres.steering import Steering
 from queue_operator.backends.postgres.submission import Submission
+from queue_operator.backends.postgres.surveying import Surveying
 from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.postgres.watching import Watching
@@ -118,11 +119,11 @@ _CONFIRM: Final = load(__package__, "cancel_confirm")
 
 
 @on_one_loop
-class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching):
+class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, Surveying):
     """Backend, Search, History, Failures, EventLog, Signals, CancelInbox, ResourceMirror,
     Sessions, ProgressSink, Checkpoints, Spawner, JobLogs, Depths, Pauses, Suspensions,
-    Places, Statistics, Watching and Usages. Calls from another event loop than it was opened on
-    raise WrongLoop.
+    Places, Statistics, Watching, Usages, Pooled and Surveyed. Calls from another event loop than
+    it was opened on raise WrongLoop.
     """
 
     def __init__(

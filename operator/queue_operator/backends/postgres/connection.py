@@ -4,6 +4,7 @@ that turns a driver's error into a domain error.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
@@ -82,7 +83,8 @@ class Pool(AsyncConnectionPool[Line]):
     by others, so settings are made anew in each transaction. `loop` is the one that it was
     opened on, which alone may use it. `history` is that of the database to which the newest
     connection leads, and `on_history` is told of each; not with a pooler, behind which that may
-    change at any time. `trouble` is why the last attempt to connect failed, if it did, and
+    change at any time. `on_wait` is told how many seconds somebody waited for a connection.
+    `trouble` is why the last attempt to connect failed, if it did, and
     `role` the user of the server that connections are for.
     """
 
@@ -92,8 +94,17 @@ class Pool(AsyncConnectionPool[Line]):
     pooler: bool
     history = ""
     on_history: Callable[[str], None] = staticmethod(lambda _: None)
+    on_wait: Callable[[float], None] = staticmethod(lambda _: None)
     trouble: psycopg.Error | None = None
     role = ""
+
+    async def getconn(self, timeout: float | None = None) -> Line:
+        """Tells how long it took, also where there was none in time."""
+        began_s = time.perf_counter()
+        try:
+            return await super().getconn(timeout)
+        finally:
+            self.on_wait(time.perf_counter() - began_s)
 
     async def putconn(self, conn: Line) -> None:
         """Whoever is cancelled in the queue for the pool's lock would take the connection, and

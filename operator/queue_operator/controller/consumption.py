@@ -1,0 +1,24 @@
+"""What a process of this machine takes, as the kernel says."""
+
+import os
+import resource
+from pathlib import Path
+from typing import Final
+
+_TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = resource.getpagesize()
+_USER, _SYSTEM, _PAGES = 11, 12, 21
+"""Where they are in /proc/PID/stat, after the name in brackets, which may have spaces."""
+
+
+def consumption(pid: int) -> tuple[float, int]:
+    """Seconds of the processor, and bytes in memory. Raises OSError when it is gone."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+    return ticks / _TICKS_S, int(fields[_PAGES]) * _PAGE
+
+
+def of_ended_children() -> float:
+    """Seconds of the processor that the children of this process took which have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
