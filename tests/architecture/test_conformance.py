@@ -46,6 +46,7 @@ CAPABILITIES = {
     "spawning",
     "statistics",
     "suspensions",
+    "watching",
 }
 # What a queue of another process has not.
 IN_PROCESS = {"pausing", "sessions"}

@@ -52,10 +52,12 @@ async def test_from_apply_to_complete(
 async def test_nothing_but_the_status_is_written(
     controller: RunningController, backend: PostgresBackend, kubectl: Kubectl
 ) -> None:
-    kubectl("create", "-f", "-", stdin=json.dumps(queue_job("job")))
+    made, trace = queue_job("job"), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    made["metadata"]["annotations"] = {"queueoperator.dev/traceparent": trace}
+    kubectl("create", "-f", "-", stdin=json.dumps(made))
     uid = kubectl.get(JOBS, "job")["metadata"]["uid"]
     await until_state(backend, uid, kubectl.namespace)
-    await run_one(backend, kubectl.namespace)
+    assert (await run_one(backend, kubectl.namespace)).traceparent == trace
     kubectl.wait("condition=Complete", f"{JOBS}/job")
     metadata = json.loads(kubectl("get", JOBS, "job", "-o", "json", "--show-managed-fields"))[
         "metadata"

@@ -266,10 +266,10 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         except QueueError as error:
             return Settled(*told, error=error)
         if move is None:
-            return Settled(*told, state=one.job.state, repeated=True, type=one.job.type)
+            return Settled(*told, state=one.job.state, repeated=True)
         freed = one.job.assignee_id if move.frees_slot else None
         self._carry_out([(one, move)])
-        return Settled(*told, state=move.after, freed_assignee_id=freed, type=one.job.type)
+        return Settled(*told, state=move.after, freed_assignee_id=freed)
 
     @atomic
     def _update_status(

@@ -122,6 +122,10 @@ class Figures(Leadership, Protocol):
 
     async def stock(self, naming: Naming) -> Stock: ...
 
+    async def names(self) -> frozenset[Pair]:
+        """Those of the stock, for whoever has not the turn."""
+        ...
+
     async def count(self, holder: str, naming: Naming, buckets: Buckets) -> Counted:
         """What happened since somebody counted last; nothing where it is not the holder's turn.
         What was counted when a call fails is in the answer of the next.

@@ -16,6 +16,7 @@ from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration, JobId
 from queue_operator.client import JobExplanation, JobStatus, QueueClient
 from queue_operator.client.models import JobResult, StateTransition
+from queue_operator.domain.traces import trace_id
 from queue_operator.domain.views import Phase
 
 
@@ -138,6 +139,7 @@ def _page(status: JobStatus) -> RenderableType:
             ("priority", status.priority.value),
             ("tags", rendering.tags(status.tags)),
             ("correlation id", status.correlation_id),
+            ("trace", trace_id(status.traceparent)),
             ("created", rendering.moment(status.created_at)),
             ("not before", rendering.moment(status.scheduled_for)),
             ("started", rendering.moment(status.started_at)),

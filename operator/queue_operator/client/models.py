@@ -149,6 +149,7 @@ class JobStatus(_Received):
     priority: Priority
     tags: dict[str, str] = Field(default_factory=dict)
     correlation_id: str = ""
+    traceparent: str = ""
 
     @property
     def is_finished(self) -> bool:

@@ -66,7 +66,7 @@ class Settled(NamedTuple):
     """The answer to one Outcome: exactly one of `state` and `error` is set.
 
     `freed_assignee_id` is the assignee that got a slot back, if one did. `repeated` says
-    that this very outcome had been stored before and nothing was written. `type` is the job's.
+    that this very outcome had been stored before and nothing was written.
     """
 
     job_id: str
@@ -75,4 +75,3 @@ class Settled(NamedTuple):
     error: QueueError | None = None
     freed_assignee_id: str | None = None
     repeated: bool = False
-    type: str = ""

@@ -43,7 +43,7 @@ class Metrics:
         self.labels = LabelBudget()
         self.registry = CollectorRegistry()
         self.recorder = Recorder(self.registry, self.labels)
-        self.snapshot = Snapshot(self.labels, __version__, replica)
+        self.snapshot = Snapshot(__version__, replica)
         self.registry.register(self.snapshot)
 
     def register(self, collector: Collector, *, leader_only: bool = False) -> None:
@@ -130,6 +130,8 @@ class Exporter:
             return
         if not self._leader.leads:
             snapshot.stock = snapshot.lag_s = None
+            if self._telling is not None:
+                await self._learn(self._telling)
             return
         try:
             snapshot.stock = await self._stock()
@@ -139,11 +141,21 @@ class Exporter:
         else:
             snapshot.store_up = True
 
+    async def _learn(self, telling: Telling) -> None:
+        """What the replica that leads shows by name, so that this one does too."""
+        snapshot = self._metrics.snapshot
+        try:
+            snapshot.names = await telling.names()
+        except QueueError as error:
+            snapshot.store_up = False
+            log.warning("what the metrics show by name is not known: %s", error)
+
     async def _stock(self) -> Stock | None:
         snapshot = self._metrics.snapshot
         if self._telling is not None:
             stock = await self._telling.look()
             snapshot.lag_s = self._telling.lag_s
+            snapshot.names = stock.names
             return stock
         if self._depths is not None:
             return stock_of(await self._depths.queue_depth(), self._metrics.labels)

@@ -11,7 +11,7 @@ from queue_operator.backends.figures import OTHER, Pair, Stock
 from queue_operator.backends.protocol import QueueDepth
 from queue_operator.domain.states import JobState
 from queue_operator.metrics import registry as table
-from queue_operator.metrics.labels import LabelBudget
+from queue_operator.metrics.labels import MAX_NAMESPACES, LabelBudget
 from queue_operator.queue.protocol import StreamUsage
 
 MAX_POOLS: Final = 100
@@ -26,13 +26,13 @@ class Snapshot(Collector):
     or a zero would be taken for the truth, and `stock` only while this replica `leads`.
     """
 
-    def __init__(self, labels: LabelBudget, version: str, replica: str) -> None:
+    def __init__(self, version: str, replica: str) -> None:
         self.stock: Stock | None = None
         self.lag_s: float | None = None
+        self.names: frozenset[Pair] | None = None
         self.usage: Sequence[StreamUsage] | None = None
         self.store_up: bool | None = None
         self.leads: Callable[[], bool] = lambda: True
-        self._labels = labels
         self._build = (version, replica)
 
     def collect(self) -> Iterator[Metric]:
@@ -50,11 +50,22 @@ class Snapshot(Collector):
         if usage is not None:
             yield from self._usage(usage)
 
+    def _namespaces(self, usage: Sequence[StreamUsage]) -> frozenset[str]:
+        """Those that the store names first, so that they are the same on all replicas, and then
+        those of the alphabet's beginning.
+        """
+        named = {namespace for namespace, _ in self.names or ()}
+        spaces = {stream.spec.namespace for stream in usage}
+        others = sorted(spaces - named)
+        return frozenset((spaces & named) | {*others[:MAX_NAMESPACES]})
+
     def _usage(self, usage: Sequence[StreamUsage]) -> Iterator[GaugeMetricFamily]:
         streams: dict[tuple[str, ...], float] = defaultdict(float)
         slots: dict[tuple[str, ...], float] = defaultdict(float)
+        shown = self._namespaces(usage)
         for stream in usage:
-            namespace = self._labels.namespace(stream.spec.namespace)
+            space = stream.spec.namespace
+            namespace = space if space in shown else OTHER
             streams[namespace,] += 1
             idle = max(0, stream.spec.capacity - stream.busy)
             slots[namespace, _BUSY] += stream.busy

@@ -116,7 +116,8 @@ class JobCounters(Collector):
     def _count(self, metric: Metric, labels: Labels, n: int) -> None:
         series = self._counts[metric]
         series[labels] = series.get(labels, 0) + n
-        self._told = False
+        if n:
+            self._told = False
 
     def _spread(self, metric: Metric, pair: Pair) -> Spread:
         return spread_of(self._spreads[metric], pair, len(metric.buckets) + 1)

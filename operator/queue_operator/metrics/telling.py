@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from queue_operator.backends.figures import Figures, Naming, Stock
+from queue_operator.backends.figures import Figures, Naming, Pair, Stock
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import QueueError
 from queue_operator.metrics.job_counters import BUCKETS, JobCounters
@@ -52,6 +52,10 @@ class Telling:
         await self._count()
         self.lag_s = await self._store.lag_s()
         return stock
+
+    async def names(self) -> frozenset[Pair]:
+        """What the replica that leads shows by name. Raises QueueError."""
+        return await self._store.names()
 
     async def end(self) -> None:
         """Counts what is left, leaves the turn to others, and waits until what was counted has been

@@ -48,6 +48,7 @@ environment:
   QUEUE_OPERATOR_METRICS_PORT  port of /metrics, 0 for none (9091 with the extra `metrics`)
   QUEUE_OPERATOR_CAPTURE_LOGS  lowest level of logging lines of handlers in their jobs' logs (info),
                               or off
+  OTEL_EXPORTER_OTLP_ENDPOINT  collector of traces, and all other variables of OpenTelemetry
   QUEUE_OPERATOR_LOG_FORMAT   as --log-format
   QUEUE_OPERATOR_LOG_LEVEL    as --log-level
 

@@ -325,3 +325,16 @@ async def test_closing_waits_for_the_call_that_runs(path: Path, store: SqliteSto
     with pytest.raises(Unavailable, match="closed"):
         await backend.ping()
     assert (await (await store.open()).get_job("a")).id == "a"
+
+
+async def test_jobs_of_a_file_from_before_traces_belong_to_none(
+    backend: SqliteBackend, other: sqlite3.Connection
+) -> None:
+    await backend.enqueue_job(Job(id="a", type="t"))
+    other.execute(
+        "UPDATE job SET record = json_remove(record, '$.job.traceparent', '$.job.tracestate')"
+    )
+    job = await backend.get_job("a")
+    assert (job.traceparent, job.tracestate) == ("", "")
+    [claimed] = await backend.claim([Demand(assignee_id="w", limit=1)], lease_ttl_s=TTL_S)
+    assert claimed.traceparent == ""

@@ -43,6 +43,7 @@ def running(dsn: str, folder: Path, endpoint: str = "") -> Iterator[Stage]:
         environment = {
             "QUEUE_OPERATOR_SERVER": f"127.0.0.1:{ports[2]}",
             "QUEUE_OPERATOR_HEALTH_PORT": "0",
+            "QUEUE_OPERATOR_METRICS_PORT": "0",
             "QUEUE_OPERATOR_WORKER_NAME": "w-1",
         }
         if endpoint:

@@ -1,6 +1,7 @@
 """One trace from a submission to its outcome, whichever way the job comes in."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,13 @@ def _output(stage: Stage, job_id: str) -> Any:
         return status.result.output
 
 
+def _logged(stage: Stage, job_id: str) -> list[str]:
+    """Message and trace of the line that the worker logged of a job."""
+    lines = map(json.loads, stage.worker_log.read_text().splitlines())
+    [about] = [line for line in lines if line.get("job_id") == job_id]
+    return [about["message"], about["trace_id"]]
+
+
 def test_a_submission_by_rest_goes_on_from_its_caller_to_the_outcome(
     stage: Stage, collector: Collector, caller: trace.SpanContext
 ) -> None:
@@ -84,6 +92,10 @@ def test_a_submission_by_rest_goes_on_from_its_caller_to_the_outcome(
     assert seen["given"].split("-")[1:3] == [*sent.place]
     work = next(one for one in collector.spans(name="work") if one.trace_id == ran.trace_id)
     assert work.parent_id == ran.span_id
+    assert _logged(stage, job_id) == ["here I am", ran.trace_id]
+    # Whoever looks at the job finds its trace.
+    with QueueClient(stage.rest) as client:
+        assert client.get(job_id).traceparent.split("-")[1:3] == [*sent.place]
 
 
 @pytest.mark.parametrize("kind", ["async", "process"])

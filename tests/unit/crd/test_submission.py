@@ -42,6 +42,19 @@ def test_everything_given() -> None:
     assert job.resource == ResourceRef("cluster", "u1", "n1", 3)
 
 
+def test_annotations_name_the_trace() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    made = body(payload=1)
+    assert to_job(made, "c").traceparent == ""
+    for given, kept in (parent, (parent, "a=b")), ("nonsense", ("", "")):
+        made["metadata"]["annotations"] = {
+            "queueoperator.dev/traceparent": given,
+            "queueoperator.dev/tracestate": "a=b",
+        }
+        job = to_job(made, "c")
+        assert (job.traceparent, job.tracestate) == kept
+
+
 def test_what_is_left_out_is_resolved_later() -> None:
     job = to_job(body(payload=1), "c")
     assert job.max_attempts == 0

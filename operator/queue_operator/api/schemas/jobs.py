@@ -84,6 +84,11 @@ class JobStatus(Answer):
     priority: Priority
     tags: dict[str, str]
     correlation_id: str
+    traceparent: str | None = Field(
+        None,
+        description="The span of its submission, as W3C Trace Context writes it; only where it "
+        "had one. Each attempt is a trace of its own, linked to this span.",
+    )
 
 
 class Parent(Answer):

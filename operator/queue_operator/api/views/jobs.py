@@ -79,6 +79,8 @@ def job_status(
         )
     if include_result and (result := job_result(job)) is not None:
         fields["result"] = result
+    if job.traceparent:
+        fields["traceparent"] = job.traceparent
     if include_payload:
         fields |= _content("payload", job.payload, job.content_type)
     return schemas.JobStatus(

@@ -25,24 +25,19 @@ class Claimed:
     """Which job each token is for, of the newest claims of this process."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[str, str, str]] = {}
+        self._jobs: dict[str, tuple[str, str]] = {}
 
     def remember(self, assignments: Sequence[Assignment]) -> None:
         jobs = self._jobs
         for one in assignments:
-            jobs[one.token] = one.namespace, one.job_id, one.type
+            jobs[one.token] = one.namespace, one.job_id
         for oldest in list(islice(jobs, max(len(jobs) - _REMEMBERED, 0))):
             del jobs[oldest]
 
     def are_for(self, outcome: Outcome) -> bool:
         """True when the token of `outcome` was given out here, for that very job."""
         known = self._jobs.get(outcome.token or "")
-        return known is not None and known[:2] == (outcome.namespace, outcome.job_id)
-
-    def type_of(self, outcome: Outcome) -> str:
-        """The type of the job whose token was given out here."""
-        known = self._jobs.get(outcome.token or "")
-        return "" if known is None else known[2]
+        return known == (outcome.namespace, outcome.job_id)
 
     def forget(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -67,7 +62,6 @@ class Completions:
         numbers = sorted(places)
         outcomes = [batch[places[number]] for number in numbers]
         rows = await self._complete(_parameters(numbers, outcomes))
-        types = {places[n]: self._claimed.type_of(batch[places[n]]) for n, _ in rows}
         self._claimed.forget(outcomes)
         return {
             places[number]: Settled(
@@ -76,8 +70,6 @@ class Completions:
                 JobState.COMPLETED,
                 None,
                 assignee_id,
-                False,
-                types[places[number]],
             )
             for number, assignee_id in rows
         }

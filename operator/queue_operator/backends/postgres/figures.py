@@ -128,6 +128,10 @@ class FigureStore:
             unnamed=next(n for space, _, state, n in rows if space is None and state is None),
         )
 
+    async def names(self) -> frozenset[Pair]:
+        async with borrowed(self._pool) as connection:
+            return await _names(connection)
+
     async def count(self, holder: str, naming: Naming, buckets: Buckets) -> Counted:
         await self._resolve()
         for _ in range(_STEPS):
@@ -145,13 +149,7 @@ class FigureStore:
     async def _jobs(self, naming: Naming) -> tuple[list[TupleRow], frozenset[Pair]]:
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_JOBS, _named(naming))).fetchall()
-            names = await (await connection.execute(_NAMES)).fetchall()
-        return rows, frozenset(
-            _pair(space, None if is_space else kind)
-            for space, kind, is_space in names
-            # One that is gone is no other.
-            if space is not None and (is_space or kind is not None)
-        )
+            return rows, await _names(connection)
 
     @again_when_undone
     async def _forget(self, naming: Naming) -> None:
@@ -187,6 +185,10 @@ class FigureStore:
             noted = {"version": mark.version, "upto": str(upto), "above_seq": above_seq}
             [(xid,)] = await (await connection.execute(_ADVANCE, noted)).fetchall()
             self._doubt = _Doubt(xid, counted)
+        if connection.closed:
+            # The driver commits nothing on a broken line, and does not say so.
+            await self._resolve()
+            return True
         self._doubt = None
         self._earned.add(counted)
         return mark.is_ours and last is not None
@@ -203,6 +205,15 @@ class FigureStore:
         if fate == "committed":
             self._earned.add(self._doubt.counted)
         self._doubt = None
+
+
+async def _names(connection: AsyncConnection[TupleRow]) -> frozenset[Pair]:
+    return frozenset(
+        _pair(space, None if is_space else kind)
+        for space, kind, is_space in await (await connection.execute(_NAMES)).fetchall()
+        # One that is gone is no other.
+        if space is not None and (is_space or kind is not None)
+    )
 
 
 async def _counted(

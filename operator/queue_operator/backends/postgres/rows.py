@@ -65,7 +65,6 @@ class LockedRow:
     job_no: int
     lane_id: int
     namespace: str
-    type: str
     assignee_id: str
     priority: Priority
     cancel_forced: bool
@@ -119,7 +118,6 @@ def _locked(row: Mapping[str, Any]) -> LockedRow:
         job_no=row["job_no"],
         lane_id=row["lane_id"],
         namespace=row["namespace"],
-        type=row["type"],
         assignee_id=row["assignee_id"],
         priority=Priority(row["priority"]),
         cancel_forced=row["cancel_forced"],

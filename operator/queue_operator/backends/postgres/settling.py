@@ -202,10 +202,7 @@ class Settling:
         except QueueError as error:
             return Settled(job_id, namespace, error=error), None
         if move is None:
-            repeat = Settled(
-                job_id, namespace, state=row.current.state, repeated=True, type=row.type
-            )
-            return repeat, None
+            return Settled(job_id, namespace, state=row.current.state, repeated=True), None
         return _settled(job_id, namespace, row, move), move
 
 
@@ -242,7 +239,7 @@ def _entangled(rows: Mapping[int, LockedRow]) -> bool:
 
 def _settled(job_id: str, namespace: str, row: LockedRow, move: Move) -> Settled:
     freed = row.assignee_id if move.frees_slot else None
-    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed, type=row.type)
+    return Settled(job_id, namespace, state=move.after, freed_assignee_id=freed)
 
 
 def _in_lane(row: LockedRow, move: Move, lane_id: int | None) -> LockedRow:

@@ -46,6 +46,7 @@ from queue_operator.testing.backend.semantics_transitions import *
 from queue_operator.testing.backend.stop import *
 from queue_operator.testing.backend.submission import *
 from queue_operator.testing.backend.tokens import *
+from queue_operator.testing.backend.traces import *
 from queue_operator.testing.backend.transitions import *
 from queue_operator.testing.backend.unresponsive import *
 from queue_operator.testing.backend.update import *

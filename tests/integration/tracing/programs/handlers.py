@@ -26,6 +26,7 @@ async def on_the_loop(ctx: JobContext) -> dict[str, Any]:
 
 @worker.handler("thread")
 def in_a_thread(ctx: JobContext) -> dict[str, Any]:
+    ctx.log("info", "here I am")
     return _here() | {"given": ctx.traceparent}
 
 

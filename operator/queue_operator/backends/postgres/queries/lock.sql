@@ -39,7 +39,7 @@ WITH given AS MATERIALIZED (
 SELECT found.job_no, found.lane_id, found.state, found.token::text, found.attempt,
        found.max_attempts, found.failure_count, found.backoff, found.assignee_id,
        found.cancel_forced, found.cancel_reason, found.reason, found.has_children, job.id,
-       namespace.name AS namespace, job_type.name AS type, lane.priority,
+       namespace.name AS namespace, lane.priority,
        CASE WHEN late.completed THEN 'COMPLETE'
             WHEN NOT coalesce(ended.unfenced, false) THEN ended.event END AS recorded,
        CASE WHEN late.completed THEN found.state
@@ -49,7 +49,6 @@ FROM found
 CROSS JOIN LATERAL (SELECT * FROM job WHERE job.job_no = found.job_no LIMIT 1) job
 JOIN namespace ON namespace.id = job.namespace_id
 JOIN lane ON lane.id = found.lane_id
-JOIN job_type ON job_type.id = lane.type_id
 LEFT JOIN LATERAL (
     SELECT event, state, unfenced FROM attempt
     WHERE attempt.job_no = found.job_no AND attempt.token = found.given_token LIMIT 1

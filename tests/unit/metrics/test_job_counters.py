@@ -1,0 +1,164 @@
+"""What the counters of jobs show, when, and until when."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.unit.metrics import exposition
+from tests.unit.metrics.exposition import Samples, key
+
+from queue_operator.backends.figures import OTHER, Counted, Pair, Spread
+from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.domain.states import TARGET, TERMINAL, Event, JobState
+from queue_operator.metrics.job_counters import BUCKETS, OUTCOMES, JobCounters
+from queue_operator.metrics.labels import MAX_NAMESPACES, MAX_PAIRS
+
+MAIL: Pair = ("ns", "mail")
+LABELS = {"namespace": "ns", "type": "mail"}
+SUBMITTED = key("queueoperator_jobs_submitted_total", **LABELS)
+RUNS = key("queueoperator_job_run_seconds_count", **LABELS)
+BOUND = 25_000
+OF_A_REPLICA = 4_000
+"""What is left for the figures about each replica, and the gauges of jobs that are not by state."""
+
+
+@dataclass
+class Bench:
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    shows: bool = True
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counters = JobCounters(lambda: self.shows, lambda: self.now)
+        self.registry.register(self.counters)
+
+    def scrape(self) -> Samples:
+        return exposition.of(self.registry)
+
+    def submit(self, n: int, pair: Pair = MAIL) -> None:
+        counted = Counted()
+        counted.submitted[pair] = n
+        self.counters.add(counted)
+
+    def run(self, event: Event, category: str = "", n: int = 1) -> None:
+        counted = Counted()
+        counted.attempts[*MAIL, event, category] = n
+        counts = [0] * (len(BUCKETS.run) + 1)
+        counts[2] = n
+        counted.runs[MAIL] = Spread(counts, n * 20_000)
+        self.counters.add(counted)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_series_begins_with_0_for_whoever_scrapes_first(bench: Bench) -> None:
+    bench.submit(3)
+    bench.run(Event.COMPLETE)
+    assert not bench.counters.is_told
+    first = bench.scrape()
+    assert (first[SUBMITTED], first[RUNS]) == (0, 0)
+    assert not bench.counters.is_told
+    second = bench.scrape()
+    assert (second[SUBMITTED], second[RUNS]) == (3, 1)
+    assert second[key("queueoperator_job_run_seconds_sum", **LABELS)] == 0.02
+    assert bench.counters.is_told
+    bench.submit(1)
+    assert not bench.counters.is_told
+    assert bench.scrape()[SUBMITTED] == 4
+    assert bench.counters.is_told
+
+
+def test_buckets_are_added_up(bench: Bench) -> None:
+    bench.run(Event.COMPLETE, n=2)
+    bench.scrape()
+    found = bench.scrape()
+    by_bound = {
+        bound: found[key("queueoperator_job_run_seconds_bucket", **LABELS, le=bound)]
+        for bound in ("0.005", "0.01", "0.025", "0.05", "+Inf")
+    }
+    assert by_bound == {"0.005": 0, "0.01": 0, "0.025": 2, "0.05": 2, "+Inf": 2}
+
+
+def test_whoever_does_not_lead_shows_nothing_and_begins_nothing(bench: Bench) -> None:
+    bench.shows = False
+    bench.submit(3)
+    assert bench.scrape() == {}
+    assert not bench.counters.scraped_within(1e9)
+    bench.shows = True
+    assert bench.scrape()[SUBMITTED] == 0
+    assert bench.scrape()[SUBMITTED] == 3
+    bench.now += 5
+    assert bench.counters.scraped_within(5)
+    assert not bench.counters.scraped_within(4)
+
+
+def test_what_is_named_is_there_before_it_counts(bench: Bench) -> None:
+    bench.counters.keep(frozenset({MAIL}))
+    assert bench.scrape()[SUBMITTED] == 0
+    bench.submit(2)
+    assert bench.scrape()[SUBMITTED] == 2
+
+
+def test_a_name_that_is_given_back_takes_its_series_along(bench: Bench) -> None:
+    bench.submit(2)
+    bench.submit(1, (OTHER, OTHER))
+    bench.run(Event.FAIL, "TIMEOUT")
+    bench.counters.keep(frozenset({MAIL}))
+    bench.scrape()
+    attempt = key(
+        "queueoperator_job_attempts_total", **LABELS, outcome="failed", error_class="timeout"
+    )
+    assert bench.scrape()[attempt] == 1
+    bench.counters.keep(frozenset())
+    found = bench.scrape()
+    assert {dict(labels)["namespace"] for _, labels in found} == {OTHER}
+    bench.counters.keep(frozenset({MAIL}))
+    bench.submit(5)
+    assert bench.scrape()[SUBMITTED] == 0
+    assert bench.scrape()[SUBMITTED] == 5
+
+
+def test_what_ends_an_attempt_has_an_outcome(bench: Bench) -> None:
+    holding = (JobState.RUNNING, JobState.CANCELLING)
+    ends = {
+        event
+        for (event, source), target in TARGET.items()
+        if source in holding and target not in holding
+    }
+    assert set(OUTCOMES) == ends
+    bench.run(Event.LOSE, "SYSTEM")
+    bench.run(Event.MARK_UNKNOWN_STOPPED)
+    bench.run(Event.FAIL, "SYSTEM")
+    bench.scrape()
+    found = bench.scrape()
+    told = {
+        (dict(labels)["outcome"], dict(labels)["error_class"]): n
+        for (name, labels), n in found.items()
+        if name == "queueoperator_job_attempts_total"
+    }
+    assert told == {("lost", ""): 1, ("unknown", ""): 1, ("failed", "system"): 1}
+    assert found[key("queueoperator_leases_expired_total", **LABELS)] == 2
+
+
+def test_all_names_with_all_that_can_happen_are_within_the_bound(bench: Bench) -> None:
+    names = frozenset(
+        {(f"ns-{n}", f"type-{n}") for n in range(MAX_PAIRS)}
+        | {(f"ns-{n}", OTHER) for n in range(MAX_NAMESPACES)}
+    )
+    counted = Counted()
+    for pair in (*names, (OTHER, OTHER)):
+        counted.submitted[pair] = 1
+        counted.waits[pair] = Spread([1] * (len(BUCKETS.wait) + 1))
+        counted.runs[pair] = Spread([1] * (len(BUCKETS.run) + 1))
+        for state in TERMINAL:
+            counted.finished[*pair, state] = 1
+        for event in OUTCOMES:
+            for category in ("", *ErrorCategory):
+                counted.attempts[*pair, event, category] = 1
+    bench.counters.keep(names)
+    bench.counters.add(counted)
+    gauges = (len(names) + 1) * (len(JobState) + 1)
+    assert len(bench.scrape()) + gauges < BOUND - OF_A_REPLICA
