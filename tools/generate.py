@@ -15,6 +15,7 @@ import protobuf
 import settings_docs
 import state_docs
 import vectors
+from observability import generated as observability
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,6 +30,7 @@ GENERATORS: tuple[Callable[[], dict[Path, str]], ...] = (
     state_docs.documents,
     conformance_docs.documents,
     vectors.vectors,
+    observability.documents,
 )
 
 

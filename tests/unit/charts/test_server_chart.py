@@ -342,6 +342,19 @@ def test_monitors_come_only_where_they_are_known() -> None:
     ]
 
 
+def test_the_namespace_of_jobs_is_not_taken_for_that_of_the_operator() -> None:
+    """The labels of the metrics come first, and of the target's own none is called alike."""
+    values = {**EVERYTHING, "fullnameOverride": "mine"}
+    monitor = only(rendered(CHART, values, WITH_MONITORS), "ServiceMonitor")
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+    assert endpoint["relabelings"] == [
+        {"sourceLabels": ["namespace"], "targetLabel": "operator_namespace"},
+        {"action": "labeldrop", "regex": "namespace"},
+        {"targetLabel": "job", "replacement": "mine"},
+    ]
+
+
 def test_services_and_budget_select_the_pods() -> None:
     manifests = rendered(CHART, EVERYTHING)
     labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()

@@ -1,0 +1,1 @@
+"""How the queue is seen from Prometheus: dashboards, rules, alerts, and pictures of them."""
