@@ -214,6 +214,7 @@ async def test_a_leader_that_is_killed_is_followed_by_another(
     # Nobody counts for a while, and nothing of that time is lost.
     await mix.run("blue")
     follower = await asyncio.to_thread(fleet.leader)
-    assert key("queueoperator_event_log_lag_seconds") in follower.last
+    lag = key("queueoperator_event_log_lag_seconds")
+    await asyncio.to_thread(fleet.until, lambda: lag in follower.last, "it has looked")
     await mix.finish()
     await asyncio.to_thread(fleet.settle)
