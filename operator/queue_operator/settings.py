@@ -344,6 +344,12 @@ class TracingSettings(_Frozen):
     )
 
 
+class UiSettings(_Frozen):
+    """The page for people."""
+
+    enabled: bool = Field(True, description="Whether the REST port serves the page, at `/ui`.")
+
+
 class HealthSettings(_Frozen):
     """Probes."""
 
@@ -434,6 +440,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     health: HealthSettings = HealthSettings()
+    ui: UiSettings = UiSettings()
     logs: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     controller: ControllerSettings = ControllerSettings()

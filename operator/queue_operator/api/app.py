@@ -8,7 +8,7 @@ import anyio
 from fastapi import FastAPI
 
 from queue_operator import __version__
-from queue_operator.api import answering, documentation
+from queue_operator.api import answering, documentation, page
 from queue_operator.api.document import document
 from queue_operator.api.door import install
 from queue_operator.api.naming import new_job_id
@@ -57,6 +57,8 @@ def create_app(
         parsing=anyio.CapacityLimiter(1),
         tracing=tracing,
     )
+    if settings.ui.enabled:
+        page.install(app)
     return app
 
 

@@ -211,5 +211,6 @@ def _why_in_line(place: Place, slots: list[int]) -> tuple[WaitReason, str]:
         workers = "the one worker" if len(slots) == 1 else f"{len(slots)} workers"
         return WaitReason.NO_FREE_SLOT, f"all slots of {workers} are taken"
     if place.ahead:
-        return WaitReason.IN_LINE, f"{place.ahead} jobs are before it in line"
+        ahead = "1 job is" if place.ahead == 1 else f"{place.ahead:,} jobs are"
+        return WaitReason.IN_LINE, f"{ahead} before it in line"
     return WaitReason.DUE, "nothing is in its way; a worker gets it at any moment"

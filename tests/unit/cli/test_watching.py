@@ -39,7 +39,9 @@ STATS = {
     "counts": {},
 }
 PAUSED = {"pauses": [{"namespace": "n", "type": "busy", "reason": "", "by": "me", "since": None}]}
-ANSWERS = Answer(200, STATS), Answer(200, PAUSED)
+SENTENCE = "Busy: all 8 slots of 2 workers are taken, and 2,000 jobs wait."
+VERDICT = {"namespace": "n", "at": "2030-01-01T12:00:00Z", "level": "BUSY", "sentence": SENTENCE}
+ANSWERS = Answer(200, STATS), Answer(200, VERDICT), Answer(200, PAUSED)
 DOWN = Answer(503, {"code": "INTERNAL_ERROR", "message": "the store is away"})
 
 
@@ -56,6 +58,7 @@ def test_the_picture_of_the_queue() -> None:
     assert ["in", "queue", "5ms", "1s", "2m5s", "3h"] in rows
     assert ["execution", "-", "-", "-", "-"] in rows
     assert ["paused:", "busy"] in rows
+    assert done.stdout.splitlines()[2] == SENTENCE
     # The busiest first; of the last five minutes two jobs a second.
     assert rows[-2:] == [
         ["busy", "2,000", "3", "600", "4", "2", "0", "2", "0.02"],
@@ -67,9 +70,11 @@ def test_the_picture_of_the_queue() -> None:
 
 
 def test_as_json_each_look_is_a_line() -> None:
-    with serving(Answer(200, STATS)) as script:
+    with serving(Answer(200, STATS), Answer(200, VERDICT)) as script:
         done = typed("top", "-o", "json", "--count", "1", server=script)
-    assert json.loads(done.stdout)["by_type"]["busy"]["completed"] == 600
+    told = json.loads(done.stdout)
+    assert told["by_type"]["busy"]["completed"] == 600
+    assert told["verdict"]["sentence"] == SENTENCE
 
 
 def test_looks_are_so_far_apart_and_end() -> None:
