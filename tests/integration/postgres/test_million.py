@@ -35,6 +35,8 @@ UNWATCHED = {
     *("lane_empty", "lane_told", "name_used"),
     "lane_skip",
     "figure_named",
+    # The server's own lists.
+    *("survey_sessions", "survey_size", "survey_tables"),
     # One row.
     *("count_is_ours", "queue_uid"),
 }
