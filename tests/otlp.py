@@ -1,7 +1,7 @@
 """A collector of spans, as OTLP by gRPC knows it, that tests ask what it was sent."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,22 +53,36 @@ class Collector(rpc.TraceServiceServicer):
         return pb.ExportTraceServiceResponse()
 
     def spans(self, **attributes: Any) -> list[Span]:
-        """Those with these attributes, in which `__` stands for a dot, and `name` for the name."""
+        """Those with these attributes, in which `__` stands for a dot; `name` and `trace_id` are
+        the span's own.
+        """
         wanted = {key.replace("__", "."): value for key, value in attributes.items()}
         with self._news:
             return [one for one in self._spans if _has(one, wanted)]
 
     def await_span(self, **attributes: Any) -> Span:
         """The first such span, once it is there."""
+        return self._await(lambda: self.spans(**attributes), str(attributes))
+
+    def await_place(self, place: tuple[str, str]) -> Span:
+        """The span of a trace with this id."""
+        return self._await(lambda: [s for s in self.spans() if s.place == place], str(place))
+
+    def await_links(self, places: Iterable[tuple[str, str]]) -> Span:
+        """The first span that is linked to just these."""
+        wanted = set(places)
+        return self._await(lambda: [s for s in self.spans() if {*s.links} == wanted], str(wanted))
+
+    def _await(self, ask: Callable[[], list[Span]], what: str) -> Span:
         with self._news:
-            came = self._news.wait_for(lambda: self.spans(**attributes), DEADLINE_S)
+            came = self._news.wait_for(ask, DEADLINE_S)
             names = sorted({one.name for one in self._spans})
-            assert came, f"{attributes} did not come; there are {names}"
-            return self.spans(**attributes)[0]
+            assert came, f"{what} did not come; there are {names}"
+            return came[0]
 
 
 def _has(span: Span, wanted: dict[str, Any]) -> bool:
-    known = span.attributes | {"name": span.name, "service": span.service}
+    known = span.attributes | {"name": span.name, "trace_id": span.trace_id}
     return all(known.get(key) == value for key, value in wanted.items())
 
 

@@ -62,7 +62,7 @@ async def test_nothing_but_the_status_is_written(
     metadata = json.loads(kubectl("get", JOBS, "job", "-o", "json", "--show-managed-fields"))[
         "metadata"
     ]
-    assert "annotations" not in metadata
+    assert metadata["annotations"] == made["metadata"]["annotations"]
     assert "finalizers" not in metadata
     ours = [m for m in metadata["managedFields"] if m["manager"] == "queue-operator"]
     assert [m["subresource"] for m in ours] == ["status"]

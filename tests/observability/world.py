@@ -123,7 +123,7 @@ _WORKER: Final[Figures] = {
     'queueworker_slots{state="free"}': Gauge(4),
     "queueworker_last_heartbeat_answer_timestamp_seconds": Age(3),
     "queueworker_stuck_handlers": Gauge(0),
-    **histogram("queueworker_event_loop_lag_seconds", "", _LAG),
+    **histogram("queueworker_event_loop_lag_seconds", 'loop="session"', _LAG),
 }
 HEALTHY: Final[Mapping[str, Figures]] = {
     OPERATOR: {**_JOBS, **_REPLICA, **_CONTROLLER},
@@ -199,7 +199,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     ),
     "QueueWorkerStuckHandlers": Fault(worker={"queueworker_stuck_handlers": Gauge(2)}),
     "QueueWorkerEventLoopLag": Fault(
-        worker=histogram("queueworker_event_loop_lag_seconds", "", _HELD_UP)
+        worker=histogram("queueworker_event_loop_lag_seconds", 'loop="session"', _HELD_UP)
     ),
     "QueueOperatorAbsent": Fault(down=(OPERATOR,), also=frozenset({"QueueOperatorReplicaDown"})),
     "QueueOperatorReplicaDown": Fault(down=(OPERATOR,), also=frozenset({"QueueOperatorAbsent"})),

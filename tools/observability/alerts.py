@@ -214,12 +214,13 @@ WORKERS: Final = (
     ),
     Alert(
         name="QueueWorkerEventLoopLag",
-        expression="""histogram_quantile(0.99, sum by (job, instance, le)
+        expression="""histogram_quantile(0.99, sum by (job, instance, loop, le)
         (rate(queueworker_event_loop_lag_seconds_bucket{:wk}[2m]))) > @eventLoopLagSeconds@""",
         held="30s",
         severity=Severity.WARNING,
-        summary="The event loop of worker {{ $labels.instance }} is held up",
-        description="""A timer fires {{ $value | humanizeDuration }} late (99th percentile): a
-        handler blocks the loop, or the processor is overloaded. Heartbeats will be late.""",
+        summary="An event loop of worker {{ $labels.instance }} is held up",
+        description="""A timer of its loop of {{ $labels.loop }} fires
+        {{ $value | humanizeDuration }} late (99th percentile): a handler blocks the loop, or the
+        processor is overloaded. Where it is that of the session, heartbeats will be late.""",
     ),
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from observability.asking import EVERYTHING, NoAnswer, Period, Prometheus, looks_of
-from observability.drawing import DARK, LIGHT, Shown, Theme, page, single
+from observability.drawing import DARK, LIGHT, Shown, Theme, page, save, single
 from observability.durations import seconds
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -51,10 +51,10 @@ def pictures(
     """Writes the whole dashboard and each panel; the files, the whole one first."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{name}.png"]
-    page(board, shown, theme).savefig(files[0])
+    save(page(board, shown, theme), files[0])
     for one in shown:
         files.append(folder / f"{name}-{file_name(one.panel['title'])}.png")
-        single(one, theme).savefig(files[-1])
+        save(single(one, theme), files[-1])
     return files
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from observability.asking import NoAnswer, Period
 from observability.draw import answered, boards
-from observability.drawing import page
+from observability.drawing import page, save
 from observability.local import NAMESPACE, Local, local
 from queue_operator.client import Submission
 from queue_operator.devcluster.errors import DevClusterError
@@ -190,7 +190,7 @@ def main() -> int:
 def _drawn(queue: Local, fault: Fault, period: Period, folder: Path) -> Iterator[Path]:
     for name, board in boards().items():
         file = folder / f"{fault.name}-{name}.png"
-        page(board, answered(board, queue.prometheus.api, period)).savefig(file)
+        save(page(board, answered(board, queue.prometheus.api, period)), file)
         yield file
 
 

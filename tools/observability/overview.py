@@ -325,6 +325,7 @@ _PROMISED: Final = Row(
                 description="""How many times faster than allowed the errors come, in the namespace
                 where they are worst. 1 uses up the budget exactly; 14.4 wakes somebody.""",
                 queries=_burning(promise),
+                width=12,
                 steps=((None, "transparent"), (1, YELLOW), (14.4, RED)),
             )
             for promise, title in zip(
@@ -342,6 +343,7 @@ _PROMISED: Final = Row(
                 )
             ],
             columns=("alertname", "alertstate", "severity", "namespace", "type", "instance"),
+            width=24,
         ),
     ),
 )

@@ -1,9 +1,11 @@
 """A Prometheus beside the tests and beside the show, with our rules."""
 
+import secrets
 import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +18,7 @@ from queue_operator.devcluster.processes import wait_until
 OPERATOR_JOB, WORKER_JOB = "queue-operator", "queue-worker"
 READY_S: Final = 120.0
 STOP_S: Final = 30.0
+_LEAST_PORT, _PORTS = 20_000, 12_000
 
 
 def configuration(
@@ -109,8 +112,11 @@ class RunningPrometheus:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, most probably still when it is used."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
+    """A port that nobody listens on. It is none of those that the kernel gives to connections,
+    which could take it until it is used.
+    """
+    while True:
+        port = _LEAST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port

@@ -240,9 +240,9 @@ _HEALTHY: Final = Row(
             makes heartbeats late.""",
             queries=[
                 Query(
-                    "histogram_quantile(0.99, sum by (instance, le) (rate("
+                    "histogram_quantile(0.99, sum by (instance, loop, le) (rate("
                     "queueworker_event_loop_lag_seconds_bucket{:ns}[$__rate_interval])))",
-                    "{{instance}}",
+                    "{{instance}} {{loop}}",
                 )
             ],
             unit="s",

@@ -37,31 +37,33 @@ class AttemptLog:
         self._left_out: Counter[str] = Counter()
         self._kinds: set[tuple[str, str]] = set()
 
-    def ended(self, outcome: wire.Outcome, job_type: str, attempt: int, trace: str = "") -> None:
+    def ended(
+        self, outcome: wire.Outcome, job_type: str, attempt: int, *, namespace: str, trace: str
+    ) -> None:
         """How an attempt ended, as the server will be told; `trace` is the id of its trace. Never
         raises: a filter that does is whoever's configured logging, and no reason to lose the
         outcome.
         """
-        with suppress(Exception):
-            self._tell(outcome, job_type, attempt, trace)
-
-    def _tell(self, outcome: wire.Outcome, job_type: str, attempt: int, trace: str) -> None:
-        end = _ENDS.get(outcome.kind)
-        if end is None:
+        if (end := _ENDS.get(outcome.kind)) is None:
             return
+        about: dict[str, object] = {
+            "namespace": namespace,
+            "job_id": outcome.job_id,
+            "job_type": job_type,
+            "attempt": attempt,
+        }
+        about |= {"trace_id": trace} if trace else {}
+        with suppress(Exception):
+            self._tell(outcome, end, about)
+
+    def _tell(self, outcome: wire.Outcome, end: str, about: dict[str, object]) -> None:
         if self._window is None:
             self._window = self._schedule(WINDOW_S, self.flush)
         self._lines += 1
         if self._lines > LINES:
             self._left_out[end] += 1
             return
-        about: dict[str, object] = {
-            "job_id": outcome.job_id,
-            "job_type": job_type,
-            "attempt": attempt,
-        }
-        about |= {"trace_id": trace} if trace else {}
-        subject = f"job {outcome.job_id} ({job_type}), attempt {attempt}"
+        subject = f"job {outcome.job_id} ({about['job_type']}), attempt {about['attempt']}"
         if outcome.kind == wire.OUTCOME_KIND_FAIL:
             self._failed(subject, outcome.error, about)
         else:

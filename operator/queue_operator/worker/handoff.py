@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -11,7 +12,8 @@ Item = TypeVar("Item")
 
 class Handoff(Generic[Item]):
     """Calls `take` on the loop with each item, in order. To wake a loop costs more than most
-    items do, so it is woken once for all that arrive before it looks.
+    items do, so it is woken once for all that arrive before it looks. What takes them sees the
+    context variables of whoever made this, and not of one that puts something in.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take: Callable[[Item], object]) -> None:
@@ -19,6 +21,7 @@ class Handoff(Generic[Item]):
         self._take = take
         self._items: deque[Item] = deque()
         self._woken = False
+        self._within = copy_context()
 
     def put(self, item: Item) -> None:
         """From any thread. After the loop's end nothing happens."""
@@ -30,7 +33,7 @@ class Handoff(Generic[Item]):
     def _wake(self) -> None:
         # A loop that is closed says so by a RuntimeError.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._take_all)
+            self._loop.call_soon_threadsafe(self._take_all, context=self._within)
 
     def _take_all(self) -> None:
         # Before the first look: whoever puts something in from now on is seen, or wakes again.

@@ -201,11 +201,14 @@ class WorkerProcess:
 
 
 def _poster(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], object]], None]:
-    """Runs something on the session's loop from any thread; after its end, nothing."""
+    """Runs something on the session's loop from any thread, and in the context of variables in
+    which this is called; after its end, nothing.
+    """
+    within = copy_context()
 
     def post(action: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(action)
+            loop.call_soon_threadsafe(action, context=within)
 
     return post
 

@@ -566,7 +566,8 @@ class Session:
             run = of if isinstance(of, Run) else None
             job = of.context if isinstance(of, Run) else of
             trace = (run.trace.id if run else "") or trace_id(job.traceparent)
-            self._attempts.ended(outcome, job.type, job.attempt, trace)
+            namespace = self._shown.namespace
+            self._attempts.ended(outcome, job.type, job.attempt, namespace=namespace, trace=trace)
             self._counted.ended(job.type, outcome, None if run is None else run.begun_s)
         self._wake()
 

@@ -55,7 +55,7 @@ def _output(stage: Stage, job_id: str) -> Any:
 def _logged(stage: Stage, job_id: str) -> list[str]:
     """Message and trace of the line that the worker logged of a job."""
     lines = map(json.loads, stage.worker_log.read_text().splitlines())
-    [about] = [line for line in lines if line.get("job_id") == job_id]
+    about = next(line for line in lines if line.get("job_id") == job_id)
     return [about["message"], about["trace_id"]]
 
 
@@ -90,7 +90,7 @@ def test_a_submission_by_rest_goes_on_from_its_caller_to_the_outcome(
     # What the handler records goes where the worker's spans go.
     assert seen["trace"] == ran.trace_id
     assert seen["given"].split("-")[1:3] == [*sent.place]
-    work = next(one for one in collector.spans(name="work") if one.trace_id == ran.trace_id)
+    work = collector.await_span(name="work", trace_id=ran.trace_id)
     assert work.parent_id == ran.span_id
     assert _logged(stage, job_id) == ["here I am", ran.trace_id]
     # Whoever looks at the job finds its trace.
@@ -126,7 +126,7 @@ def test_a_batch_is_one_span(stage: Stage, collector: Collector) -> None:
         ids = [one.job_id for one in client.submit_batch(jobs).results]
     runs = [_operation(collector, str(job_id), "process") for job_id in ids]
     [link] = {link for one in runs for link in one.links}
-    sent = next(one for one in collector.spans(name="send thread") if one.place == link)
+    sent = collector.await_place(link)
     assert sent.attributes["messaging.batch.message_count"] == 3
     assert "messaging.message.id" not in sent.attributes
 
@@ -173,7 +173,7 @@ async def test_a_submission_by_grpc_belongs_to_its_callers_trace(
             await queue.enqueue_job(jobs[0])
     ran = await asyncio.to_thread(_operation, collector, jobs[0].id, "process")
     [link] = ran.links
-    sent = next(one for one in collector.spans(name="send thread") if one.place == link)
+    sent = await asyncio.to_thread(collector.await_place, link)
     assert (sent.trace_id, sent.parent_id) == _place(caller)
     assert sent.attributes["queue_operator.door"] == "grpc"
 
@@ -189,7 +189,7 @@ async def test_submissions_of_several_traces_that_share_a_call_keep_theirs(
     for job, place in zip(jobs, places, strict=True):
         ran = await asyncio.to_thread(_operation, collector, job.id, "process")
         assert ran.links == [place]
-    sent = next(one for one in collector.spans(name="send thread") if set(one.links) == {*places})
+    sent = await asyncio.to_thread(collector.await_links, places)
     assert sent.parent_id == ""
 
 

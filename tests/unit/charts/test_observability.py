@@ -16,6 +16,8 @@ from tests.unit.charts.rendering import (
     rendered,
 )
 
+from queue_operator.metrics.registry import WAIT
+
 CHART = "queue-operator"
 WITH_RULES = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
 DATABASE: Manifest = {"database": {"existingSecret": "given"}}
@@ -79,6 +81,13 @@ def test_rules_are_of_one_release_with_its_thresholds(tmp_path: Path) -> None:
 def test_a_threshold_that_cannot_be_is_refused_by_name(threshold: str, value: float) -> None:
     asked = values(prometheusRule={"enabled": True, "thresholds": {threshold: value}})
     assert threshold in refusal(CHART, asked)
+
+
+def test_the_promise_to_start_in_time_has_a_bucket_for_each_choice() -> None:
+    schema = json.loads((CHARTS / CHART / "values.schema.json").read_text())
+    rule = schema["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]
+    choices = rule["thresholds"]["properties"]["startSeconds"]["enum"]
+    assert set(choices) <= set(WAIT.buckets)
 
 
 def test_dashboards_are_config_maps_that_grafana_finds() -> None:

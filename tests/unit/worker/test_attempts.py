@@ -36,6 +36,7 @@ def test_a_failure_is_one_line(rig: Any, log: pytest.LogCaptureFixture) -> None:
     shown = json.loads(JsonFormatter().format(log.records[0]))
     assert (shown["level"], shown["job_id"], shown["job_type"]) == ("warning", "a", "work")
     assert (shown["attempt"], shown["category"], shown["code"]) == (1, "TEMPORARY", "OSError")
+    assert shown["namespace"] == "team-a"
     assert "trace_id" not in shown
 
 

@@ -1,6 +1,7 @@
 """Things for another thread's loop arrive in order, with few wake-ups, whatever happens."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ async def test_many_items_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) ->
     loop, taken, wakes = asyncio.get_running_loop(), list[int](), list[object]()
     wake = loop.call_soon_threadsafe
 
-    def counted(*call: Any) -> object:
+    def counted(*call: Any, **options: Any) -> object:
         wakes.append(call)
-        return wake(*call)
+        return wake(*call, **options)
 
     monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
     handoff = Handoff(loop, taken.append)
@@ -33,6 +34,21 @@ async def test_many_items_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) ->
     handoff.put(1000)
     await turns()
     assert taken[-1] == 1000
+
+
+async def test_whoever_takes_sees_the_variables_of_its_own_side() -> None:
+    side: ContextVar[str] = ContextVar("side", default="nobody's")
+    side.set("the loop's")
+    seen: list[str] = []
+    handoff = Handoff[int](asyncio.get_running_loop(), lambda _: seen.append(side.get()))
+
+    def put() -> None:
+        side.set("a thread's")
+        handoff.put(1)
+
+    await asyncio.to_thread(put)
+    await turns()
+    assert seen == ["the loop's"]
 
 
 async def test_nothing_is_missed_between_threads() -> None:

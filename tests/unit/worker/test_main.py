@@ -26,6 +26,10 @@ def where(ctx):
     ctx.log("info", "here", answer=42)
     return "here"
 
+@worker.handler("fails")
+def fails(ctx):
+    raise ValueError("no")
+
 @worker.handler("stuck")
 def stuck(ctx):
     ctx.report_progress(1)
@@ -138,7 +142,7 @@ def test_the_word_run_may_be_left_out(
     folder: Path, server: Any, say: Any, words: tuple[str, ...]
 ) -> None:
     process = start(folder, *words, QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}")
-    assert [t.type for t in server.accept().hello.types] == ["where", "stuck"]
+    assert [t.type for t in server.accept().hello.types] == ["where", "fails", "stuck"]
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
 
@@ -156,6 +160,30 @@ def test_options_stand_anywhere(folder: Path, server: Any, words: tuple[str, ...
     server.accept()
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
+
+
+def test_a_failed_attempt_is_told_with_all_that_it_is_of(
+    folder: Path, server: Any, say: Any
+) -> None:
+    process = start(
+        folder,
+        "jobs:worker",
+        QUEUE_OPERATOR_SERVER=f"127.0.0.1:{server.port}",
+        QUEUE_OPERATOR_WORKER_NAME="w1",
+    )
+    connection = server.accept()
+    connection.send(say.assigned(say.assignment("a", "t1", "fails")))
+    connection.settle()
+    process.send_signal(signal.SIGTERM)
+    _, output = finish(process)
+    (line,) = [line for line in map(json.loads, output.splitlines()) if "failed" in line["message"]]
+    assert [line[name] for name in ("worker", "namespace", "job_id", "job_type", "attempt")] == [
+        "w1",
+        "default",
+        "a",
+        "fails",
+        1,
+    ]
 
 
 def test_the_environment_says_how_lines_are_written(folder: Path) -> None:
