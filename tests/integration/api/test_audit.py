@@ -6,6 +6,7 @@ import pytest
 from tests.audited import Audited
 from tests.integration.api.door import Door, check_error
 
+from queue_operator.api.operation import ANYBODY
 from queue_operator.api.routes import OPERATIONS
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
@@ -14,7 +15,7 @@ from queue_operator.queue import bulk
 from queue_operator.testing.clauses import proves
 
 BROKEN = ErrorInfo("broken", ErrorCategory.PERMANENT, "E1")
-READ_ONLY = {"get", "list"}
+READ_ONLY = {"get", "list", ANYBODY}
 JOB = {"type": "t", "payload": 1}
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "submitJob": ("POST", "/v1/jobs", JOB),
