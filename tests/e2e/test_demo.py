@@ -1,12 +1,8 @@
 """`make demo`, whole: it checks every line it prints, and ends with 0 only if all was so."""
 
 import subprocess
-import sys
-from pathlib import Path
 
-from queue_operator.devcluster import ClusterInfo
-
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+from tests.e2e.conftest import run_python
 
 PROMISES = (
     "hello is COMPLETED on the API server and in Postgres",
@@ -30,10 +26,9 @@ except DemoFailed as failure:
 """
 
 
-def test_the_demo_keeps_every_promise(cluster: ClusterInfo) -> None:
-    finished = run_python("-m", "demo", "--name", cluster.name)
-    assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-2000:]
-    kept = [line for line in finished.stdout.splitlines() if line.startswith("✓")]
+def test_the_demo_keeps_every_promise(demo: subprocess.CompletedProcess[str]) -> None:
+    assert demo.returncode == 0, demo.stdout[-4000:] + demo.stderr[-2000:]
+    kept = [line for line in demo.stdout.splitlines() if line.startswith("✓")]
     for promise in PROMISES:
         assert any(promise in line for line in kept), promise
 
@@ -52,14 +47,3 @@ def test_a_name_that_no_cluster_can_have_ends_it_with_a_message() -> None:
     assert finished.returncode == 1
     assert "'No/Cluster' is not a cluster name" in finished.stdout
     assert "Traceback" not in finished.stderr
-
-
-def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=TOOLS,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
