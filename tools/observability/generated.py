@@ -29,8 +29,9 @@ Every alert that the chart ships, with the thresholds as they are by default. Wh
 what to do: [the runbook](../runbooks/README.md). The rules as a file:
 [prometheus-rules.yaml](prometheus-rules.yaml).
 
-`critical` wakes somebody, `warning` is looked at within the day, `info` when there is time. *Set by* are the
-values under `metrics.prometheusRule.thresholds` of the chart that move the alert; with none it is fixed.
+`critical` wakes somebody, `warning` is looked at within the day, `info` when there is time. *Set
+by* are the values under `metrics.prometheusRule.thresholds` of the chart that move the alert; with
+none it is fixed.
 
 | alert | severity | for | says | set by | when |
 |---|---|---|---|---|---|
