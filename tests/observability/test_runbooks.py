@@ -2,18 +2,14 @@
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Final
 
-import click
-import pytest
 from tests.observability.linting import panels
 
 from observability.alerts_operator import ALERTS
 from observability.generated import DASHBOARDS, thresholds
 from observability.rules import DEFAULTS, NAMES, filled
-from queue_operator.cli.main import main
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNBOOK: Final = (ROOT / "docs" / "runbooks" / "README.md").read_text()
@@ -55,29 +51,3 @@ def test_each_threshold_is_told_with_the_alerts_that_it_moves() -> None:
     assert moved["QueueOperatorJobsStartLateSlowly"] == ["startSeconds", "startObjective"]
     assert moved["QueueOperatorBacklogGrows"] == ["backlogSeconds"]
     assert moved["QueueOperatorNoWorkers"] == []
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "docs/runbooks/README.md",
-        "docs/guides/page.md",
-        "docs/guides/on-call.md",
-        "examples/04-observability/README.md",
-    ],
-)
-def test_commands_that_are_told_can_be_typed(page: str) -> None:
-    """Each is parsed as the shell and the command line do it, and not run."""
-    text = (ROOT / page).read_text()
-    lines = [
-        *re.findall(r"`(queue-operator [^`]+)`", text),
-        *re.findall(r"^\$ (queue-operator [^|>&]+?)$", text, re.MULTILINE),
-    ]
-    context = click.Context(main)
-    assert lines
-    for line in lines:
-        _, name, *arguments = shlex.split(line)
-        command = main.get_command(context, name)
-        assert command is not None, line
-        # Raises UsageError for an option or a value that is none.
-        command.make_context(name, arguments, parent=context)
