@@ -110,7 +110,7 @@ class Telling:
 
 
 async def _fault_of(call: Callable[[], Awaitable[None]], patience_s: float) -> str:
-    """Why it failed, "" if it did not. Nothing that fails here may keep the process from its end."""
+    """Why it failed, "" if it did not. Nothing may keep the process from its end."""
     try:
         async with asyncio.timeout(patience_s):
             await call()
