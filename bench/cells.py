@@ -23,6 +23,7 @@ from bench.contenders import (
     pinned_hour,
     rest_reads,
     rest_submit,
+    scrape,
     wide_row,
 )
 from bench.hours import PINNED, UNPINNED
@@ -47,7 +48,8 @@ NAMES_HEADLINES: Final = ("of_ordinary", "claim_p99_ms", "lanes_left")
 class Scale:
     """How much of everything. `lane_jobs` is the backlog of many_lanes and `stats_jobs` what
     is stored in stats. `whole_jobs` is the backlog of end_to_end, `pickup_rate` the submissions
-    per second of pickup, and `sessions` the workers of idle_sessions. `rest_singles` and
+    per second of pickup, and `sessions` the workers of idle_sessions. scrape stores
+    `scraped_jobs` and connects `scraped_sessions` workers. `rest_singles` and
     `rest_jobs` are submitted over REST, alone and in batches; `search_jobs` is what is stored in
     rest_search, and single jobs are looked at for `status_seconds`.
 
@@ -76,6 +78,8 @@ class Scale:
     pickup_seconds: float = 30.0
     sessions: int = 1_000
     idle_seconds: float = 20.0
+    scraped_jobs: int = 1_000_000
+    scraped_sessions: int = 500
     rest_singles: int = 20_000
     rest_jobs: int = 1_000_000
     search_jobs: int = 1_000_000
@@ -109,6 +113,8 @@ QUICK: Final = Scale(
     pickup_seconds=5.0,
     sessions=100,
     idle_seconds=5.0,
+    scraped_jobs=100_000,
+    scraped_sessions=50,
     rest_singles=5_000,
     rest_jobs=200_000,
     search_jobs=100_000,
@@ -247,6 +253,17 @@ class Measuring:
         }
         run = self._run("idle_sessions", "idle", _Entry(OURS, idle_sessions(), settings))
         self._add([Result("idle_sessions", OURS, self._settings("idle", settings), {**run.extra})])
+
+    def scrape(self) -> None:
+        """The figures of an operator, when many jobs are stored and many workers connected."""
+        settings: Settings = {
+            "jobs": self._scale.scraped_jobs,
+            "payload": 64,
+            "sessions": self._scale.scraped_sessions,
+        }
+        run = self._run("scrape", "scrape", _Entry(OURS, scrape(), settings))
+        described = self._settings("scrape", settings)
+        self._add([Result("scrape", OURS, described, {**run.extra})])
 
     def rest_submit(self) -> None:
         """Single submissions over REST, beside what the framework can answer at most."""
@@ -421,7 +438,9 @@ class Measuring:
     def _run(self, scenario: str, mode: str, entry: _Entry, *, pinned: bool = False) -> Run:
         spec = {**self._common(mode), **entry.settings, "mode": mode}
         jobs = int(spec["jobs"]) if mode in {"submit", "burn_down"} else 0
-        seconds = 0.0 if jobs or mode in {"reads", "names"} else float(spec.get("seconds", 0.0))
+        seconds = (
+            0.0 if jobs or mode in {"reads", "names", "scrape"} else float(spec.get("seconds", 0.0))
+        )
         label = f"{scenario}: {entry.name} {_brief(entry.settings)}"
         with self._board.run(label, jobs=jobs, seconds=seconds) as on_tick:
             run = run_once(self._server, entry.system, spec, on_tick, pinned=pinned)
@@ -497,6 +516,8 @@ def _headline(run: Run, mode: str) -> str:
     if mode == "idle":
         share, calls = run.extra["idle_cpu_share"], run.extra["idle_statements_per_s"]
         return f"{share:.2%} of a core, {calls:.1f} statements/s"
+    if mode == "scrape":
+        return "{scrape_max_ms:,.0f} ms at most, {scrape_samples:,.0f} samples".format(**run.extra)
     return f"{_jobs_per_s(run, mode):,.0f} jobs/s"
 
 
@@ -519,6 +540,7 @@ CELLS: Final[Mapping[str, Cell]] = {
     "end_to_end": Measuring.end_to_end,
     "pickup": Measuring.pickup,
     "idle_sessions": Measuring.idle_sessions,
+    "scrape": Measuring.scrape,
     "rest_submit": Measuring.rest_submit,
     "rest_batches": Measuring.rest_batches,
     "rest_search": Measuring.rest_search,
@@ -530,7 +552,7 @@ CELLS: Final[Mapping[str, Cell]] = {
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "storage": ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes", "stats"),
-    "whole": ("end_to_end", "pickup", "idle_sessions"),
+    "whole": ("end_to_end", "pickup", "idle_sessions", "scrape"),
     "rest": ("rest_submit", "rest_batches", "rest_search", "rest_stats"),
     "lasting": ("pinned_hour", "many_names", "long_history"),
 }

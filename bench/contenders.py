@@ -75,6 +75,10 @@ def idle_sessions() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.idle_sessions"])
 
 
+def scrape() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.scrape"])
+
+
 def rest_submit() -> Contender:
     """An operator that is called over REST."""
     return _rest(OURS, "product")

@@ -6,7 +6,8 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from queue_operator.devcluster.commands import SYSTEM_PATH, run
@@ -27,6 +28,7 @@ NODE_PACKAGES = {
 }
 IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
 JAVA_PACKAGE = "openjdk-17-jre-headless"
+POLICY = Path("/usr/sbin/policy-rc.d")
 # A machine that was just started may still be updating itself.
 APT_LOCK_TIMEOUT_S = 300
 
@@ -69,14 +71,33 @@ def install_command(packages: Sequence[str]) -> str:
 
 
 def install_packages(packages: Sequence[str], progress: Progress) -> None:
-    """Installs packages of Debian or Ubuntu, after saying so; for root."""
+    """Installs packages of Debian or Ubuntu, after saying so; for root. Services that they bring
+    (Prometheus, PgBouncer) are not started.
+    """
     named = " ".join(packages)
     progress.note(f"Debian packages that will be installed now: {named}")
     apt = ["apt-get", "-y", "-qq", f"-oDPkg::Lock::Timeout={APT_LOCK_TIMEOUT_S}"]
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with progress.step(f"installing {named}"):
+    with progress.step(f"installing {named}"), _without_services():
         run([*apt, "update"], env=quiet)
         run([*apt, "install", "--no-install-recommends", *packages], env=quiet)
+
+
+@contextmanager
+def _without_services() -> Iterator[None]:
+    """Debian's way to say that a package may start nothing; a machine's own word stands."""
+    try:
+        # Not "exists and then write": two programs may install at once.
+        with POLICY.open("x") as file:
+            file.write("#!/bin/sh\nexit 101\n")
+        POLICY.chmod(0o755)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        POLICY.unlink(missing_ok=True)
 
 
 def ensure_go(progress: Progress) -> Path:

@@ -32,6 +32,8 @@ LITTLE = Scale(
     pickup_seconds=1.0,
     sessions=20,
     idle_seconds=1.0,
+    scraped_jobs=5_000,
+    scraped_sessions=10,
     rest_singles=300,
     search_jobs=5_000,
     status_seconds=0.5,
@@ -124,6 +126,9 @@ def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
     idle = results["idle_sessions", OURS].metrics
     assert idle["idle_statements_per_s"] > 0
     assert idle["idle_rss_mb"] > 0
+    scrape = results["scrape", OURS].metrics
+    assert 0 < scrape["scrape_p50_ms"] <= scrape["scrape_max_ms"]
+    assert scrape["scrape_samples"] > 300
 
 
 def test_the_rest_api_gives_figures(measuring: Measuring) -> None:

@@ -25,6 +25,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(toolchain, "SYSTEM_PATH", "")
+    monkeypatch.setattr(toolchain, "POLICY", programs / "policy-rc.d")
     monkeypatch.setattr(needs, "CERTIFICATES", tmp_path / "ca-certificates.crt")
     monkeypatch.setattr(machine, "what_a_node_lacks", lambda: [])
     for module in (needs, toolchain):
@@ -88,6 +89,28 @@ def test_root_of_a_debian_is_told_and_then_gets_what_is_missing(
     # The second time nothing is left to do.
     ensure(Purpose.BENCH, SilentProgress())
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_what_is_installed_starts_no_service(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy-rc.d"
+    monkeypatch.setattr(toolchain, "POLICY", policy)
+    script("apt-get", f'{policy} prometheus start; echo "$?" >> {tmp_path / "told"}')
+    toolchain.install_packages(["prometheus"], SilentProgress())
+    assert (tmp_path / "told").read_text().split() == ["101", "101"]
+    assert not policy.exists()
+
+
+def test_what_a_machine_says_of_its_services_stands(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy-rc.d"
+    policy.write_text("of the machine")
+    monkeypatch.setattr(toolchain, "POLICY", policy)
+    script("apt-get", ":")
+    toolchain.install_packages(["prometheus"], SilentProgress())
+    assert policy.read_text() == "of the machine"
 
 
 def test_who_is_not_root_installs_nothing(
