@@ -31,6 +31,7 @@ EMPTY = {
     "nothing went wrong at the store": ("Stale outcomes", "Errors of the store"),
     "nothing waits": ("Backlog by namespace", "Oldest waiting job of each type"),
     "no worker is busy": ("Since the last heartbeat was answered",),
+    "nothing fires": ("Alerts that fire or are about to",),
 }
 """Panels that rightly show nothing after the demo, and why."""
 

@@ -311,12 +311,30 @@ def test_it_says_when_it_is_stale_and_recovers(reader: Reader, shop: str) -> Non
     expect(freshness).to_have_class("stale")
     expect(freshness).to_contain_text("What is shown is of")
     expect(reader.part("Verdict")).to_contain_text("The server does not answer")
+    expect(reader.part("Verdict")).to_contain_text("resize-image")
     reader.context.set_offline(False)
     # The second look comes later than the first would have.
     page.clock.fast_forward(11_000)
     expect(freshness).to_contain_text("As of")
+    expect(reader.part("Verdict")).not_to_contain_text("The server does not answer")
     expect(reader.part("Verdict")).to_contain_text("resize-image")
     reader.complaints.clear()
+
+
+def test_a_payload_is_asked_for_once(reader: Reader, shop: str) -> None:
+    page = reader.page
+    page.clock.install()
+    reader.open("job/mail-030", ns=shop)
+    expect(page.locator("#freshness")).to_contain_text("As of")
+    with page.expect_request(re.compile("/v1/jobs/mail-030.*include_payload=false")):
+        page.clock.fast_forward(6000)
+    expect(reader.part("Payload")).to_contain_text("user30@example.com")
+
+
+def test_a_view_that_is_not_there_is_the_overview(reader: Reader, shop: str) -> None:
+    reader.open("constructor", ns=shop)
+    expect(reader.part("Verdict")).to_contain_text("resize-image")
+    assert reader.page.title().startswith("Overview")
 
 
 def test_a_hidden_page_does_not_look(reader: Reader, shop: str) -> None:

@@ -3,12 +3,13 @@ REST API for, with the reader's own token.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
 from starlette.routing import Route
 
 PAGE_PATH: Final = "/ui"
@@ -40,10 +41,10 @@ _HEADERS: Final = {
 
 def install(app: FastAPI) -> None:
     """Serves the page and its files to everybody: they hold nothing of the queue."""
-    app.router.routes.append(Route(PAGE_PATH, _serve, methods=["GET"]))
     for name in names():
-        if name != _PAGE:
-            app.router.routes.append(Route(f"{PAGE_PATH}/{name}", _serve, methods=["GET"]))
+        path = PAGE_PATH if name == _PAGE else f"{PAGE_PATH}/{name}"
+        app.router.routes.append(Route(path, _serving(name), methods=["GET"]))
+    app.router.routes.append(Route(f"{PAGE_PATH}/", _without_slash, methods=["GET"]))
 
 
 @cache
@@ -53,13 +54,24 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name for name in found if _suffix(name) in _KINDS))
 
 
-async def _serve(request: Request) -> Response:
-    named = request.url.path.removeprefix(PAGE_PATH).strip("/") or _PAGE
-    body, tag = content(named)
-    headers = {**_HEADERS, "ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=_KINDS[_suffix(named)])
+def _serving(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """What serves one file. Which one the route says: an address is made of what callers send, the
+    header Host among it.
+    """
+
+    async def serve(request: Request) -> Response:
+        body, tag = content(name)
+        headers = {**_HEADERS, "ETag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type=_KINDS[_suffix(name)])
+
+    return serve
+
+
+async def _without_slash(_: Request) -> Response:
+    """Behind the slash the files of the page would be looked for elsewhere."""
+    return RedirectResponse(f"..{PAGE_PATH}", headers=_HEADERS)
 
 
 @cache

@@ -5,7 +5,7 @@ Everybody who asks is told the same: the page, `queue-operator top` and `why`, a
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -46,6 +46,7 @@ class Code(StrEnum):
     NO_WORKER = "NO_WORKER"
     DRAINING = "DRAINING"
     NOT_TAKEN = "NOT_TAKEN"
+    LATE = "LATE"
     FAILING = "FAILING"
     SILENT_WORKERS = "SILENT_WORKERS"
     QUOTA = "QUOTA"
@@ -89,9 +90,6 @@ class WorkerNow:
     @property
     def free(self) -> int:
         return max(self.capacity - self.busy, 0)
-
-    def handles(self, kind: str) -> bool:
-        return not self.types or kind in self.types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +160,9 @@ class Verdict:
 
 def judge(now: Situation) -> Verdict:
     """The verdict on a situation."""
-    held, hindered = _hindrances(now)
-    causes = [*held, *_failing(now), *_silent(now), *_crowded(now, hindered)]
+    crew = _crew(now)
+    held, hindered = _hindrances(now, crew)
+    causes = [*held, *_failing(now), *_silent(now), *_crowded(now, crew, hindered)]
     causes.sort(key=lambda cause: -_ORDER.index(cause.level))
     level = max((cause.level for cause in causes), key=_ORDER.index, default=Level.HEALTHY)
     if now.due and sum(one.due for one in now.types if one.type in hindered) == now.due:
@@ -190,14 +189,57 @@ def _quiet(now: Situation) -> str:
     return f"{told}{done:,} completed in {span(now.window_s)}{later}"
 
 
+# Who would take jobs of a type
+
+
+@dataclass(slots=True)
+class _Takers:
+    """Of the workers that are there, those that handle a type; `free` slots are of those `taking`
+    jobs, which do not drain.
+    """
+
+    workers: int = 0
+    taking: int = 0
+    free: int = 0
+
+    def add(self, one: WorkerNow) -> None:
+        self.workers += 1
+        if not one.draining:
+            self.taking += 1
+            self.free += one.free
+
+
+_Crew = Mapping[str, _Takers]
+
+
+def _crew(now: Situation) -> _Crew:
+    """Of each type its takers. Looks at each worker once: there may be hundreds, for thousands of
+    types.
+    """
+    of_any, found = _Takers(), {one.type: _Takers() for one in now.types}
+    for worker in now.workers:
+        if not worker.is_there:
+            continue
+        if not worker.types:
+            of_any.add(worker)
+        for kind in worker.types & found.keys():
+            found[kind].add(worker)
+    for takers in found.values():
+        takers.workers += of_any.workers
+        takers.taking += of_any.taking
+        takers.free += of_any.free
+    return found
+
+
 # What keeps jobs of a type from starting
 
 
-def _hindrances(now: Situation) -> tuple[list[Cause], frozenset[str]]:
+def _hindrances(now: Situation, crew: _Crew) -> tuple[list[Cause], frozenset[str]]:
     """Causes, and the types of which nothing starts."""
     found: dict[Code, list[TypeNow]] = {}
+    held = {hold.type for hold in now.holds}
     for one in now.types:
-        if (code := _hindrance(one, now)) is not None:
+        if one.due and (code := _hindrance(one, crew[one.type], held, now)) is not None:
             found.setdefault(code, []).append(one)
     hindered = frozenset(
         one.type for code, types in found.items() if code in _KEEPS_ALL for one in types
@@ -206,26 +248,31 @@ def _hindrances(now: Situation) -> tuple[list[Cause], frozenset[str]]:
     return causes + _idle_holds(now, found.get(Code.PAUSED, ())), hindered
 
 
-def _hindrance(one: TypeNow, now: Situation) -> Code | None:
-    if not one.due:
-        return None
-    if any(hold.type in ("", one.type) for hold in now.holds):
+def _hindrance(one: TypeNow, takers: _Takers, held: Set[str], now: Situation) -> Code | None:
+    if "" in held or one.type in held:
         return Code.PAUSED
     if one.oldest_s < GRACE_S:
         return None
-    takers = [worker for worker in now.workers if worker.is_there and worker.handles(one.type)]
-    if not takers:
+    if not takers.workers:
         return Code.NO_WORKER
-    if all(worker.draining for worker in takers):
+    if not takers.taking:
         return Code.DRAINING
-    free = sum(worker.free for worker in takers if not worker.draining)
-    is_idle = free and one.oldest_s >= IDLE_S and not one.running and not one.completed
-    return Code.NOT_TAKEN if is_idle and now.may_run and not one.attempts_failed else None
+    if not takers.free or not now.may_run:
+        return None
+    is_idle = not one.running and not one.completed and not one.attempts_failed
+    if is_idle and one.oldest_s >= IDLE_S:
+        return Code.NOT_TAKEN
+    return Code.LATE if one.oldest_s >= LATE_S else None
 
 
 def _paused(types: Sequence[TypeNow], now: Situation) -> Cause:
     whole = next((hold for hold in now.holds if not hold.type), None)
-    hold = whole or next(hold for hold in now.holds if hold.type == types[0].type)
+    named_now = {one.type for one in types}
+    holds = [whole] if whole else [hold for hold in now.holds if hold.type in named_now]
+    hold = whole or next(hold for hold in holds if hold.type == types[0].type)
+    if len({(one.by, one.reason) for one in holds}) > 1:
+        # What is true of one only is not said of all.
+        hold = Hold(type=hold.type)
     what = "the namespace" if whole else _named(types)
     by = f" by {_text(hold.by)}" if hold.by else ""
     because = f" ({_text(hold.reason)})" if hold.reason else ""
@@ -281,11 +328,26 @@ def _not_taken(types: Sequence[TypeNow], now: Situation) -> Cause:
     )
 
 
+def _late(types: Sequence[TypeNow], now: Situation) -> Cause:
+    return Cause(
+        code=Code.LATE,
+        level=Level.DEGRADED,
+        message=f"{_named(types)} {'is' if len(types) == 1 else 'are'} late although slots are "
+        f"free: {_waiting(types)}",
+        next_step="See which wait: maybe no worker asks for their tags, or there are too few slots "
+        "for so many short jobs.",
+        command=_command(f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now),
+        types=_names(types),
+        evidence=_counted(types),
+    )
+
+
 _TOLD: Final[Mapping[Code, Callable[[Sequence[TypeNow], Situation], Cause]]] = {
     Code.PAUSED: _paused,
     Code.NO_WORKER: _without_worker,
     Code.DRAINING: _draining,
     Code.NOT_TAKEN: _not_taken,
+    Code.LATE: _late,
 }
 
 
@@ -359,16 +421,17 @@ def _silent(now: Situation) -> list[Cause]:
     ]
 
 
-def _crowded(now: Situation, hindered: frozenset[str]) -> list[Cause]:
+def _crowded(now: Situation, crew: _Crew, hindered: frozenset[str]) -> list[Cause]:
     """Jobs wait, and nothing but a lack of slots, or a quota, keeps them."""
     left = [one for one in now.types if one.due and one.type not in hindered]
     if not now.may_run and left:
         return [_over_quota(left, now)]
-    full = [one for one in left if one.oldest_s >= 1.0 and not _has_free_slot(one, now)]
+    full = [one for one in left if one.oldest_s >= 1.0 and _is_full(crew[one.type])]
     if not full:
         return []
+    kinds = {one.type for one in full}
     slots = [worker for worker in now.workers if worker.is_there and not worker.draining]
-    able = [one for one in slots if any(one.handles(kind.type) for kind in full)]
+    able = [one for one in slots if not one.types or not one.types.isdisjoint(kinds)]
     count = sum(one.capacity for one in able)
     taken = f"all {_many(count, 'slot')} of {_many(len(able), 'worker')}"
     if count == 1:
@@ -387,9 +450,8 @@ def _crowded(now: Situation, hindered: frozenset[str]) -> list[Cause]:
     ]
 
 
-def _has_free_slot(one: TypeNow, now: Situation) -> bool:
-    takers = [worker for worker in now.workers if worker.is_there and worker.handles(one.type)]
-    return not takers or any(worker.free and not worker.draining for worker in takers)
+def _is_full(takers: _Takers) -> bool:
+    return takers.taking > 0 and not takers.free
 
 
 def _over_quota(left: Sequence[TypeNow], now: Situation) -> Cause:

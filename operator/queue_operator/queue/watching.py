@@ -79,14 +79,14 @@ class Watch:
         if failing and kind in ("", *failing):
             clusters, _ = await self._clusters(namespace, stats.since, kind)
         names = {kind} if kind else stats.by_type.keys() | stats.failed_by_type.keys()
-        now = self._now()
         situation = Situation(
             namespace=namespace,
             window_s=LATE_S,
             types=tuple(
                 _type(name, stats, ages.get(name, 0.0), clusters) for name in sorted(names)
             ),
-            workers=tuple(_worker(one, now) for one in workers),
+            # The store wrote when it heard of them: by its clock, not by that of this machine.
+            workers=tuple(_worker(one, stats.until) for one in workers),
             holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
             later=_later(stats, kind),
             may_run=may_run,

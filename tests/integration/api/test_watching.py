@@ -1,6 +1,7 @@
 """The verdict, and what the page shows beside it, over REST."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
@@ -8,8 +9,10 @@ from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.states import Event
+from queue_operator.domain.verdict import Level
+from queue_operator.queue.explaining import utc_now
 from queue_operator.queue.protocol import HandlerType, StreamSpec
-from queue_operator.queue.watching import MOST_READ
+from queue_operator.queue.watching import MOST_READ, Watch
 
 
 def a_stream(door: Door, **fields: Any) -> StreamSpec:
@@ -170,6 +173,22 @@ async def test_a_worker_that_drains_takes_none(door: Door) -> None:
     assert told["sentence"].startswith("Stuck: every worker that handles mail drains, and 1 job")
     assert (await door.told("GET", "/v1/workers"))["workers"][0]["draining"]
     await stream.close()
+
+
+async def test_a_wrong_clock_makes_no_worker_silent(door: Door) -> None:
+    await door.backend.open_session(
+        WorkerSession(
+            session_id=f"elsewhere-{door.namespace}",
+            namespace=door.namespace,
+            worker_name="other-1",
+            capacity=5,
+        )
+    )
+    await door.submitted(type="mail")
+    await aged(door, 30)
+    watch = Watch(door.queue, lambda: utc_now() + timedelta(minutes=2))
+    verdict, situation = await watch.verdict(door.namespace)
+    assert (verdict.level, verdict.causes, situation.slots) == (Level.HEALTHY, (), 5)
 
 
 async def test_other_namespaces_are_not_looked_at(door: Door) -> None:

@@ -100,6 +100,27 @@ def verdict(*types: TypeNow, **fields: Any) -> Verdict:
             "Degraded: free workers leave mail alone: 3 jobs wait, the oldest for 1 min 10 s.",
         ),
         (
+            (mail(due=10, running=3, completed=100, oldest_s=7200.0),),
+            {"workers": (MAILER,)},
+            Level.DEGRADED,
+            "Degraded: mail is late although slots are free: 10 jobs wait, the oldest for 2 h.",
+        ),
+        (
+            (mail(due=1, oldest_s=5.0),),
+            {"workers": (WorkerNow(name="w", draining=True),)},
+            Level.HEALTHY,
+            "Healthy: 0 jobs running, 1 about to start, 0 completed in 5 min.",
+        ),
+        (
+            (mail(due=1), TypeNow(type="sms", due=2)),
+            {
+                "holds": (Hold(type="mail", by="ada", reason="a"), Hold(type="sms", by="bob")),
+                "workers": (ANY,),
+            },
+            Level.STUCK,
+            "Stuck: mail and sms are paused, and 3 jobs wait.",
+        ),
+        (
             (mail(due=3, running=1, oldest_s=70.0),),
             {"workers": (ANY,), "may_run": False},
             Level.BUSY,
@@ -160,6 +181,26 @@ def test_many_types_are_one_cause() -> None:
     [cause] = found.causes
     assert cause.message.startswith("no worker is connected for t0 and 499 others, and 500 jobs")
     assert (len(cause.types), cause.evidence["types"]) == (10, 500)
+
+
+class _Counted(frozenset[str]):
+    """Types of a worker that count how often somebody looks for one."""
+
+    looks = 0
+
+    def __contains__(self, kind: object) -> bool:
+        _Counted.looks += 1
+        return super().__contains__(kind)
+
+
+def test_types_times_workers_is_not_what_it_costs() -> None:
+    """It is asked in the server's loop, with thousands of types and hundreds of workers."""
+    _Counted.looks = 0
+    types = [TypeNow(type=f"t{n}", due=1, oldest_s=60.0) for n in range(2000)]
+    own = [WorkerNow(name=f"w{n}", types=_Counted({f"t{n}"}), busy=1) for n in range(100)]
+    found = verdict(*types, workers=(*own, *own, WorkerNow(name="any", busy=1)))
+    assert found.causes[0].message.startswith("all 201 slots of 201 workers are taken, and 2,000")
+    assert _Counted.looks < 2000
 
 
 def test_a_pause_that_keeps_nothing_back_is_told_but_no_reason_to_worry() -> None:

@@ -52,18 +52,29 @@ export class Part {
     this.body = h("div", {}, h("p", { class: "quiet" }, "Loading…"));
     this.element = h("section", { "aria-label": title }, bare ? null : h("h2", {}, title), this.body);
     this.last = null;
+    this.warning = null;
   }
 
   show(data, draw) {
+    this.warning?.remove();
+    this.warning = null;
     const text = JSON.stringify(data);
     if (text === this.last) return;
     this.last = text;
     replace(this.body, draw(data));
   }
 
+  /** Tells of a fault; beside what was seen last, where it may pass. */
   fault(error) {
-    this.last = null;
-    replace(this.body, h("p", { class: "fault" }, error.message));
+    const warning = h("p", { class: "fault" }, error.message);
+    if (this.last !== null && (!error.status || error.status === 429 || error.status >= 500)) {
+      this.warning?.remove();
+      this.body.prepend(warning);
+    } else {
+      this.last = null;
+      replace(this.body, warning);
+    }
+    this.warning = warning;
   }
 }
 

@@ -26,10 +26,13 @@ export function job(main, route, page) {
     ...Object.values(parts).map((part) => part.element));
   const ns = { namespace: page.namespace };
   const get = (rest, more = {}) => page.ask("GET", jobPath(route.id, rest), { ...ns, ...more });
+  let payload = null;
   return async () => {
     let told;
     try {
-      told = await get("", { include_result: true, include_history: true, include_payload: true });
+      // It may be large, and never changes.
+      told = await get("", { include_result: true, include_history: true,
+        include_payload: payload === null });
     } catch (error) {
       parts.facts.fault(error);
       throw error;
@@ -39,8 +42,8 @@ export function job(main, route, page) {
     parts.actions.show([told.state, told.suspended, told.cancel_requested, page.access],
       () => actions(told, page));
     parts.timeline.show(told.history, timeline);
-    parts.payload.show([told.payload, told.payload_base64], () =>
-      content(told.payload, told.payload_base64));
+    payload ??= [told.payload, told.payload_base64];
+    parts.payload.show(payload, () => content(...payload));
     parts.result.show(told.result ?? null, result);
     const [why, failure, log] = await Promise.all([
       ended ? null : get("/why"),

@@ -40,14 +40,18 @@ async function open(focus = true) {
   if (mine !== turn) return;
   const page = pageOf(access);
   chrome(route, page);
-  const view = VIEWS[route.view] ?? overview;
+  const view = Object.hasOwn(VIEWS, route.view) ? VIEWS[route.view] : overview;
   const place = h("div");
   replace(main, place);
-  document.title = `${route.id || TITLES[route.view] || "Overview"} – ${page.namespace} – Queue Operator`;
+  document.title = `${route.id || titleOf(route.view)} – ${page.namespace} – Queue Operator`;
   seenAt = null;
   update = view(place, route, page);
   if (focus) main.querySelector("h1")?.focus();
   await look(mine);
+}
+
+function titleOf(view) {
+  return Object.hasOwn(TITLES, view) ? TITLES[view] : TITLES.overview;
 }
 
 function pageOf(found) {
