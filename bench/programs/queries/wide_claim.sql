@@ -67,7 +67,8 @@ WITH seen AS MATERIALIZED (
     WHERE ctid = ANY (ARRAY(SELECT spot FROM locked))
     RETURNING old.state AS before, job_no, lane_id, order_time, attempt, lease_version, token, assignee_id,
         worker_name, timeout_s, id, payload, content_type, created_at, correlation_id,
-        dependency_mode, eligible_at, mirrored, retry_count, last_retry_at, started_at
+        dependency_mode, eligible_at, mirrored, retry_count, last_retry_at, started_at,
+        error ->> 'code' AS error_code, traceparent, tracestate
 ), checked AS (
     INSERT INTO lease_check (kind, look_at, leases, assignees)
     SELECT CASE WHEN %(ttl_s)s::float8 IS NULL THEN 'HELD' ELSE 'CLAIM' END,
@@ -126,7 +127,8 @@ LEFT JOIN (
            taken.assignee_id, taken.timeout_s, taken.id, taken.payload, taken.content_type,
            taken.created_at, taken.correlation_id, taken.eligible_at, now(), parent.result,
            parent.content_type AS result_content_type, NULL::bytea AS checkpoint,
-           taken.retry_count, taken.last_retry_at, taken.started_at,
+           taken.retry_count, taken.last_retry_at, taken.started_at, taken.error_code,
+           taken.traceparent, taken.tracestate,
            row_number() OVER (ORDER BY taken.order_time, taken.job_no) AS nth
     FROM taken
     LEFT JOIN LATERAL (

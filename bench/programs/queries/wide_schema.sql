@@ -19,6 +19,8 @@ CREATE TABLE job (
     content_type  text        NOT NULL,
     created_at    timestamptz NOT NULL,
     correlation_id text       NOT NULL,
+    traceparent text,
+    tracestate text,
     dependency_mode text,
     cluster_uid   text,
     resource_name text,

@@ -128,7 +128,7 @@ def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
     assert idle["idle_rss_mb"] > 0
     scrape = results["scrape", OURS].metrics
     assert 0 < scrape["scrape_p50_ms"] <= scrape["scrape_max_ms"]
-    assert scrape["scrape_samples"] > 300
+    assert scrape["scrape_samples"] > 200
 
 
 def test_the_rest_api_gives_figures(measuring: Measuring) -> None:
