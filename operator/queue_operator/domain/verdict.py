@@ -277,13 +277,12 @@ def _paused(types: Sequence[TypeNow], now: Situation) -> Cause:
     by = f" by {_text(hold.by)}" if hold.by else ""
     because = f" ({_text(hold.reason)})" if hold.reason else ""
     verb = "is" if whole or len(types) == 1 else "are"
-    named = "" if whole else f" {shlex.quote(hold.type)}"
     return Cause(
         code=Code.PAUSED,
         level=Level.DEGRADED,
         message=f"{what} {verb} paused{by}{because}, and {_waiting(types)}",
         next_step="Resume it once the reason is gone.",
-        command=_command(f"resume{named}", now),
+        command=_resume(hold.type, now),
         types=() if whole else _names(types),
         evidence={**_counted(types), "by": hold.by, "reason": hold.reason},
     )
@@ -363,7 +362,7 @@ def _idle_holds(now: Situation, told: Iterable[TypeNow]) -> list[Cause]:
             level=Level.HEALTHY,
             message=f"{_text(hold.type) or 'the namespace'} is paused, and nothing waits for it",
             next_step="Resume it once the reason is gone.",
-            command=_command(f"resume {shlex.quote(hold.type)}" if hold.type else "resume", now),
+            command=_resume(hold.type, now),
             types=(hold.type,) if hold.type else (),
             evidence={"by": hold.by, "reason": hold.reason},
         )
@@ -523,6 +522,13 @@ def _text(name: str) -> str:
     """A name that somebody chose, so that it stays within its sentence."""
     shown = name if name.isprintable() else ascii(name)[1:-1]
     return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
+
+
+def _resume(kind: str, now: Situation) -> str:
+    if kind.startswith("-"):
+        # Before the dashes it would be an option, such as --all.
+        return f"{_command('resume', now)} -- {shlex.quote(kind)}"
+    return _command(f"resume {shlex.quote(kind)}" if kind else "resume", now)
 
 
 def _command(words: str, now: Situation) -> str:

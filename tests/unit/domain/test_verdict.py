@@ -218,6 +218,12 @@ def test_a_name_stays_in_its_sentence_and_its_command() -> None:
     assert found.causes[0].command == f"queue-operator resume {quoted} --namespace shop"
 
 
+@pytest.mark.parametrize("due", [0, 1])
+def test_a_type_is_no_option_of_its_command(due: int) -> None:
+    found = verdict(TypeNow(type="--all", due=due), holds=(Hold(type="--all"),))
+    assert found.causes[0].command == "queue-operator resume --namespace shop -- --all"
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [
