@@ -7,6 +7,7 @@ capitals, levels joined by two underscores, as in `QUEUE_OPERATOR_QUEUE__LEASE_T
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -48,6 +49,7 @@ _HOST: Final = (
 
 KIB = 1024
 MIB = 1024 * KIB
+MAX_UNUSED_S: Final = 366 * 86400.0
 
 
 class _Frozen(BaseModel):
@@ -301,9 +303,11 @@ class MetricsSettings(_Frozen):
 
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(9090, description="Port; 0 picks a free one.")
-    depth_interval_s: Seconds = Field(5.0, description="How often depths are read again.")
+    depth_interval_s: Seconds = Field(5.0, le=3600, description="How often depths are read again.")
     leader_s: Seconds = Field(
         6.0,
+        ge=0.1,
+        le=3600,
         description="How long the replica that shows the figures about the stored jobs may be "
         "silent, before another one shows them. It says three times as often that it is there.",
     )
@@ -312,11 +316,13 @@ class MetricsSettings(_Frozen):
         ge=0,
         le=600,
         description="How long the replica that shows them waits at most, when it is told to end, "
-        "to be scraped once more: longer than two scrapes are apart, and well below the time that "
-        "it has to stop. It does not wait where nobody scrapes it.",
+        "to be scraped once more: longer than two scrapes are apart. The other parts may take 42 "
+        "seconds to stop, and the pod has 60 for all (`terminationGracePeriodSeconds`). It does "
+        "not wait where nobody scrapes it.",
     )
     unused_names_s: Seconds = Field(
         86400.0,
+        le=MAX_UNUSED_S,
         description="After how long without jobs and events a namespace and type are no longer "
         "shown by name. 200 pairs are; more are shown together as type `other`.",
     )
@@ -329,7 +335,7 @@ class TracingSettings(_Frozen):
 
     endpoint: str = Field(
         "",
-        pattern="^(https?://[^/?#@]+/?)?$",
+        pattern=r"^(https?://[^/?#@\s]+/?)?$",
         description="Where spans go, as in `http://collector:4317`; empty: nowhere, unless a "
         "variable of OpenTelemetry says where.",
     )
@@ -340,8 +346,18 @@ class TracingSettings(_Frozen):
         description="The part of submissions that is recorded, where the caller has not decided.",
     )
     flush_s: Seconds = Field(
-        3.0, description="How long a stop waits for the collector to take what is left."
+        3.0, le=600, description="How long a stop waits for the collector to take what is left."
     )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _leads_somewhere(cls, given: str) -> str:
+        """A port that is none would be found out by nobody: spans would go nowhere."""
+        found = urlsplit(given)
+        # `port` raises ValueError.
+        if given and (not found.hostname or found.port == 0):
+            raise ValueError("must name a host, and a port from 1 to 65535 or none")
+        return given
 
 
 class UiSettings(_Frozen):

@@ -15,7 +15,7 @@ from tests.observability.world import FAULTS, HEALTHY, OPERATOR, WORKER, Series
 from observability.alerts_operator import ALL
 from observability.asking import Period
 from observability.draw import answered, boards, pictures
-from observability.drawing import LIGHT, Shown, single
+from observability.drawing import LIGHT, Shown, save, single
 from observability.durations import seconds, shortened
 from observability.rules import document, filled
 from observability.running import RunningPrometheus, configuration
@@ -110,14 +110,31 @@ def test_each_panel_becomes_a_picture_that_is_not_empty(
 ) -> None:
     board = boards()[name]
     shown = answered(board, show.prometheus.api, period)
-    files = pictures(board, shown, tmp_path, name)
-    assert len(files) == 1 + len(shown)
-    for one, file in zip(shown, files[1:], strict=True):
+    assert shown
+    for number, one in enumerate(shown):
+        file = tmp_path / f"{number}.png"
+        save(single(one), file)
         place = one.panel["gridPos"]
         image = imread(file)
         assert image.shape[:2] == (place["h"] * 30, place["w"] * 56)
         background = image[-2, -2]
-        assert (abs(image - background).sum(axis=2) > 0.2).mean() > 0.001, file.name
+        assert (abs(image - background).sum(axis=2) > 0.2).mean() > 0.001, one.panel["title"]
+
+
+def test_a_dashboard_is_drawn_as_a_whole_and_panel_by_panel(
+    show: Show, period: Period, tmp_path: Path
+) -> None:
+    board = boards()["overview"]
+    shown = answered(board, show.prometheus.api, period)
+    # Two panels, as each is drawn once by itself above.
+    files = pictures(board, shown[:2], tmp_path, "overview")
+    assert [file.name for file in files] == [
+        "overview.png",
+        "overview-alerts.png",
+        "overview-backlog.png",
+    ]
+    rows = max(one["gridPos"]["y"] + one["gridPos"]["h"] for one in board["panels"])
+    assert imread(files[0]).shape[:2] == ((rows + 1) * 30, 24 * 56)
 
 
 def _shown(show: Show, period: Period, board: str, title: str) -> Shown:

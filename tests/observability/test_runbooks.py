@@ -8,8 +8,8 @@ from typing import Final
 from tests.observability.linting import panels
 
 from observability.alerts_operator import ALERTS
-from observability.generated import DASHBOARDS
-from observability.rules import NAMES, filled
+from observability.generated import DASHBOARDS, thresholds
+from observability.rules import DEFAULTS, NAMES, filled
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNBOOK: Final = (ROOT / "docs" / "runbooks" / "README.md").read_text()
@@ -41,3 +41,13 @@ def test_panels_that_the_runbook_names_are_on_a_dashboard() -> None:
     }
     known = {*titles, "Budget burnt"}
     assert sorted(named - known) == []
+
+
+def test_each_threshold_is_told_with_the_alerts_that_it_moves() -> None:
+    moved = {alert.name: thresholds(alert) for alert in ALERTS}
+    assert {name for names in moved.values() for name in names} == set(DEFAULTS)
+    # The objective is in what is recorded for the alert.
+    assert moved["QueueOperatorJobsDie"] == ["surviveObjective"]
+    assert moved["QueueOperatorJobsStartLateSlowly"] == ["startSeconds", "startObjective"]
+    assert moved["QueueOperatorBacklogGrows"] == ["backlogSeconds"]
+    assert moved["QueueOperatorNoWorkers"] == []

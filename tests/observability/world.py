@@ -141,7 +141,7 @@ class Fault:
     worker: Figures = field(default_factory=dict)
     down: tuple[str, ...] = ()
     also: frozenset[str] = frozenset()
-    after_s: int = 420
+    after_s: int = 300
 
     def of(self, target: str) -> Figures:
         return self.operator if target == OPERATOR else self.worker

@@ -19,7 +19,7 @@ import yaml
 
 from observability.alerts_operator import ALL
 from observability.durations import seconds, shortened
-from observability.rules import document, filled
+from observability.rules import DEFAULTS, document, filled
 from observability.running import RunningPrometheus, configuration, free_port
 from queue_operator.client import QueueClient
 from queue_operator.devcluster.postgres import Postgres
@@ -34,8 +34,11 @@ _LEASE_TTL_S: Final = 3
 
 
 def fast_rules(factor: float) -> str:
-    """The rules, with all windows and holds shorter by a factor."""
-    rules: dict[str, Any] = yaml.safe_load(filled(document(ALL)))
+    """The rules, with all windows and holds shorter by a factor, and so the time that a growing
+    backlog would need.
+    """
+    backlog_s = DEFAULTS["backlogSeconds"] / factor
+    rules: dict[str, Any] = yaml.safe_load(filled(document(ALL), backlogSeconds=backlog_s))
     for group in rules["groups"]:
         for rule in group["rules"]:
             rule["expr"] = shortened(rule["expr"], factor)

@@ -9,7 +9,9 @@ from typing import Any, Final
 import yaml
 
 RUNBOOKS: Final = "https://queueoperator.dev/runbooks"
-"""Where the page `docs/runbooks/README.md` is published, unless an installation says otherwise."""
+"""A placeholder: nothing is published there. An installation says where its copy of
+`docs/runbooks/README.md` is.
+"""
 
 DEFAULTS: Final[Mapping[str, int | float]] = {
     "startSeconds": 60,
@@ -112,6 +114,11 @@ def document(groups: Sequence[Group]) -> str:
     """The rules file of `groups`, with placeholders."""
     content = {"groups": [group.document() for group in groups]}
     return yaml.safe_dump(content, sort_keys=False, width=100, allow_unicode=True)
+
+
+def placeholders(text: str) -> set[str]:
+    """The names of those in `text`."""
+    return set(_PLACEHOLDER.findall(text))
 
 
 def filled(text: str, **chosen: str | float) -> str:

@@ -32,7 +32,7 @@ CONNECTIONS: Final = 1000
 """Of servers that few have to do with."""
 HANDSHAKE_S: Final = 10.0
 """How long a caller may take to agree on TLS."""
-_SHUTDOWN_S: Final = 10
+SHUTDOWN_S: Final = 10
 """How long open requests may take to end when the server stops."""
 
 
@@ -239,7 +239,7 @@ class RestServer:
                 lifespan="off",
                 # The figure is handed to the event loop as it is.
                 timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
-                timeout_graceful_shutdown=_SHUTDOWN_S,
+                timeout_graceful_shutdown=SHUTDOWN_S,
             ),
             None if files is None else RenewedContext(files),
         )

@@ -78,8 +78,8 @@ class Exporter:
         self._telling: Telling | None = None
         if figures is not None:
             counters = JobCounters(self._shows_counters, clock.monotonic)
-            metrics.registry.register(counters)
             self._telling = Telling(figures, self._leader, counters, settings, clock)
+            metrics.registry.register(counters)
         self._depths = depths
         self._streams = streams
         self._server: tuple[WSGIServer, threading.Thread] | None = None
@@ -167,8 +167,7 @@ class Exporter:
         snapshot.store_up = False
 
     def _shows_counters(self) -> bool:
-        telling = self._telling
-        return self._leader.leads or (telling is not None and telling.lingers)
+        return self._telling is not None and self._telling.shows_counters
 
     async def lead(self) -> None:
         """Takes the turn to show the figures about the stored jobs, or keeps it; with its first

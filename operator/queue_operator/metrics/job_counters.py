@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -15,7 +15,7 @@ from queue_operator.domain.states import Event
 from queue_operator.metrics import registry as table
 from queue_operator.metrics.registry import Metric
 
-OUTCOMES: Final = {
+OUTCOMES: Final[Mapping[str, str]] = {
     Event.COMPLETE: "completed",
     Event.FAIL: "failed",
     Event.EXHAUST: "failed",
@@ -71,7 +71,8 @@ class JobCounters(Collector):
             for pair, n in counted.submitted.items():
                 self._count(table.ENQUEUED, pair, n)
             for (namespace, kind, event, category), n in counted.attempts.items():
-                outcome = OUTCOMES.get(Event(event), event.lower())
+                # That of a later release has its own name.
+                outcome = OUTCOMES.get(event, event.lower())
                 error_class = category.lower() if outcome in WITH_CLASS else ""
                 self._count(table.ATTEMPTS, (namespace, kind, outcome, error_class), n)
                 if event in EXPIRED:

@@ -1,6 +1,8 @@
 """What one replica of several tells of the stored jobs, and how it hands that over."""
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from queue_operator.backends.figures import Figures, Naming, Pair, Stock
@@ -13,6 +15,10 @@ from queue_operator.settings import MetricsSettings
 
 SCRAPED_LATELY_S: Final = 120.0
 """Whoever scraped since then may come again."""
+LAST_COUNT_S: Final = 4.0
+"""At the end, how long what is left may take to be counted; the next replica counts the rest."""
+LAST_WORD_S: Final = 1.0
+"""At the end, how long each of the two smaller calls may take."""
 _LINGER_STEP_S: Final = 0.05
 _ANSWER_S: Final = 0.2
 """For the answer to a scrape to be on its way."""
@@ -42,7 +48,15 @@ class Telling:
             unused_s=settings.unused_names_s,
         )
         self.lag_s: float | None = None
-        self.lingers = False
+        self._lingers = False
+        self._owes = False
+
+    @property
+    def shows_counters(self) -> bool:
+        """While it leads, and until somebody was shown what it had counted by then: it counts for
+        nobody else, also where its turn is over because the store was away.
+        """
+        return self._leader.leads or self._lingers or not self._counters.is_told
 
     async def look(self) -> Stock:
         """Counts what happened since the last look. Raises QueueError."""
@@ -54,7 +68,11 @@ class Telling:
         return stock
 
     async def names(self) -> frozenset[Pair]:
-        """What the replica that leads shows by name. Raises QueueError."""
+        """What the replica that leads shows by name, for one that does not; takes what is left of
+        a count that failed when it did. Raises QueueError.
+        """
+        if self._owes:
+            await self._count()
         return await self._store.names()
 
     async def end(self) -> None:
@@ -62,21 +80,26 @@ class Telling:
         scraped, for the linger time at most.
         """
         led = self._leader.leads
-        try:
-            if led:
-                await self._count()
-            await self._leader.resign()
-        except QueueError as error:
-            log.warning("the metrics of jobs end without a last look at the store: %s", error)
-        if led and self._counters.scraped_within(SCRAPED_LATELY_S):
+        faults = [await _fault_of(self._count, LAST_COUNT_S)] if led else []
+        faults.append(await _fault_of(self._leader.resign, LAST_WORD_S))
+        if self._owes:
+            # It is another's turn now: nothing more is counted.
+            faults.append(await _fault_of(self._count, LAST_WORD_S))
+        if fault := next(filter(None, faults), ""):
+            log.warning("the metrics of jobs end without a last look at the store: %s", fault)
+        untold = led or not self._counters.is_told
+        if untold and self._counters.scraped_within(SCRAPED_LATELY_S):
             await self._linger()
 
     async def _count(self) -> None:
-        self._counters.add(await self._store.count(self._leader.holder, self._naming, BUCKETS))
+        self._owes = True
+        counted = await self._store.count(self._leader.holder, self._naming, BUCKETS)
+        self._owes = False
+        self._counters.add(counted)
 
     async def _linger(self) -> None:
         """Another counts by now, from here on: the gauges are its, and the sum of both is right."""
-        self.lingers = True
+        self._lingers = True
         until = self._clock.monotonic() + self._linger_s
         while not self._counters.is_told and self._clock.monotonic() < until:
             await self._clock.sleep(_LINGER_STEP_S)
@@ -84,3 +107,17 @@ class Telling:
             await self._clock.sleep(_ANSWER_S)
         else:
             log.warning("the last counts of jobs were not scraped within %g s", self._linger_s)
+
+
+async def _fault_of(call: Callable[[], Awaitable[None]], patience_s: float) -> str:
+    """Why it failed, "" if it did not. Nothing may keep the process from its end."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await call()
+    except TimeoutError:
+        return f"it took more than {patience_s:g} s"
+    except QueueError as error:
+        return str(error)
+    except Exception as error:
+        return repr(error)
+    return ""

@@ -13,6 +13,7 @@ from queue_operator.observing import known
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TEXT_WITH_PROCESS: Final = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _FIRST_PROCESS: Final = "MainProcess"
+_NO_JSON: Final = (TypeError, ValueError, RecursionError)
 
 
 class LogFormat(StrEnum):
@@ -69,10 +70,9 @@ class JsonFormatter(logging.Formatter):
         elif record.exc_text:
             line["exception"] = record.exc_text
         try:
-            return json.dumps(line, default=text_of, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            plain = {text_of(key): text_of(value) for key, value in line.items()}
-            return json.dumps(plain, ensure_ascii=False)
+            return _json(line)
+        except _NO_JSON:
+            return _json({text_of(key): _plain(value) for key, value in line.items()})
 
     def _name_of(self, record: logging.LogRecord) -> str:
         name = record.processName or ""
@@ -97,6 +97,20 @@ def _known_beside(told: Mapping[str, object]) -> dict[str, object]:
     if "job_id" in told and told["job_id"] != found.get("job_id"):
         return {"worker": found["worker"]} if "worker" in found else {}
     return found
+
+
+def _json(value: object) -> str:
+    """Raises `_NO_JSON`, also for what is no number, for which JSON has no word."""
+    return json.dumps(value, default=text_of, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    """The value, or its text where JSON cannot write it."""
+    try:
+        _json(value)
+    except _NO_JSON:
+        return text_of(value)
+    return value
 
 
 def message_of(record: logging.LogRecord) -> str:

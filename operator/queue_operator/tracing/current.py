@@ -7,7 +7,7 @@ from typing import Final
 
 from queue_operator.domain.batch import CheckedJobs
 from queue_operator.domain.job import Job
-from queue_operator.domain.traces import NO_TRACE, Trace
+from queue_operator.domain.traces import NO_TRACE, Trace, trace_of
 
 _API: Final = "opentelemetry.trace"
 
@@ -21,7 +21,8 @@ def current() -> Trace:
     if not context.is_valid:
         return NO_TRACE
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-    return Trace(parent, context.trace_state.to_header())
+    # A program may keep more there than a job takes.
+    return trace_of(parent, context.trace_state.to_header())
 
 
 def headers() -> dict[str, str]:

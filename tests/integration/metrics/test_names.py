@@ -191,6 +191,14 @@ async def test_names_are_the_same_for_all_and_come_with_use(store: PostgresBacke
     assert set(stock.oldest_age_s) == {("a", "x"), ("b", "y"), ("a", OTHER), (OTHER, OTHER)}
 
 
+async def test_a_type_may_be_called_as_the_sum_of_the_others_is(store: PostgresBackend) -> None:
+    few = replace(NAMING, max_pairs=1)
+    await submit(store, ("a", OTHER), ("a", OTHER), ("a", "x"))
+    stock = await store.figures.stock(few)
+    assert stock.jobs == {("a", OTHER, JobState.INITIAL_PENDING): 3}
+    assert await counted(store, few) == {("a", OTHER): 3}
+
+
 async def test_a_name_that_nobody_uses_is_given_to_another(
     store: PostgresBackend, database: str
 ) -> None:

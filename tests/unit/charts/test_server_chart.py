@@ -20,7 +20,11 @@ from tests.unit.charts.rendering import (
     template,
 )
 
+from queue_operator import supervisor
+from queue_operator.api.server import SHUTDOWN_S
 from queue_operator.controller.ownership import LEASE
+from queue_operator.metrics.telling import LAST_COUNT_S, LAST_WORD_S
+from queue_operator.rpc.server import STOP_GRACE_S
 from queue_operator.settings import GrpcSettings, RestSettings, Settings
 
 CHART = "queue-operator"
@@ -74,6 +78,20 @@ def test_every_container_is_restricted(values: Manifest) -> None:
             "seccompProfile": {"type": "RuntimeDefault"},
         }
         assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]  # noqa: S108
+
+
+def test_a_pod_has_the_time_that_all_its_parts_may_take_to_stop() -> None:
+    """They stop one after the other, each for its longest."""
+    given = Settings()
+    controller = supervisor.STOP_S
+    grpc = 2 * STOP_GRACE_S
+    metrics = LAST_COUNT_S + 2 * LAST_WORD_S + given.metrics.linger_s
+    parts_s = (
+        *(controller, grpc, SHUTDOWN_S, metrics),
+        *(given.queue.lease_ttl_s, given.tracing.flush_s),
+    )
+    spec = pod_spec(rendered(CHART, DATABASE))
+    assert sum(parts_s) <= spec["terminationGracePeriodSeconds"]
 
 
 def test_any_password_reaches_the_database() -> None:

@@ -52,6 +52,18 @@ def verdict(*types: TypeNow, **fields: Any) -> Verdict:
             "Busy: all 4 slots of 1 worker are taken, and 2,000 jobs wait, the oldest for 20 s.",
         ),
         (
+            (mail(due=2000, running=2, completed=5, oldest_s=20.0),),
+            {"workers": (MAILER,)},
+            Level.BUSY,
+            "Busy: there are 4 slots of 1 worker, and 2,000 jobs wait, the oldest for 20 s.",
+        ),
+        (
+            (mail(due=4, running=2, completed=5, oldest_s=20.0),),
+            {"workers": (MAILER,)},
+            Level.HEALTHY,
+            "Healthy: 2 jobs running, 4 about to start, 5 completed in 5 min.",
+        ),
+        (
             (mail(due=1, running=1, completed=5, oldest_s=301.0),),
             {"workers": (WorkerNow(name="w", busy=1),)},
             Level.DEGRADED,

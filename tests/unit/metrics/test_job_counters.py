@@ -143,6 +143,15 @@ def test_what_ends_an_attempt_has_an_outcome(bench: Bench) -> None:
     assert found[key("queueoperator_leases_expired_total", **LABELS)] == 2
 
 
+def test_what_a_later_release_calls_an_end_has_its_own_name(bench: Bench) -> None:
+    counted = Counted()
+    counted.attempts[*MAIL, "PARK", ""] = 1
+    bench.counters.add(counted)
+    bench.scrape()
+    parked = key("queueoperator_job_attempts_total", **LABELS, outcome="park", error_class="")
+    assert bench.scrape()[parked] == 1
+
+
 def test_all_names_with_all_that_can_happen_are_within_the_bound(bench: Bench) -> None:
     names = frozenset(
         {(f"ns-{n}", f"type-{n}") for n in range(MAX_PAIRS)}

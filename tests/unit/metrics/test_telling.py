@@ -1,5 +1,6 @@
 """How a replica that ends leaves what it counted."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,7 +25,8 @@ class Store:
     """One who leads whenever it is asked."""
 
     waiting: int = 0
-    fails: bool = False
+    fault: Exception | None = None
+    hangs: bool = False
     resigned: bool = False
 
     async def lead(self, holder: str, ttl_s: float) -> bool:
@@ -40,8 +42,10 @@ class Store:
         return frozenset({MAIL})
 
     async def count(self, holder: str, naming: Naming, buckets: Buckets) -> Counted:
-        if self.fails:
-            raise Unavailable("away")
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.fault is not None:
+            raise self.fault
         counted = Counted()
         counted.submitted[MAIL], self.waiting = self.waiting, 0
         return counted
@@ -67,7 +71,7 @@ class Bench:
         self.telling = Telling(self.store, self.leader, self.counters, settings, self)
 
     def shows(self) -> bool:
-        return self.leader.leads or self.telling.lingers
+        return self.telling.shows_counters
 
     def monotonic(self) -> float:
         return self.now
@@ -132,6 +136,67 @@ async def test_a_store_that_is_away_ends_nobody_s_stop(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.scrape()
-    bench.store.fails = True
+    bench.store.fault = Unavailable("away")
     await bench.telling.end()
     assert "end without a last look at the store: away" in caplog.text
+
+
+async def test_what_was_counted_before_the_turn_was_over_is_shown_once(bench: Bench) -> None:
+    assert bench.scrape() == 0
+    bench.store.waiting = 7
+    await bench.telling.look()
+    bench.now += 60
+    assert not bench.leader.leads
+    assert bench.scrape() == 7
+    assert bench.scrape() is None
+
+
+async def test_a_count_that_failed_is_taken_later_also_where_another_leads(bench: Bench) -> None:
+    bench.scrape()
+    bench.store.waiting, bench.store.fault = 7, Unavailable("away")
+    with pytest.raises(Unavailable):
+        await bench.telling.look()
+    bench.now += 60
+    assert bench.scrape() is None
+    bench.store.fault = None
+    await bench.telling.names()
+    assert bench.scrape() == 7
+    bench.store.waiting = 8
+    await bench.telling.names()
+    assert bench.scrape() is None
+
+
+async def test_a_turn_that_was_over_before_the_end_leaves_nothing_untold(bench: Bench) -> None:
+    bench.scrape()
+    bench.store.waiting = 7
+    await bench.telling.look()
+    bench.now += 60
+    scraped: list[float | None] = []
+
+    def scrape() -> None:
+        scraped.append(bench.scrape())
+
+    bench.during_sleep = scrape
+    await bench.telling.end()
+    assert scraped[0] == 7
+
+
+@pytest.mark.parametrize("fault", [Unavailable("away"), RuntimeError("a fault of ours")])
+async def test_the_turn_is_given_back_whatever_the_last_count_met(
+    bench: Bench, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.store.fault = fault
+    await bench.telling.end()
+    assert bench.store.resigned
+    assert str(fault) in caplog.text
+
+
+async def test_a_last_count_that_takes_too_long_is_left_to_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for patience in ("LAST_COUNT_S", "LAST_WORD_S"):
+        monkeypatch.setattr(f"queue_operator.metrics.telling.{patience}", 0.01)
+    bench.store.hangs = True
+    await bench.telling.end()
+    assert bench.store.resigned
+    assert "it took more than 0.01 s" in caplog.text

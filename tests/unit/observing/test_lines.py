@@ -45,6 +45,15 @@ def test_what_is_no_json_is_shown_as_its_text() -> None:
     assert "whose text cannot be had" in TextFormatter().format(odd)
 
 
+def test_a_number_that_is_none_is_a_text_and_all_else_stays_what_it_is() -> None:
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    line = JsonFormatter().format(record(loss=float("nan"), best=float("inf"), step=7))
+    shown = json.loads(line, parse_constant=refused)
+    assert (shown["loss"], shown["best"], shown["step"]) == ("nan", "inf", 7)
+
+
 def test_what_others_call_fields_is_left_alone() -> None:
     made = record()
     made.fields = 7

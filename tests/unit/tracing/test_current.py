@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace.span import TraceState
 
 from queue_operator.domain.batch import CheckedJobs
 from queue_operator.domain.job import Job
 from queue_operator.domain.limits import DEFAULT_LIMITS
-from queue_operator.domain.traces import NO_TRACE
+from queue_operator.domain.traces import NO_TRACE, check_trace, trace_id
 from queue_operator.tracing.current import current, headers, in_trace
 
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -35,6 +36,15 @@ def test_the_span_is_written_as_w3c_says(span: trace.SpanContext) -> None:
     parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
     assert current().parent == parent
     assert headers() == {"traceparent": parent}
+
+
+def test_a_program_may_keep_more_in_its_trace_than_a_job_takes() -> None:
+    state = TraceState([(f"v{n}", "x" * 100) for n in range(10)])
+    caller = trace.SpanContext(1, 2, False, trace.TraceFlags(1), state)
+    with trace.use_span(trace.NonRecordingSpan(caller)):
+        [job] = in_trace([Job(id="a", type="t")])
+    check_trace(job.traceparent, job.tracestate)
+    assert trace_id(job.traceparent) == f"{1:032x}"
 
 
 def test_jobs_without_a_trace_of_their_own_belong_to_the_callers(span: trace.SpanContext) -> None:

@@ -4,6 +4,7 @@ what happened, counted once from the log by the difference of snapshots, as the 
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -119,9 +120,14 @@ class FigureStore:
         for pair, age_s in ages.items():
             name = shown(pair, names)
             oldest[name] = max(age_s, oldest.get(name, age_s))
+        jobs: Counter[tuple[str, str, str]] = Counter()
+        for space, kind, state, n in rows:
+            if state:
+                # A type may be called as the sum of the others is.
+                jobs[*_pair(space, kind), state] += n
         return Stock(
             names=names,
-            jobs={(*_pair(space, kind), state): n for space, kind, state, n in rows if state},
+            jobs=jobs,
             oldest_age_s=oldest,
             needed_slots=needed,
             waiting_lanes=len(lanes),
