@@ -28,8 +28,9 @@ counts: outcomes that come late, of attempts that were lost before, change no at
 
 A replica that ends in order counts what is left, gives its turn to another, and goes on to show its
 counters until they were scraped once more (`metrics.linger_s` at most, and only where somebody
-scrapes it), so that a rolling restart loses nothing. One that is killed loses what it counted since
-it was scraped last; the next one goes on behind that.
+scrapes it), so that a rolling restart loses nothing. So does one whose turn is over because the
+store did not answer: it shows its counters once more. One that is killed loses what it counted
+since it was scraped last; the next one goes on behind that. Of two scrapers, one is waited for.
 
 When the store does not answer, the gauges disappear instead of showing an old number, or 0, and
 `queueoperator_store_up` is 0.

@@ -331,6 +331,13 @@ def test_a_payload_is_asked_for_once(reader: Reader, shop: str) -> None:
     expect(reader.part("Payload")).to_contain_text("user30@example.com")
 
 
+def test_an_id_is_no_option_of_a_command(reader: Reader, scene: Scene, space: str) -> None:
+    scene.run(scene.queue.submit([Job(id="--force", namespace=space, type="t")]))
+    reader.open("job/--force", ns=space)
+    told = f"queue-operator cancel --namespace {space} -- --force"
+    expect(reader.part("What can be done")).to_contain_text(told)
+
+
 def test_a_view_that_is_not_there_is_the_overview(reader: Reader, shop: str) -> None:
     reader.open("constructor", ns=shop)
     expect(reader.part("Verdict")).to_contain_text("resize-image")

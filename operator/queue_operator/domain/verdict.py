@@ -194,18 +194,20 @@ def _quiet(now: Situation) -> str:
 
 @dataclass(slots=True)
 class _Takers:
-    """Of the workers that are there, those that handle a type; `free` slots are of those `taking`
-    jobs, which do not drain.
+    """Of the workers that are there, those that handle a type; `slots`, and the `free` ones, are of
+    those `taking` jobs, which do not drain.
     """
 
     workers: int = 0
     taking: int = 0
+    slots: int = 0
     free: int = 0
 
     def add(self, one: WorkerNow) -> None:
         self.workers += 1
         if not one.draining:
             self.taking += 1
+            self.slots += one.capacity
             self.free += one.free
 
 
@@ -227,6 +229,7 @@ def _crew(now: Situation) -> _Crew:
     for takers in found.values():
         takers.workers += of_any.workers
         takers.taking += of_any.taking
+        takers.slots += of_any.slots
         takers.free += of_any.free
     return found
 
@@ -277,13 +280,12 @@ def _paused(types: Sequence[TypeNow], now: Situation) -> Cause:
     by = f" by {_text(hold.by)}" if hold.by else ""
     because = f" ({_text(hold.reason)})" if hold.reason else ""
     verb = "is" if whole or len(types) == 1 else "are"
-    named = "" if whole else f" {shlex.quote(hold.type)}"
     return Cause(
         code=Code.PAUSED,
         level=Level.DEGRADED,
         message=f"{what} {verb} paused{by}{because}, and {_waiting(types)}",
         next_step="Resume it once the reason is gone.",
-        command=_command(f"resume{named}", now),
+        command=_resume(hold.type, now),
         types=() if whole else _names(types),
         evidence={**_counted(types), "by": hold.by, "reason": hold.reason},
     )
@@ -363,7 +365,7 @@ def _idle_holds(now: Situation, told: Iterable[TypeNow]) -> list[Cause]:
             level=Level.HEALTHY,
             message=f"{_text(hold.type) or 'the namespace'} is paused, and nothing waits for it",
             next_step="Resume it once the reason is gone.",
-            command=_command(f"resume {shlex.quote(hold.type)}" if hold.type else "resume", now),
+            command=_resume(hold.type, now),
             types=(hold.type,) if hold.type else (),
             evidence={"by": hold.by, "reason": hold.reason},
         )
@@ -426,22 +428,25 @@ def _crowded(now: Situation, crew: _Crew, hindered: frozenset[str]) -> list[Caus
     left = [one for one in now.types if one.due and one.type not in hindered]
     if not now.may_run and left:
         return [_over_quota(left, now)]
-    full = [one for one in left if one.oldest_s >= 1.0 and _is_full(crew[one.type])]
+    full = [one for one in left if _is_short(one, crew[one.type])]
     if not full:
         return []
     kinds = {one.type for one in full}
     slots = [worker for worker in now.workers if worker.is_there and not worker.draining]
     able = [one for one in slots if not one.types or not one.types.isdisjoint(kinds)]
     count = sum(one.capacity for one in able)
-    taken = f"all {_many(count, 'slot')} of {_many(len(able), 'worker')}"
-    if count == 1:
-        taken = "the one slot there is"
     where = "" if len(full) == len(left) else f" for {_named(full)}"
+    verb, of = "is" if count == 1 else "are", _many(len(able), "worker")
+    taken = f"all {_many(count, 'slot')} of {of}{where} {verb} taken"
+    if any(crew[one.type].free for one in full):
+        taken = f"there {verb} {_many(count, 'slot')} of {of}{where}"
+    elif count == 1:
+        taken = f"the one slot there is{where} is taken"
     return [
         Cause(
             code=Code.ALL_BUSY,
             level=_how_late(full),
-            message=f"{taken}{where} {'is' if count == 1 else 'are'} taken, and {_waiting(full)}",
+            message=f"{taken}, and {_waiting(full)}",
             next_step="Wait, start more workers, or give them more slots.",
             command=_command("top", now),
             types=_names(full),
@@ -450,8 +455,14 @@ def _crowded(now: Situation, crew: _Crew, hindered: frozenset[str]) -> list[Caus
     ]
 
 
-def _is_full(takers: _Takers) -> bool:
-    return takers.taking > 0 and not takers.free
+def _is_short(one: TypeNow, takers: _Takers) -> bool:
+    """Every slot is taken; or one is free for the moment between two jobs, and more wait than there
+    are slots.
+    """
+    if not takers.taking or one.oldest_s < 1.0:
+        return False
+    flows = one.completed > 0 and GRACE_S <= one.oldest_s < LATE_S
+    return not takers.free or (flows and one.due > takers.slots)
 
 
 def _over_quota(left: Sequence[TypeNow], now: Situation) -> Cause:
@@ -523,6 +534,13 @@ def _text(name: str) -> str:
     """A name that somebody chose, so that it stays within its sentence."""
     shown = name if name.isprintable() else ascii(name)[1:-1]
     return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
+
+
+def _resume(kind: str, now: Situation) -> str:
+    if kind.startswith("-"):
+        # Before the dashes it would be an option, such as --all.
+        return f"{_command('resume', now)} -- {shlex.quote(kind)}"
+    return _command(f"resume {shlex.quote(kind)}" if kind else "resume", now)
 
 
 def _command(words: str, now: Situation) -> str:

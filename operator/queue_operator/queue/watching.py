@@ -77,7 +77,7 @@ class Watch:
         failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
         clusters = Clusters()
         if failing and kind in ("", *failing):
-            clusters, _ = await self._clusters(namespace, stats.since, kind)
+            clusters, _, _ = await self._clusters(namespace, stats.since, kind)
         names = {kind} if kind else stats.by_type.keys() | stats.failed_by_type.keys()
         situation = Situation(
             namespace=namespace,
@@ -125,13 +125,13 @@ class Watch:
             breakdown_by=frozenset({Breakdown.TYPE}),
         )
         stats = await self._store().window_stats(window)
-        clusters, read = await self._clusters(namespace, stats.since, kind)
+        clusters, read, is_complete = await self._clusters(namespace, stats.since, kind)
         completed = {name: one.completed for name, one in stats.by_type.items()}
         failed = {name: n for name, n in stats.failed_by_type.items() if kind in ("", name)}
         return Clustered(
             since=stats.since,
             read=read,
-            is_complete=read < MOST_READ,
+            is_complete=is_complete,
             types=tuple(clusters.types(failed, completed)[:MOST_TYPES]),
         )
 
@@ -139,7 +139,10 @@ class Watch:
         window = SeriesWindow(namespace=namespace, time_range_s=time_range_s)
         return await self._store().stats_series(window)
 
-    async def _clusters(self, namespace: str, since: datetime, kind: str) -> tuple[Clusters, int]:
+    async def _clusters(
+        self, namespace: str, since: datetime, kind: str
+    ) -> tuple[Clusters, int, bool]:
+        """Of how many failures, and whether these are all."""
         search = FailureSearch(
             namespace=namespace,
             types=frozenset({kind} if kind else ()),
@@ -147,8 +150,12 @@ class Watch:
             limit=MOST_READ,
             count=False,
         )
-        jobs = (await self._store().search_failures(search)).jobs
-        return Clusters.of(jobs), len(jobs)
+        try:
+            jobs = (await self._store().search_failures(search)).jobs
+        except InvalidArgument:
+            # Refused for the time it would take; what was counted can be told without it.
+            return Clusters(), 0, False
+        return Clusters.of(jobs), len(jobs), len(jobs) < MOST_READ
 
     def _store(self) -> Store:
         if not self._able:

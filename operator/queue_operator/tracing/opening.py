@@ -54,7 +54,18 @@ def open_tracing(options: Options, environment: Mapping[str, str] | None = None)
         return OFF
     if provider is not None:
         return recording.Recorder(provider)
-    return recording.open_recorder(options, variables) or OFF
+    try:
+        return recording.open_recorder(options, variables) or OFF
+    except Exception as error:
+        # OpenTelemetry raises what it likes for a variable that it cannot read, of which it does
+        # not always say the name. A queue without traces is better than none.
+        given = ", ".join(sorted(name for name in variables if name.startswith("OTEL_")))
+        logger.warning(
+            "there are no traces, although they are asked for: %s; look at %s",
+            error,
+            given or "the endpoint",
+        )
+        return OFF
 
 
 def _provider_of_the_program() -> Any:

@@ -9,6 +9,7 @@ from typing import Final
 
 from queue_operator.domain.texts import cut
 from queue_operator.observing.lines import message_of
+from queue_operator.worker.content import storable
 from queue_operator.worker.context import JobContext
 from queue_operator.worker.settings import NOT_CAPTURED
 from queue_operator.worker.shipping import line
@@ -77,9 +78,9 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields: dict[str, object] = {"logger": record.name}
     fields |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
     if exception := _exception(record):
-        fields["exception"] = cut(exception, MAX_EXCEPTION_BYTES, keep_end=True)
+        fields["exception"] = cut(storable(exception), MAX_EXCEPTION_BYTES, keep_end=True)
     if record.stack_info:
-        fields["stack"] = cut(record.stack_info, MAX_EXCEPTION_BYTES, keep_end=True)
+        fields["stack"] = cut(storable(record.stack_info), MAX_EXCEPTION_BYTES, keep_end=True)
     return fields
 
 

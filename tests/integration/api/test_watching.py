@@ -4,9 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
 
 from queue_operator.backends.protocol import WorkerSession
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.states import Event
 from queue_operator.domain.verdict import Level
@@ -131,6 +133,22 @@ async def test_no_more_failures_are_read_than_the_bound(door: Door) -> None:
     told = await door.told("GET", "/v1/failures/clusters")
     assert (told["read"], told["is_complete"]) == (MOST_READ, False)
     assert told["types"][0]["attempts_failed"] == len(jobs)
+
+
+async def test_a_search_that_takes_too_long_takes_no_verdict_away(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any) -> None:
+        raise InvalidArgument("failed_after", "this search reads too many jobs for 5 s")
+
+    for _ in range(6):
+        await door.failed(ErrorInfo("away", code="AWAY"), type="mail")
+    monkeypatch.setattr(type(door.backend), "search_failures", refused)
+    verdict = await door.told("GET", "/v1/verdict")
+    assert verdict["sentence"] == "Degraded: mail fails: 6 of 6 attempts in 5 min."
+    told = await door.told("GET", "/v1/failures/clusters")
+    assert (told["read"], told["is_complete"]) == (0, False)
+    assert told["types"][0]["attempts_failed"] == 6
 
 
 async def test_a_series_has_what_happened(door: Door) -> None:

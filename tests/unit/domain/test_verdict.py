@@ -52,6 +52,18 @@ def verdict(*types: TypeNow, **fields: Any) -> Verdict:
             "Busy: all 4 slots of 1 worker are taken, and 2,000 jobs wait, the oldest for 20 s.",
         ),
         (
+            (mail(due=2000, running=2, completed=5, oldest_s=20.0),),
+            {"workers": (MAILER,)},
+            Level.BUSY,
+            "Busy: there are 4 slots of 1 worker, and 2,000 jobs wait, the oldest for 20 s.",
+        ),
+        (
+            (mail(due=4, running=2, completed=5, oldest_s=20.0),),
+            {"workers": (MAILER,)},
+            Level.HEALTHY,
+            "Healthy: 2 jobs running, 4 about to start, 5 completed in 5 min.",
+        ),
+        (
             (mail(due=1, running=1, completed=5, oldest_s=301.0),),
             {"workers": (WorkerNow(name="w", busy=1),)},
             Level.DEGRADED,
@@ -216,6 +228,12 @@ def test_a_name_stays_in_its_sentence_and_its_command() -> None:
     assert len(found.sentence) < 300
     quoted = "'" + name.replace("'", "'\"'\"'") + "'"
     assert found.causes[0].command == f"queue-operator resume {quoted} --namespace shop"
+
+
+@pytest.mark.parametrize("due", [0, 1])
+def test_a_type_is_no_option_of_its_command(due: int) -> None:
+    found = verdict(TypeNow(type="--all", due=due), holds=(Hold(type="--all"),))
+    assert found.causes[0].command == "queue-operator resume --namespace shop -- --all"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,26 @@ def test_a_way_that_is_not_there_is_told_and_stops_nobody(
     assert said in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-5"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many"),
+    ],
+)
+def test_a_variable_that_means_nothing_is_named_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with caplog.at_level(logging.WARNING):
+        options = Options(service="s", endpoint="http://127.0.0.1:1")
+        assert open_tracing(options, {name: value}) is OFF
+    assert "there are no traces" in caplog.text
+    assert name in caplog.text
+
+
 def test_without_the_package_it_is_told_and_stops_nobody() -> None:
     program = (
         "import logging, sys; logging.basicConfig(); sys.modules['opentelemetry'] = None;"

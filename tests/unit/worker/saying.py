@@ -45,3 +45,10 @@ def says_its_job(ctx: JobContext) -> None:
 
 def asks_a_talker(ctx: JobContext) -> None:
     library.info("%s", Talkative())
+
+
+def says_what_is_no_text(ctx: JobContext) -> None:
+    try:
+        raise ValueError("no such file: \udcff" + "x" * 2000)
+    except ValueError:
+        logging.getLogger("library").exception("failed", stack_info=True)

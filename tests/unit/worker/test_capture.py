@@ -66,6 +66,18 @@ def test_lines_of_libraries_are_in_the_log_of_the_job_that_runs(
     assert (told.level, told.message) == ("INFO", "from the context")
 
 
+def test_an_exception_with_bytes_that_are_no_text_is_told_too(
+    settings: WorkerSettings, server: Any, run: Any, say: Any
+) -> None:
+    worker = Worker(settings)
+    worker.register("says", saying.says_what_is_no_text, runs_in="thread")
+    run(worker)
+    [failed] = lines_of(server.accept(), say, "says", "a")
+    fields = json.loads(failed.fields)
+    assert "ValueError: no such file: \N{REPLACEMENT CHARACTER}xxx" in fields["exception"]
+    assert "saying.py" in fields["stack"]
+
+
 def test_each_line_is_of_its_own_job(
     settings: WorkerSettings, server: Any, run: Any, say: Any
 ) -> None:

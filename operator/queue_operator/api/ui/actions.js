@@ -48,17 +48,24 @@ function field(label, input) {
 
 const within = (ns) => `--namespace ${quoted(ns)}`;
 
+/** A line for the shell about something that has a name; that may begin as an option does. */
+function shell(words, name, ns, more = "") {
+  return name.startsWith("-") ? `queue-operator ${words}${more} ${within(ns)} -- ${quoted(name)}`
+    : `queue-operator ${words} ${quoted(name)}${more} ${within(ns)}`;
+}
+
 /** The lines for the shell of what can be done with a job. */
 export function lines(job) {
-  const id = quoted(job.job_id);
+  const of = (words, more) => shell(words, job.job_id, job.namespace, more);
   return {
-    look: `queue-operator get ${id} ${within(job.namespace)}`,
-    why: `queue-operator why ${id} ${within(job.namespace)}`,
-    logs: `queue-operator logs ${id} ${within(job.namespace)}`,
-    cancel: `queue-operator cancel ${id} ${within(job.namespace)}`,
-    retry: `queue-operator retry ${id} ${within(job.namespace)}`,
-    suspend: `queue-operator suspend ${id} ${within(job.namespace)}`,
-    resume: `queue-operator resume --job ${id} ${within(job.namespace)}`,
+    look: of("get"),
+    why: of("why"),
+    logs: of("logs"),
+    cancel: of("cancel"),
+    retry: of("retry"),
+    again: of("retry", " --reset-attempts"),
+    suspend: of("suspend"),
+    resume: `queue-operator resume --job ${quoted(job.job_id)} ${within(job.namespace)}`,
   };
 }
 
@@ -83,7 +90,7 @@ export function retryJob(job, done) {
   question({
     title: "Try this job again?",
     about: h("p", {}, "It waits in line again: ", said(job.job_id)),
-    line: `${lines(job).retry} --reset-attempts`,
+    line: lines(job).again,
     label: "Retry the job",
     fields: [h("p", {}, h("label", {}, reset, " Count its attempts from the start"))],
     run: async () => {
@@ -162,7 +169,7 @@ export function pause(ns, type, done) {
     title: type ? "Pause this type?" : "Pause the whole namespace?",
     about: h("p", {}, "What runs goes on; nothing of it starts until somebody resumes it: ",
       said(type || ns)),
-    line: `queue-operator pause ${type ? quoted(type) : "--yes"} ${within(ns)}`,
+    line: type ? shell("pause", type, ns) : `queue-operator pause --yes ${within(ns)}`,
     label: "Pause",
     fields: [field("Reason", reason)],
     run: async () => {
@@ -177,7 +184,7 @@ export function resume(ns, type, done) {
   question({
     title: type ? "Resume this type?" : "Resume the namespace?",
     about: h("p", {}, "Its jobs start again: ", said(type || ns)),
-    line: `queue-operator resume ${type ? `${quoted(type)} ` : ""}${within(ns)}`,
+    line: type ? shell("resume", type, ns) : `queue-operator resume ${within(ns)}`,
     label: "Resume",
     run: async () => {
       await ask("DELETE", "pauses", { namespace: ns, type });
