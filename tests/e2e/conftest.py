@@ -29,7 +29,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def observer(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observer]:
     """A real Prometheus on this machine, which scrapes as the charts' monitors say."""
     observer = Observer(cluster, tmp_path_factory.mktemp("prometheus"))
@@ -40,13 +40,13 @@ def observer(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> 
         observer.end()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def asked_before(cluster: ClusterInfo) -> ApiRequests:
     """What the API server had been asked before the demo."""
     return Sources(cluster).api_requests()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def no_history(cluster: ClusterInfo) -> None:
     """The counters of a new operator begin at 0, so the history of jobs must begin with them."""
     operator = ("--namespace=queue-system", "deployment/queue-operator")
@@ -59,7 +59,7 @@ def no_history(cluster: ClusterInfo) -> None:
         shutil.rmtree(lake)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def demo(
     cluster: ClusterInfo, no_history: None, observer: Observer, asked_before: ApiRequests
 ) -> subprocess.CompletedProcess[str]:

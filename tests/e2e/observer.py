@@ -71,6 +71,7 @@ class Observer:
         wait_until(lambda: self._answers("/-/ready"), f"Prometheus, see {self._log}", 60)
 
     def end(self) -> None:
+        """May be called again."""
         self._discovery.end()
         self._process.terminate()
         self._process.wait(30)

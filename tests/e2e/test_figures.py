@@ -81,6 +81,8 @@ def world(
         yield World(
             observer, sources, opened, refused.rest, refused.grpc, before[0][1], asked_before
         )
+    # The last that look at it are these tests, and it looks at the cluster every second.
+    observer.end()
 
 
 class Refused:
