@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
@@ -286,12 +285,4 @@ async def test_no_message_of_a_session_holds_the_loop(port: int, kind: str, what
     async with LoopWatch() as watch:
         code = await asyncio.to_thread(spoken, port, messages)
     assert code not in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DEADLINE_EXCEEDED)
-    # One message is parsed at once, by the library; on a slow machine that alone may be too long.
-    assert watch.longest_s < max(MOST_HELD_S, 1.5 * parsing_s(said_))
-
-
-def parsing_s(message: bytes) -> float:
-    """Processor time that reading a message of a session takes without us."""
-    before = time.thread_time()
-    wire.WorkerMessage.FromString(message)
-    return time.thread_time() - before
+    assert watch.longest_s < MOST_HELD_S
