@@ -1,7 +1,7 @@
 """Between the domain and protobuf on the server: the only place that knows both."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -163,9 +163,10 @@ def error_from_wire(message: pb.ErrorInfo, limits: WireLimits = DEFAULT_WIRE_LIM
     )
 
 
-def _context(entries: Mapping[str, str]) -> dict[str, str]:
+def _context(entries: Iterable[pb.ContextEntry]) -> dict[str, str]:
     # Of a great many not all are put in order: any of them will do.
-    kept = sorted(islice(entries.items(), _MOST_ENTRIES))[:_CONTEXT_ENTRIES]
+    told = {entry.key: entry.value for entry in islice(entries, _MOST_ENTRIES)}
+    kept = sorted(told.items())[:_CONTEXT_ENTRIES]
     return {
         cut_storable(key, _CONTEXT_BYTES): cut_storable(value, _CONTEXT_BYTES)
         for key, value in kept

@@ -222,7 +222,9 @@ def _error_to_wire(error: ErrorInfo) -> worker_pb2.ErrorInfo:
         code=error.code,
         message=error.message,
         stack_trace=error.stack_trace,
-        context=error.context,
+        context=[
+            worker_pb2.ContextEntry(key=key, value=value) for key, value in error.context.items()
+        ],
     )
 
 
@@ -232,7 +234,7 @@ def _error_from_wire(message: worker_pb2.ErrorInfo) -> ErrorInfo:
         category=_CATEGORY_OF.get(message.category, ErrorCategory.TEMPORARY),
         code=message.code,
         stack_trace=message.stack_trace,
-        context=dict(message.context),
+        context={entry.key: entry.value for entry in message.context},
     )
 
 

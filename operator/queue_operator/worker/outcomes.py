@@ -101,10 +101,10 @@ def _error_info(error: ErrorInfo) -> wire.ErrorInfo:
         stack_trace=cut(storable(error.stack_trace), MAX_TRACE_BYTES, keep_end=True),
         # Whatever its size, an outcome must fit a message: one that does not would end every
         # session that it is sent through.
-        context={
-            _context_text(key): _context_text(value)
+        context=[
+            wire.ContextEntry(key=_context_text(key), value=_context_text(value))
             for key, value in list(error.context.items())[:MAX_CONTEXT_ENTRIES]
-        },
+        ],
     )
 
 

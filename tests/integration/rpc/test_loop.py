@@ -146,7 +146,14 @@ SAID: Final[dict[str, dict[str, Callable[[], wire.WorkerMessage]]]] = {
         "too many": lambda: outcomes(MANY),
         "largest results": lambda: outcomes(15, result=ZEROS, result_content_type=JSON),
         "most context": lambda: outcomes(
-            1, error={"context": {f"{n}": "x" for n in range(MANY)}}, kind="OUTCOME_KIND_FAIL"
+            1,
+            error={"context": [{"key": f"{n}", "value": "x"} for n in range(MANY)]},
+            kind="OUTCOME_KIND_FAIL",
+        ),
+        "as much context as a message has": lambda: outcomes(
+            1,
+            error={"context": [{"key": f"{n:07}"} for n in range(MOST_BYTES // 12)]},
+            kind="OUTCOME_KIND_FAIL",
         ),
         "long texts": lambda: outcomes(
             15, error={"message": "\x00" * MIB}, kind="OUTCOME_KIND_FAIL"

@@ -66,7 +66,7 @@ async def test_a_failure_arrives_with_all_that_the_worker_says_of_it(
         code="DISK_FULL",
         message="no room",
         stack_trace="in main",
-        context={"disk": "sda"},
+        context=[pb.ContextEntry(key="disk", value="sda")],
     )
     failure = pb.Outcome(
         job_id=job.job_id,

@@ -82,13 +82,21 @@ def test_a_result_over_the_limit_fails_the_job_for_good() -> None:
     assert over.error.code == convert.RESULT_NOT_STORABLE
 
 
+def test_of_equal_keys_of_a_context_the_last_counts() -> None:
+    entries = [pb.ContextEntry(key="host", value=value) for value in ("b", "a")]
+    error = pb.ErrorInfo(message="no", context=entries)
+    converted = convert.outcome_from_wire(outcome(kind=pb.OUTCOME_KIND_FAIL, error=error))
+    assert converted.error is not None
+    assert converted.error.context == {"host": "a"}
+
+
 def test_a_failure_is_cut_to_its_limits_and_always_has_a_message() -> None:
     error = pb.ErrorInfo(
         category=pb.ERROR_CATEGORY_TIMEOUT,
         code="SLOW",
         message="ä" * 20,
         stack_trace="x" * 20,
-        context={"host": "a"},
+        context=[pb.ContextEntry(key="host", value="a")],
     )
     converted = convert.outcome_from_wire(
         outcome(kind=pb.OUTCOME_KIND_FAIL, error=error, retry_after=Duration(seconds=2)),

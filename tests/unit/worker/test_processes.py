@@ -112,7 +112,8 @@ def test_what_they_raise_means_the_same_as_anywhere(start: Heavy, say: Any) -> N
         by_job[kind] = connection.settle(1)[0]
     assert by_job["retry"].retry_after.seconds == 7
     assert by_job["permanent"].error.code == "NEVER"
-    assert by_job["permanent"].error.context == {"why": "because"}
+    [told] = by_job["permanent"].error.context
+    assert (told.key, told.value) == ("why", "because")
     assert (by_job["key"].error.code, by_job["key"].error.message) == ("KeyError", "'missing'")
     assert "heavy.py" in by_job["key"].error.stack_trace
     assert "processes.py" not in by_job["key"].error.stack_trace

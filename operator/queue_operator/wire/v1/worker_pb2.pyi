@@ -532,26 +532,6 @@ Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 class ErrorInfo(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class ContextEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     CATEGORY_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
@@ -562,7 +542,11 @@ class ErrorInfo(_message.Message):
     message: _builtins.str
     stack_trace: _builtins.str
     @_builtins.property
-    def context(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def context(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextEntry]:
+        """On the wire the same as map<string, string>, which stubs may say instead; of equal keys the
+        last counts. A map of very many entries takes far longer to read: the time for one grows.
+        """
+
     def __init__(
         self,
         *,
@@ -570,7 +554,7 @@ class ErrorInfo(_message.Message):
         code: _builtins.str = ...,
         message: _builtins.str = ...,
         stack_trace: _builtins.str = ...,
-        context: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        context: _abc.Iterable[Global___ContextEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -579,6 +563,28 @@ class ErrorInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ErrorInfo: _TypeAlias = ErrorInfo  # noqa: Y015
+
+@_typing.final
+class ContextEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextEntry: _TypeAlias = ContextEntry  # noqa: Y015
 
 @_typing.final
 class OutcomeBatch(_message.Message):
