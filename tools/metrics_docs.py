@@ -75,11 +75,10 @@ together as type `other`. Workers are told apart by `worker` of `queueworker_inf
 def documents() -> dict[Path, str]:
     """The generated file: path below the repository, content."""
     head = _HEAD.format(pairs=MAX_PAIRS, namespaces=MAX_NAMESPACES)
-    about_jobs = [metric for metric in METRICS if metric in ABOUT_JOBS]
     others = [metric for metric in METRICS if metric not in ABOUT_JOBS]
     text = (
         head
-        + "".join(map(_row, about_jobs))
+        + "".join(map(_row, ABOUT_JOBS))
         + _REPLICA
         + "".join(map(_row, others))
         + "\n## Buckets\n\n"

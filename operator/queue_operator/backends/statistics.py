@@ -64,21 +64,11 @@ class StatsWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowStats:
-    """`QueueStats` of `external-api.md`. The first four count jobs of now by phase (`delayed`:
-    DELAYED, and RETRYING before its time; `scheduled`: SCHEDULED, and RETRYING when due). The
-    next count transitions of the window `[since, until]`; rates are theirs per second of the
-    window. `submitted` is what `submission_rate` is made of, `attempts_failed` every attempt that
-    failed, tried again or not. With TYPE, `due_by_type` are the jobs of now that could run, and
-    `failed_by_type` is `attempts_failed`, each without the types that have none.
+class Transitions:
+    """What happened to jobs within some time. `submitted` is what `submission_rate` is made of,
+    `attempts_failed` every attempt that failed, tried again or not.
     """
 
-    since: datetime
-    until: datetime
-    pending: int = 0
-    scheduled: int = 0
-    running: int = 0
-    delayed: int = 0
     submitted: int = 0
     completed: int = 0
     failed: int = 0
@@ -87,6 +77,23 @@ class WindowStats:
     attempts_failed: int = 0
     queue_latency: Latency = field(default_factory=Latency)
     execution_time: Latency = field(default_factory=Latency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStats(Transitions):
+    """`QueueStats` of `external-api.md`. `pending` to `delayed` count jobs of now by phase
+    (`delayed`: DELAYED, and RETRYING before its time; `scheduled`: SCHEDULED, and RETRYING when
+    due). The transitions are those of the window `[since, until]`; rates are theirs per second of
+    the window. With TYPE, `due_by_type` are the jobs of now that could run, and `failed_by_type`
+    is `attempts_failed`, each without the types that have none.
+    """
+
+    since: datetime
+    until: datetime
+    pending: int = 0
+    scheduled: int = 0
+    running: int = 0
+    delayed: int = 0
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     by_priority: Mapping[Priority, Counts] = field(default_factory=dict)
     by_phase: Mapping[Phase, Counts] = field(default_factory=dict)

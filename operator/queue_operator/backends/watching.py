@@ -3,11 +3,11 @@ the oldest jobs have waited.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
 
-from queue_operator.backends.statistics import Latency
+from queue_operator.backends.statistics import Transitions
 from queue_operator.domain.job import DEFAULT_NAMESPACE
 
 SERIES_POINTS: Final = 120
@@ -25,18 +25,10 @@ class SeriesWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesPoint:
-    """What happened from `begins_at` until the next point, as in WindowStats."""
+class SeriesPoint(Transitions):
+    """What happened from `begins_at` until the next point."""
 
     begins_at: datetime
-    submitted: int = 0
-    completed: int = 0
-    failed: int = 0
-    dead_letter: int = 0
-    cancelled: int = 0
-    attempts_failed: int = 0
-    queue_latency: Latency = field(default_factory=Latency)
-    execution_time: Latency = field(default_factory=Latency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,25 +145,7 @@ STORE_ERRORS: Final = Metric(
     help="Calls to the store that raised, by error code; `unexpected` is a fault of ours.",
 )
 
-ABOUT_JOBS: Final = frozenset(
-    {
-        JOBS,
-        OLDEST_AGE,
-        WAITING_LANES,
-        NEEDED_SLOTS,
-        ENQUEUED,
-        ATTEMPTS,
-        FINISHED,
-        WAIT,
-        RUN,
-        LEASES_EXPIRED,
-        EVENT_LOG_LAG,
-        UNNAMED_TYPES,
-    }
-)
-"""What only the leader shows."""
-
-METRICS: Final = (
+ABOUT_JOBS: Final = (
     JOBS,
     OLDEST_AGE,
     WAITING_LANES,
@@ -176,6 +158,11 @@ METRICS: Final = (
     LEASES_EXPIRED,
     EVENT_LOG_LAG,
     UNNAMED_TYPES,
+)
+"""What only the leader shows."""
+
+METRICS: Final = (
+    *ABOUT_JOBS,
     STALE_TOKENS,
     WORKER_STREAMS,
     WORKER_SLOTS,

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from queue_operator.backends import owners
+from queue_operator.backends.owners import S as Said
 from queue_operator.backends.owners import said_by
 from queue_operator.backends.protocol import (
     CheckpointAnswer,
@@ -47,8 +47,6 @@ from queue_operator.queue.protocol import EndReason, HandlerType, Push, StreamSp
 from queue_operator.queue.suspects import PAUSE_S, Apart, Isolation
 
 logger = logging.getLogger(__name__)
-
-Said = TypeVar("Said", bound=owners.Said)
 
 _NAMED: Final = 5
 """Of jobs that a line of the log is about."""

@@ -2,22 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.traces import NO_TRACE, Trace
 from queue_operator.tracing.protocol import Attempt, Sent
 
 
-class _Passing:
-    """A submission, a run or an outcome of which nothing is recorded."""
+class _Block:
+    """Nothing begins or ends with it."""
 
-    __slots__ = ("_given",)
+    __slots__ = ()
 
-    def __init__(self, given: Trace = NO_TRACE) -> None:
-        self._given = given
-
-    def __enter__(self) -> "_Passing":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -27,6 +24,15 @@ class _Passing:
         traceback: TracebackType | None,
     ) -> None:
         return None
+
+
+class _Passing(_Block):
+    """A submission, a run or an outcome of which nothing is recorded."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: Trace = NO_TRACE) -> None:
+        self._given = given
 
     def trace(self, own: Trace = NO_TRACE) -> Trace:
         return own if own.parent else self._given
@@ -38,22 +44,11 @@ class _Passing:
         return None
 
 
-class _Unseen:
+class _Unseen(_Block):
     """A run or an outcome of which nothing is recorded."""
 
     __slots__ = ()
     trace: Final = NO_TRACE
-
-    def __enter__(self) -> "_Unseen":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
 
     def ended(self, outcome: str, error: ErrorInfo | None = None) -> None:
         return None

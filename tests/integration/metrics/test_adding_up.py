@@ -1,11 +1,10 @@
 """Counters are what the store says, whatever happened to jobs and to replicas meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import migrated_database
 from tests.integration.metrics.fleet import Fleet, stored
 from tests.unit.metrics.exposition import key
 from tests.waiting import until
@@ -18,19 +17,6 @@ from queue_operator.domain.states import Event, JobState
 
 NAMESPACES = ("red", "blue")
 JOBS = 20
-
-
-@pytest.fixture
-def database(postgres_admin_dsn: str) -> Iterator[str]:
-    with migrated_database(postgres_admin_dsn, "adding_up") as address:
-        yield address
-
-
-@pytest.fixture
-async def store(database: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(database)
-    yield backend
-    await backend.close()
 
 
 @pytest.fixture

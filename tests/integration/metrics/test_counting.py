@@ -3,14 +3,12 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
-from tests.conftest import migrated_database
 
 from queue_operator.backends.figures import Counted, Naming
 from queue_operator.backends.postgres import PostgresBackend, figures
@@ -24,18 +22,9 @@ NAMING = Naming(max_pairs=10, max_namespaces=10, unused_s=3600.0)
 MAIL = ("team", "mail")
 
 
-@pytest.fixture
-def database(postgres_admin_dsn: str) -> Iterator[str]:
-    with migrated_database(postgres_admin_dsn, "counting") as address:
-        yield address
-
-
-@pytest.fixture
-async def store(database: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(database)
-    await backend.figures.lead("us", 600.0)
-    yield backend
-    await backend.close()
+@pytest.fixture(autouse=True)
+async def our_turn(store: PostgresBackend) -> None:
+    await store.figures.lead("us", 600.0)
 
 
 async def count(store: PostgresBackend, holder: str = "us") -> Counted:

@@ -1,18 +1,16 @@
 """Of several replicas on one store one shows the figures about the stored jobs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from tests.conftest import empty_database
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import key
 from tests.waiting import together, until
 
-from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.domain.job import Job
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.leading import Leader
@@ -22,20 +20,6 @@ from queue_operator.settings import MetricsSettings
 TTL_S = 0.3
 LEADER = key("queueoperator_leader")
 OWN = key("queueoperator_own")
-
-
-@pytest.fixture(scope="module")
-def database(postgres_admin_dsn: str) -> Iterator[str]:
-    with empty_database(postgres_admin_dsn, "leading") as address:
-        asyncio.run(migrate(address))
-        yield address
-
-
-@pytest.fixture
-async def store(database: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(database)
-    yield backend
-    await backend.close()
 
 
 @dataclass

@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import psycopg
 import pytest
-from tests.conftest import migrated_database
 from tests.unit.metrics import exposition
 from tests.unit.metrics.exposition import Samples, key
 
@@ -27,19 +26,6 @@ NAMESPACES = 100
 BOUND = 25_000
 SETTINGS = MetricsSettings(host="127.0.0.1", port=0, depth_interval_s=3600, leader_s=3600)
 NAMING = Naming(max_pairs=2, max_namespaces=1, unused_s=3600.0)
-
-
-@pytest.fixture
-def database(postgres_admin_dsn: str) -> Iterator[str]:
-    with migrated_database(postgres_admin_dsn, "names") as address:
-        yield address
-
-
-@pytest.fixture
-async def store(database: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(database, statement_timeout_s=60.0)
-    yield backend
-    await backend.close()
 
 
 @pytest.fixture

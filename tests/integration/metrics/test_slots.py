@@ -1,9 +1,6 @@
 """How many slots are needed, against the jobs that were brought into each situation."""
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
-from tests.conftest import migrated_database
 
 from queue_operator.backends.figures import Naming
 from queue_operator.backends.postgres import PostgresBackend
@@ -15,19 +12,6 @@ from queue_operator.domain.states import Event
 
 NAMING = Naming(max_pairs=100, max_namespaces=10, unused_s=3600.0)
 MAIL, SCAN = frozenset({"pool=mail"}), frozenset({"a", "pool=scan"})
-
-
-@pytest.fixture(scope="module")
-def database(postgres_admin_dsn: str) -> Iterator[str]:
-    with migrated_database(postgres_admin_dsn, "slots") as address:
-        yield address
-
-
-@pytest.fixture
-async def store(database: str) -> AsyncIterator[PostgresBackend]:
-    backend = await PostgresBackend.open(database)
-    yield backend
-    await backend.close()
 
 
 async def needed(store: PostgresBackend, namespace: str) -> dict[str, int]:

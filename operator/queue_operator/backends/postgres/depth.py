@@ -15,7 +15,9 @@ from queue_operator.backends.sql import load
 from queue_operator.domain.job import DEFAULT_NAMESPACE, JobStats
 from queue_operator.domain.states import JobState
 
-_DEPTH: Final = load(__package__, "depth_jobs", tail=TAIL)
+KINDS: Final = load(__package__, "depth_kinds")
+"""The part that counts by namespace, type and state."""
+_DEPTH: Final = load(__package__, "depth_jobs", tail=TAIL, kinds=KINDS)
 _AGE: Final = load(__package__, "depth_oldest")
 _STATS: Final = load(__package__, "count_stats", tail=TAIL)
 _ALL: Final = load(__package__, "count_all", tail=TAIL)

@@ -29,7 +29,7 @@ from queue_operator.backends.postgres.connection import (
     borrowed,
 )
 from queue_operator.backends.postgres.counts import TAIL, Counts
-from queue_operator.backends.postgres.depth import DepthStore
+from queue_operator.backends.postgres.depth import KINDS, DepthStore
 from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.slots import Slots
@@ -43,7 +43,7 @@ _NAMED: Final = load(__package__, "figure_named")
 _FRESH: Final = load(__package__, "roll_up_fresh")
 _COUNT: Final = load(__package__, "figure_count", fresh=_FRESH, named=_NAMED)
 _ADVANCE: Final = load(__package__, "figure_advance")
-_JOBS: Final = load(__package__, "figure_jobs", tail=TAIL, named=_NAMED)
+_JOBS: Final = load(__package__, "figure_jobs", tail=TAIL, kinds=KINDS, named=_NAMED)
 _NAMES: Final = load(__package__, "figure_names")
 _FORGET: Final = load(__package__, "figure_forget")
 _LAG: Final = load(__package__, "figure_lag")
@@ -71,13 +71,7 @@ class _Mark(NamedTuple):
 
     def until(self, now: Horizon) -> dict[str, Any]:
         """Parameters that select what `now` sees and this did not."""
-        return {
-            "first_xid": str(self.horizon.end_xid),
-            "open_xids": [str(xid) for xid in self.horizon.open_xids],
-            "end_xid": str(now.end_xid),
-            "upto": str(now),
-            "above_seq": self.above_seq,
-        }
+        return self.horizon.until(now, self.above_seq)
 
 
 class _Doubt(NamedTuple):

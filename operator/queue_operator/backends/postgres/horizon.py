@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 _SNAPSHOT: Final = re.compile(r"(\d+):(\d+):([\d,]*)")
 
@@ -30,6 +30,16 @@ class Horizon:
     def lowest(self) -> int:
         """It sees all that was committed by transactions before this one."""
         return min(self.open_xids, default=self.end_xid)
+
+    def until(self, now: "Horizon", above_seq: int) -> dict[str, Any]:
+        """Parameters that select of the log what `now` sees and this does not, above a number."""
+        return {
+            "first_xid": str(self.end_xid),
+            "open_xids": [str(xid) for xid in self.open_xids],
+            "end_xid": str(now.end_xid),
+            "upto": str(now),
+            "above_seq": above_seq,
+        }
 
     def before(self, end_xid: int) -> "Horizon":
         """What it sees of transactions before `end_xid`."""

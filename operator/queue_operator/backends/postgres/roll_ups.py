@@ -30,6 +30,7 @@ _WAIT: Final = load(__package__, "roll_up_lock", closed=_CLOSED, or_skip="")
 _CLOSE: Final = load(__package__, "roll_up_close")
 _CUT: Final = load(__package__, "roll_up_cut")
 CELLS: Final = load(__package__, "roll_up_cells", fresh=load(__package__, "roll_up_fresh"))
+STORED: Final = load(__package__, "statistics_spans")
 _ADD: Final = load(__package__, "roll_up_add", cells=CELLS)
 _ADVANCE: Final = load(__package__, "roll_up_advance")
 _HIGHEST: Final = "SELECT coalesce(max(seq), 0) FROM job_event"
@@ -66,13 +67,7 @@ class Seen(NamedTuple):
 
     def until(self, now: Horizon) -> dict[str, Any]:
         """Parameters that select what `now` sees and this did not."""
-        return {
-            "first_xid": str(self.horizon.end_xid),
-            "open_xids": [str(xid) for xid in self.horizon.open_xids],
-            "end_xid": str(now.end_xid),
-            "upto": str(now),
-            "above_seq": self.above_seq,
-        }
+        return self.horizon.until(now, self.above_seq)
 
 
 class Progress(NamedTuple):

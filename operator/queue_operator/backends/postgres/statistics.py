@@ -14,6 +14,7 @@ from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.roll_ups import (
     BOUNDS,
     CELLS,
+    STORED,
     Progress,
     RollUps,
     read_progress,
@@ -33,7 +34,7 @@ from queue_operator.backends.tallies import (
 from queue_operator.domain.ordering import Priority
 
 _NOW: Final = load(__package__, "statistics_now", tail=TAIL)
-_WINDOW: Final = load(__package__, "statistics_window", cells=CELLS)
+_WINDOW: Final = load(__package__, "statistics_window", cells=CELLS, stored=STORED)
 _TAIL_ROWS: Final = 2000
 _TAIL_BYTES: Final = 512 * 1024
 _TRIES: Final = 3

@@ -14,7 +14,7 @@ from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL, Counts
 from queue_operator.backends.postgres.depth import Places, ages
 from queue_operator.backends.postgres.lanes import Lanes
-from queue_operator.backends.postgres.roll_ups import BOUNDS, CELLS, Progress
+from queue_operator.backends.postgres.roll_ups import BOUNDS, CELLS, STORED, Progress
 from queue_operator.backends.postgres.statistics import WindowStore
 from queue_operator.backends.series import begin_and_step, series
 from queue_operator.backends.sql import load
@@ -22,7 +22,7 @@ from queue_operator.backends.tallies import Happened, Tally, parts_of
 from queue_operator.backends.watching import SeriesWindow, StatsSeries
 from queue_operator.backends.watching_base import WatchingBase
 
-_SERIES: Final = load(__package__, "statistics_series", cells=CELLS)
+_SERIES: Final = load(__package__, "statistics_series", cells=CELLS, stored=STORED)
 _LANES: Final = load(__package__, "lanes_waiting_of", tail=TAIL)
 
 

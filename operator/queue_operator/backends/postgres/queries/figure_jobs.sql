@@ -2,44 +2,19 @@
 -- those that have jobs and none yet. Of each namespace in which jobs hold a slot a row without a state
 -- says how many; and one without a namespace either, how many pairs are shown together.
 -- Parameters: those of the part that names.
--- Index: kind_count_pkey, from one namespace, type and priority to the next below it, and of each
---   the newest version; those of {{tail}} and of the part that names; lane_pkey, namespace_pkey,
---   job_type_pkey.
+-- Index: those of {{tail}}, of {{kinds}} and of the part that names; namespace_pkey, job_type_pkey.
 -- Locks: none but of names.
--- Traps: as in `depth_jobs.sql`.
+-- Traps: those of {{kinds}}.
 WITH RECURSIVE {{tail}},
-kinds AS (
-    SELECT 2147483647 AS namespace_id, 2147483647 AS type_id, '' AS priority,
-           NULL::text[] AS states, NULL::bigint[] AS jobs
-    UNION ALL
-    SELECT below.*
-    FROM kinds
-    CROSS JOIN LATERAL (
-        SELECT namespace_id, type_id, priority, states, jobs
-        FROM kind_count
-        WHERE (kind_count.namespace_id, kind_count.type_id, kind_count.priority)
-            < (kinds.namespace_id, kinds.type_id, kinds.priority)
-        ORDER BY namespace_id DESC, type_id DESC, priority DESC, version DESC LIMIT 1
-    ) AS below
-), counts AS MATERIALIZED (
-    SELECT namespace_id, type_id, state, sum(jobs)::bigint AS jobs
-    FROM (
-        SELECT namespace_id, type_id, told.state, told.jobs
-        FROM kinds CROSS JOIN LATERAL unnest(states, kinds.jobs) AS told(state, jobs)
-        UNION ALL
-        SELECT lane.namespace_id, lane.type_id, tail.state, tail.jobs
-        FROM tail
-        CROSS JOIN LATERAL (SELECT * FROM lane WHERE lane.id = tail.lane_id OFFSET 0) AS lane
-    ) AS counted
-    GROUP BY namespace_id, type_id, state
-    HAVING sum(jobs) <> 0
+{{kinds}}, present AS MATERIALIZED (
+    SELECT * FROM counts WHERE jobs <> 0
 ), used AS MATERIALIZED (
-    SELECT namespace_id, type_id, sum(jobs) AS n FROM counts GROUP BY namespace_id, type_id
+    SELECT namespace_id, type_id, sum(jobs) AS n FROM present GROUP BY namespace_id, type_id
 ), {{named}}, shown AS MATERIALIZED (
-    SELECT counts.*,
+    SELECT present.*,
            ((namespace_id, type_id) IN (SELECT namespace_id, type_id FROM named)) IS TRUE AS by_pair,
            (namespace_id IN (SELECT namespace_id FROM named WHERE type_id = 0)) IS TRUE AS by_space
-    FROM counts
+    FROM present
 ), summed AS MATERIALIZED (
     SELECT CASE WHEN by_pair OR by_space THEN namespace_id ELSE 0 END AS namespace_id,
            CASE WHEN by_pair THEN type_id ELSE 0 END AS type_id, state, sum(jobs)::bigint AS jobs
@@ -51,7 +26,7 @@ FROM summed
 UNION ALL
 SELECT (SELECT name FROM namespace WHERE namespace.id = holding.namespace_id), NULL, NULL, jobs
 FROM (
-    SELECT namespace_id, sum(jobs)::bigint AS jobs FROM counts
+    SELECT namespace_id, sum(jobs)::bigint AS jobs FROM present
     WHERE state IN ({{slot_holding}}) GROUP BY namespace_id
 ) AS holding
 WHERE EXISTS (SELECT FROM namespace WHERE namespace.id = holding.namespace_id)

@@ -1,36 +1,20 @@
 -- What happened in a namespace from one time on, by steps of equal length, from the roll-ups and from
 -- the part of the log that is not in them. Rows of two sorts: per step counts, and, where waits is
 -- not NULL, by what was measured (waits: in line, else running) and bucket how many values.
--- Parameters: namespace_id; spans (int[]), begins and ends (timestamptz[], exclusive): the ranges
---   that make up the whole; since (timestamptz): where the first step begins; step_s; those of
---   {{cells}}.
--- Index: roll_up_pkey and roll_up_latency_pkey, one range for each of them; those of {{cells}}, and
---   lane_pkey. Locks: none.
+-- Parameters: since (timestamptz): where the first step begins; step_s; those of {{cells}} and
+--   {{stored}}.
+-- Index: those of {{cells}} and {{stored}}; lane_pkey. Locks: none.
 -- Trap: a span that is longer than a step would be told in the one it begins in, so there is none.
 WITH {{cells}},
-merged AS (
-    SELECT date_bin(make_interval(secs => %(step_s)s::int), found.begins_at, %(since)s) AS begins_at,
+{{stored}}, merged AS (
+    SELECT date_bin(make_interval(secs => %(step_s)s::int), begins_at, %(since)s) AS begins_at,
            NULL::bool AS waits, NULL::int AS bucket, NULL::bigint AS n, submitted, completed, failed,
            dead_letter, cancelled, attempts_failed, NULL::bigint AS max_us
-    FROM unnest(%(spans)s::int[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
-        AS span(span_s, begins_at, ends_at)
-    CROSS JOIN LATERAL (
-        SELECT * FROM roll_up
-        WHERE namespace_id = %(namespace_id)s AND roll_up.span_s = span.span_s
-          AND roll_up.begins_at >= span.begins_at AND roll_up.begins_at < span.ends_at
-        OFFSET 0
-    ) AS found
+    FROM stored
     UNION ALL
-    SELECT date_bin(make_interval(secs => %(step_s)s::int), found.begins_at, %(since)s),
+    SELECT date_bin(make_interval(secs => %(step_s)s::int), begins_at, %(since)s),
            waits, unnest(buckets), unnest(counts), 0, 0, 0, 0, 0, 0, max_us
-    FROM unnest(%(spans)s::int[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
-        AS span(span_s, begins_at, ends_at)
-    CROSS JOIN LATERAL (
-        SELECT * FROM roll_up_latency AS kept
-        WHERE namespace_id = %(namespace_id)s AND kept.span_s = span.span_s
-          AND kept.begins_at >= span.begins_at AND kept.begins_at < span.ends_at
-        OFFSET 0
-    ) AS found
+    FROM took
     UNION ALL
     SELECT date_bin(make_interval(secs => %(step_s)s::int), minute, %(since)s),
            CASE WHEN bucket IS NOT NULL THEN kind = 2 END, bucket, n,

@@ -1,32 +1,10 @@
 -- What happened in a namespace within a window, from the roll-ups and from the part of the log
 -- that is not in them. Rows of two sorts: by type and priority counts, and, where these are NULL,
 -- by what was measured (waits: in line, else running) and bucket how many values.
--- Parameters: namespace_id; spans (int[]), begins and ends (timestamptz[], exclusive): the ranges
---   that make up the window; since (timestamptz): where it begins; those of {{cells}}.
--- Index: roll_up_pkey and roll_up_latency_pkey, one range for each of them; job_type_pkey; those of
---   {{cells}}. Locks: none.
+-- Parameters: since (timestamptz): where it begins; those of {{cells}} and {{stored}}.
+-- Index: job_type_pkey; those of {{cells}} and {{stored}}. Locks: none.
 WITH {{cells}},
-stored AS MATERIALIZED (
-    SELECT found.*
-    FROM unnest(%(spans)s::int[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
-        AS span(span_s, begins_at, ends_at)
-    CROSS JOIN LATERAL (
-        SELECT * FROM roll_up
-        WHERE namespace_id = %(namespace_id)s AND roll_up.span_s = span.span_s
-          AND roll_up.begins_at >= span.begins_at AND roll_up.begins_at < span.ends_at
-        OFFSET 0
-    ) AS found
-), took AS MATERIALIZED (
-    SELECT found.*
-    FROM unnest(%(spans)s::int[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
-        AS span(span_s, begins_at, ends_at)
-    CROSS JOIN LATERAL (
-        SELECT * FROM roll_up_latency AS kept
-        WHERE namespace_id = %(namespace_id)s AND kept.span_s = span.span_s
-          AND kept.begins_at >= span.begins_at AND kept.begins_at < span.ends_at
-        OFFSET 0
-    ) AS found
-), merged AS (
+{{stored}}, merged AS (
     SELECT type_id, priority, NULL::bool AS waits, NULL::int AS bucket, NULL::bigint AS n,
            submitted, completed, failed, dead_letter, cancelled, attempts_failed, NULL::bigint AS max_us
     FROM stored
