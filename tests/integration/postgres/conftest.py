@@ -17,6 +17,7 @@ from tests.waiting import STATEMENT_S
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.postgres.connection import Pool, borrowed, open_pool
 from queue_operator.backends.postgres.counts import TAIL
+from queue_operator.backends.postgres.depth import KINDS
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Assignment, Demand, Job
 
@@ -122,7 +123,7 @@ def steps(pool: Pool) -> Steps:
 
     async def explain(name: str, index: str, **parameters: object) -> list[dict[str, Any]]:
         statement = "EXPLAIN (FORMAT JSON) " + load(
-            "queue_operator.backends.postgres", name, tail=TAIL
+            "queue_operator.backends.postgres", name, tail=TAIL, kinds=KINDS
         )
         async with borrowed(pool) as connection:
             rows = await (await connection.execute(statement, parameters)).fetchall()

@@ -29,7 +29,7 @@ UNWATCHED = {
     *("copy_job", "copy_ready", "search_condition", "roll_up_fresh", "roll_up_cells"),
     "session_beats",
     "lease_standing",
-    *("count_tail", "count_summed_up", "roll_up_closed"),
+    *("count_tail", "count_summed_up", "roll_up_closed", "depth_kinds", "statistics_spans"),
     *("arrival_fresh", "history", "sure", "arrival_tell", "stage_due"),
     *("claim_jobs", "claim_leases", "claim_left"),
     *("lane_empty", "lane_told", "name_used"),
