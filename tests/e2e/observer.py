@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -49,6 +50,7 @@ class Observer:
         self._discovery.start()
         self._port = free_port()
         self._log = folder / "prometheus.log"
+        self.began = time.time()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -89,6 +91,12 @@ class Observer:
         if found["data"]["resultType"] == "scalar":
             return [({}, float(result[1]))]
         return [(one["metric"], float(one["value"][1])) for one in result]
+
+    def ever(self, expression: str, since: float) -> bool:
+        """Whether it had a value at some time from `since` (seconds of Unix) until now."""
+        about = {"query": expression, "start": since, "end": time.time(), "step": 5}
+        found = self._get(f"/api/v1/query_range?{urllib.parse.urlencode(about)}")
+        return bool(found["data"]["result"])
 
     def value(self, expression: str) -> float:
         """The one value that the expression has."""

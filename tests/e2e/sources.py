@@ -91,9 +91,11 @@ class Sources:
         """Counters by what became of each job and each attempt, see `fleet.stored`."""
         return stored(self._cluster.postgres_dsn)
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
         command = [str(self._cluster.kubectl), f"--kubeconfig={self._cluster.kubeconfig}"]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*command, *arguments], input=stdin, capture_output=True, text=True, check=True
+        )
         return done.stdout
 
     def objects(self, *arguments: str) -> list[dict[str, Any]]:

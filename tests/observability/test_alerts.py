@@ -126,6 +126,15 @@ def test_an_hour_of_a_healthy_queue_wakes_nobody(tmp_path: Path) -> None:
     promtool([hour], tmp_path)
 
 
+def test_one_dead_letter_wakes_nobody_while_prometheus_is_young(tmp_path: Path) -> None:
+    """An average over the minutes that it has would tell of hundreds in three days."""
+    few = {finished("completed"): "0+2x120", finished("dead_letter"): "0x12 1x108"}
+    young = planted({with_target(name, OPERATOR): course for name, course in few.items()})
+    young["input_series"].append({"series": with_target("up", OPERATOR), "values": "1x120"})
+    young["promql_expr_test"] = [asked(step * STEP_S, []) for step in range(HOUR // 2)]
+    promtool([young], tmp_path)
+
+
 def _days(bad: float) -> dict[str, str]:
     """Three days, a sample a minute: of ten starts and ends a minute so many went wrong."""
     count = 3 * DAY_MIN

@@ -150,12 +150,10 @@ class Fault:
 _PICS: Final = 'namespace="shop",type="pics"'
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    "QueueOperatorJobsStartLate": Fault(
-        operator=waits(5, late=5), also=frozenset({"QueueOperatorJobsStartLateSlowly"})
-    ),
+    "QueueOperatorJobsStartLate": Fault(operator=waits(5, late=5)),
     "QueueOperatorJobsDie": Fault(
         operator={finished("dead_letter"): Counter(1), finished("completed"): Counter(9)},
-        also=frozenset({"QueueOperatorDeadLetters", "QueueOperatorJobsDieSlowly"}),
+        also=frozenset({"QueueOperatorDeadLetters"}),
     ),
     "QueueOperatorBacklogGrows": Fault(
         operator={

@@ -11,7 +11,8 @@ FASTEST: Final = 14.4
 """At this burn rate two days of errors use up the budget of a month."""
 LEAST_ERRORS: Final = 5
 """Fewer in the longer window of a pair wake nobody, whatever part of all they are."""
-_SECONDS: Final = {"6h": 21600, "1d": 86400, "3d": 259200}
+_LONG: Final = frozenset({"6h", "1d", "3d"})
+"""Windows whose errors are read from the recorded rates."""
 
 
 def burning(promise: Promise, long: str, short: str, factor: float) -> str:
@@ -25,11 +26,11 @@ def burning(promise: Promise, long: str, short: str, factor: float) -> str:
 
 
 def _errors(promise: Promise, window: str) -> str:
-    """How many there were. Of a short window they are counted, since an average over what is there
-    of it would tell of more.
+    """How many there were. The rates of five minutes, every five minutes, tell of each once; an
+    average over what a young Prometheus has of the window would tell of more.
     """
-    if window in _SECONDS:
-        return f"avg_over_time({promise.rate()}{{:op}}[{window}]) * {_SECONDS[window]}"
+    if window in _LONG:
+        return f"sum_over_time({promise.rate()}{{:op}}[{window}:5m]) * 300"
     return f"({promise.errors.replace('%s', window).replace('rate(', 'increase(')})"
 
 

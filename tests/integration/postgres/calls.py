@@ -361,7 +361,8 @@ async def figures(backend: PostgresBackend) -> None:
 async def count_figures(backend: PostgresBackend) -> None:
     await backend.figures.lead("us", 600.0)
     await backend.enqueue_jobs(new_jobs(3))
-    await take(backend, million.BIG, 3)
+    held = await take(backend, million.BIG, 3)
+    await backend.settle([outcome(one, Event.COMPLETE) for one in held])
     await backend.figures.count("us", NAMING, BUCKETS)
     await backend.figures.lag_s()
 

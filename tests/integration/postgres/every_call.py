@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from queue_operator.backends.figures import Buckets, Naming
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
@@ -34,6 +36,8 @@ _CHECKPOINT: Final = CheckpointReport(job_id="x", token=_TOKEN, number=1, data=b
 _CHILD: Final = SpawnRequest(parent_id="x", token=_TOKEN, key="1", job=Job(id="", type="t"))
 _LINE: Final = LogLine(number=1, at=_PROGRESS.updated_at, level="INFO", message="")
 _LOG: Final = LogReport(job_id="x", token=_TOKEN, lines=(_LINE,))
+_NAMING: Final = Naming(max_pairs=5, max_namespaces=1, unused_s=TTL_S)
+_BUCKETS: Final = Buckets(wait=(1.0,), run=(1.0,))
 
 
 def a_job(name: str, key: str = "") -> Job:
@@ -91,10 +95,23 @@ EVERY: Final[dict[str, Call]] = {
     "spawn": lambda b, x: b.spawn([_CHILD]),
     "append_logs": lambda b, x: b.append_logs([_LOG]),
     "job_log": lambda b, x: b.job_log(x),
+    "figures.lead": lambda b, x: b.figures.lead(x, TTL_S),
+    "figures.resign": lambda b, x: b.figures.resign(x),
+    "figures.stock": lambda b, x: b.figures.stock(_NAMING),
+    "figures.names": lambda b, x: b.figures.names(),
+    "figures.count": lambda b, x: b.figures.count(x, _NAMING, _BUCKETS),
+    "figures.lag_s": lambda b, x: b.figures.lag_s(),
 }
 # These do not ask the server anything that they wait for, or are a test of their own.
-APART: Final = frozenset({"open", "close", "listen", "hears_itself"})
+APART: Final = frozenset(
+    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures"}
+)
 
 
 def methods() -> set[str]:
-    return {name for name in dir(PostgresBackend) if not name.startswith("_")} - APART
+    ours = _public(PostgresBackend) - APART
+    return ours | {f"figures.{name}" for name in _public(FigureStore)}
+
+
+def _public(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
