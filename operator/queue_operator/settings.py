@@ -226,7 +226,10 @@ class RestSettings(_Frozen):
 
     host: Host = Field(EVERY, description=_HOST)
     port: Port = Field(8080, description="Port; 0 picks a free one.")
-    body_bytes: Bytes = Field(64 * MIB, description="Largest request body.")
+    body_bytes: Bytes = Field(
+        16 * MIB,
+        description="Largest request body. Up to 10 ms of each MiB the server does nothing else.",
+    )
     connections: Count = Field(
         5000,
         description="Most connections that are open at a time. For one more, that which has had no "

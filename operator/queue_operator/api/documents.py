@@ -4,15 +4,15 @@ import json
 from typing import Any, Final
 
 import msgspec
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from queue_operator.domain.errors import InvalidArgument
 
 JSON_TYPE: Final = "application/json"
 BYTES_TYPE: Final = "application/octet-stream"
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Tells what is wrong with a value, in five times the time, while no other thread has a turn."""
 _TEXT_ENCODER: Final = msgspec.json.Encoder()
-"""Writes a text as the other does, in a tenth of the time; numbers it writes differently."""
 
 
 def encode(field: str, value: Any, max_depth: int) -> bytes:
@@ -24,7 +24,7 @@ def encode(field: str, value: Any, max_depth: int) -> bytes:
     try:
         if type(value) is str:
             return _TEXT_ENCODER.encode(value)
-        raw = _ENCODER.encode(value).encode()
+        raw = _quickly(value) or _ENCODER.encode(value).encode()
     except RecursionError:
         raise InvalidArgument(field, f"is nested deeper than {max_depth} levels") from None
     except UnicodeEncodeError as error:
@@ -43,8 +43,21 @@ def decode(raw: bytes) -> Any:
     """The value of stored JSON. Raises ValueError for what cannot be answered as JSON."""
     value = from_json(raw, allow_inf_nan=False)
     # A literal such as 1e400 parses to infinity; it can be passed on only as bytes.
-    json.dumps(value, allow_nan=False)
+    if _quickly(value) is None:
+        json.dumps(value, allow_nan=False)
     return value
+
+
+def _quickly(value: Any) -> bytes | None:
+    """None for what has something wrong, and for some of what is very deep."""
+    try:
+        raw = to_json(value, inf_nan_mode="constants")
+        if b"NaN" in raw or b"Infinity" in raw:
+            # Only in a text may it say so.
+            msgspec.json.decode(raw, type=msgspec.Raw)
+    except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError):
+        return None
+    return raw
 
 
 def _deeper_than(value: Any, max_depth: int) -> bool:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 from pydantic import ValidationError
 
 from queue_operator.api.schemas import ErrorDetail, ItemError, QuotaError
@@ -154,10 +155,20 @@ def fault(field: str, code: str, message: str) -> "InvalidBody":
     return InvalidBody([ErrorDetail(field=field, code=code, message=message)])
 
 
+class _Finding(msgspec.Struct):
+    type: str
+    loc: tuple[int | str, ...]
+    msg: str
+
+
+_FINDINGS: Final = msgspec.json.Decoder(list[_Finding])
+
+
 def details_from(error: ValidationError) -> list[ErrorDetail]:
     """Pydantic's findings; the faulty values themselves are not repeated."""
-    found = error.errors(include_url=False, include_input=False)
-    return [_detail(item) for item in found[:_MOST_OF_ONE]]
+    # Of a hundred thousand, `errors()` makes objects for a fifth of a second.
+    text = error.json(include_url=False, include_input=False, include_context=False)
+    return [_detail(finding) for finding in _FINDINGS.decode(text)[:_MOST_OF_ONE]]
 
 
 _PLAIN: Final = {
@@ -170,11 +181,11 @@ _MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")
 """How Python writes a member of an enumeration."""
 
 
-def _detail(item: Mapping[str, Any]) -> ErrorDetail:
-    kind = str(item["type"])
-    code, message = _PLAIN.get(kind, (kind.upper(), _MEMBER.sub(r"\1", str(item["msg"]))))
+def _detail(finding: _Finding) -> ErrorDetail:
+    kind = finding.type
+    code, message = _PLAIN.get(kind, (kind.upper(), _MEMBER.sub(r"\1", finding.msg)))
     field = ""
-    for part in item["loc"]:
+    for part in finding.loc:
         if isinstance(part, int):
             field += f"[{part}]"
         else:

@@ -39,7 +39,7 @@ MOST_REQUESTS: Final = 1000
 IDS_AT_ONCE: Final = 1000
 BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""How much payload one batch of `submit_all` holds at most; a server takes 64 MiB by default."""
+"""How much payload one batch of `submit_all` holds at most; a server takes 16 MiB by default."""
 
 REJECTED: Final = "REJECTED"
 _WHOLE: Final = ("", "body", "jobs")

@@ -3,11 +3,14 @@
 import hashlib
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
 from queue_operator.domain.validation import check_json_depth
+
+_LARGE: Final = 64 * 1024
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def content_digest(job: Job) -> bytes:
@@ -44,7 +47,8 @@ def _payload(job: Job) -> bytes:
         return b"bytes:" + job.payload
     try:
         check_json_depth("payload", job.payload)
-        return b"json:" + _canonical(json.loads(job.payload))
+        written = _canonical_of_large if len(job.payload) > _LARGE else _canonical
+        return b"json:" + written(json.loads(job.payload))
     except (InvalidArgument, ValueError, RecursionError):
         return b"bytes:" + job.payload
 
@@ -55,7 +59,12 @@ def _is_json(content_type: str) -> bool:
 
 
 def _canonical(value: Any) -> bytes:
-    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":")).encode()
+    return _ENCODER.encode(_normal(value)).encode()
+
+
+def _canonical_of_large(value: Any) -> bytes:
+    """The same piece by piece, so that other threads have their turns."""
+    return "".join(_ENCODER.iterencode(_normal(value))).encode()
 
 
 def _normal(value: Any) -> Any:

@@ -54,7 +54,7 @@ async def submit_batch(call: AnyCall) -> Response:
             stored = [one.job_id for one in answers if one.error is None and not one.duplicate]
             told.update(jobs=stored, count=len(stored))
     status = HTTPStatus.CREATED if batch.atomic else HTTPStatus.OK
-    return render_plain(_result(answers, services), status)
+    return await call.apart(lambda: render_plain(_result(answers, services), status), len(body))
 
 
 async def _stored(batch: Batch, services: Services) -> Sequence[Submitted]:
