@@ -373,8 +373,8 @@ class WebhookSettings(_Frozen):
     )
     allow: tuple[str, ...] = Field(
         (),
-        description="Inside targets that may be told: names of hosts, addresses and networks, as in "
-        '`["hooks.tools.svc", "10.1.0.0/16"]`. Nothing inside is told otherwise.',
+        description="Inside targets that may be told: names of hosts, addresses and networks, as "
+        'in `["hooks.tools.svc", "10.1.0.0/16"]`. Nothing inside is told otherwise.',
     )
     allow_http: bool = Field(
         False, description="Whether a callback URL may be http, which everybody on the way reads."
