@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from queue_operator.backends.statistics import Breakdown
     from queue_operator.client.asynchronous import AsyncQueueClient
     from queue_operator.client.credentials import file_token
+    from queue_operator.client.events import JobEvent
     from queue_operator.client.flows import QuotaWait
     from queue_operator.client.models import (
         Access,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         FailingTypes,
         FailureDetails,
         FailureSearchResult,
-        JobEvent,
         JobExplanation,
         JobLog,
         JobSearchResult,
@@ -80,7 +80,7 @@ _HOMES: Final = {
     "FailureFilter": "requests",
     "FailureSearch": "requests",
     "FailureSearchResult": "models",
-    "JobEvent": "models",
+    "JobEvent": "events",
     "JobExplanation": "models",
     "JobFilter": "requests",
     "JobLog": "models",

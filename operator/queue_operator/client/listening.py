@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from queue_operator.client.models import JobEvent
+from queue_operator.client.events import JobEvent
 from queue_operator.client.protocol import Call, Reply, ServerError, error_of, unreachable
 from queue_operator.client.retrying import RETRIED_STATUSES, RetryPolicy
 from queue_operator.client.sse import Decoder, ServerEvent, TooLong

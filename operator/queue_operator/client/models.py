@@ -162,27 +162,6 @@ class JobStatus(_Received):
         return None if self.payload_base64 is None else base64.b64decode(self.payload_base64)
 
 
-class JobEvent(_Received):
-    """What happened to a job, as a stream tells it: `event`, after which the job is `status`.
-    `position` is where a stream goes on that is opened after it.
-    """
-
-    job_id: str
-    namespace: str
-    type: str
-    status: Phase
-    state: str | None = None
-    event: str = ""
-    attempt: int = 0
-    at: datetime | None = None
-    position: str = ""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the job has ended; only a manual retry changes that."""
-        return self.status in FINISHED
-
-
 class JobSearchResult(_Received):
     """A page of jobs. `total_count` is a lower bound unless `total_is_exact`."""
 

@@ -12,6 +12,7 @@ from queue_operator.backends.statistics import Breakdown
 from queue_operator.client import flows, operations
 from queue_operator.client.credentials import Token, authorization
 from queue_operator.client.environment import CertificateFiles, File
+from queue_operator.client.events import JobEvent
 from queue_operator.client.lines import MANY, Line
 from queue_operator.client.listening import Flow, Hear, Leave, Listen, Step, Told
 from queue_operator.client.listening import Pause as Rest
@@ -25,7 +26,6 @@ from queue_operator.client.models import (
     FailingTypes,
     FailureDetails,
     FailureSearchResult,
-    JobEvent,
     JobExplanation,
     JobLog,
     JobSearchResult,

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from queue_operator.backends.lookups import SearchOrder
 from queue_operator.client import operations
+from queue_operator.client.events import JobEvent
 from queue_operator.client.flows import exchange
 from queue_operator.client.listening import (
     Ear,
@@ -16,7 +17,7 @@ from queue_operator.client.listening import (
     Pause,
     Told,
 )
-from queue_operator.client.models import JobEvent, JobStatus
+from queue_operator.client.models import JobStatus
 from queue_operator.client.protocol import Call, Operation
 from queue_operator.client.requests import JobSearch
 from queue_operator.client.retrying import RetryPolicy
