@@ -6,6 +6,7 @@ QueueError
 │   ├── DuplicateJob        the id, or an id of the batch, is taken
 │   └── KeyConflict         the idempotency key belongs to a job with other content
 ├── JobNotFound         no such job in this namespace
+├── MessageNotFound     no such message of a webhook in this namespace
 ├── InvalidTransition   the job's state does not allow it
 ├── StaleLease          the token is not the current one: somebody claimed since
 ├── Unauthenticated     no credentials, or credentials nobody vouches for
@@ -134,6 +135,17 @@ class JobNotFound(QueueError):
     def __init__(self, job_id: str, namespace: str) -> None:
         super().__init__(f"job {job_id!r} does not exist in namespace {namespace!r}")
         self.job_id = job_id
+        self.namespace = namespace
+
+
+class MessageNotFound(QueueError):
+    """Perhaps no more: what was delivered is kept for a while only."""
+
+    code = "NOT_FOUND"
+
+    def __init__(self, message_id: str, namespace: str) -> None:
+        super().__init__(f"message {message_id!r} does not exist in namespace {namespace!r}")
+        self.message_id = message_id
         self.namespace = namespace
 
 
