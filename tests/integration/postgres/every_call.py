@@ -73,6 +73,7 @@ EVERY: Final[dict[str, Call]] = {
     "return_tokens": lambda b, x: b.return_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),
     "taken_keys": lambda b, x: b.taken_keys([("default", x)]),
     "taken_in": lambda b, x: b.taken_in([x]),
+    "named_jobs": lambda b, x: b.named_jobs([("default", x)]),
     "shown_jobs": lambda b, x: b.shown_jobs([("default", x)]),
     "set_priorities": lambda b, x: b.set_priorities({("default", x): Priority.HIGH}),
     "queue_uid": lambda b, x: b.queue_uid(),

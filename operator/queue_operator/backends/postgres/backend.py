@@ -424,6 +424,9 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
             return {}
         return await self._reader.by_id(namespace_id, job_ids, whole=False)
 
+    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        return await self._reader.by_name(names)
+
     async def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return await self._depths.stats(tags, namespace=namespace)
 
