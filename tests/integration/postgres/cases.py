@@ -66,7 +66,7 @@ CASES = {
         telling.tell_of_ends,
         {
             *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
-            *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),
+            *("webhook_listed", "webhook_by_job", "webhook_ended"),
         },
         4000,
         12000,

@@ -7,12 +7,12 @@ ALTER TABLE callback ADD COLUMN receiver  bigint;
 
 -- A row for each end of a job that has a callback, written together with that end. Nothing in it
 -- refers to the job, which may be gone, or run again. Jobs that ended before have none.
--- The id that everybody knows is made of `number` and `salt`, so that a copy of this database makes
--- others. What is `due` is told now; what is PENDING and not due becomes so at `next_at`: it failed
+-- The id that everybody knows is made of `number` and `salt`, which is random, so that a copy of this
+-- database makes others. What is `due` is told now; what is PENDING and not due becomes so at `next_at`: it failed
 -- before, or `holder` tells it right now and counts as dead by then.
 CREATE TABLE webhook_message (
     number       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    salt         uuid        NOT NULL DEFAULT gen_random_uuid(),
+    salt         uuid        NOT NULL,
     receiver     bigint      NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
     finalized_at timestamptz NOT NULL DEFAULT now(),
@@ -36,7 +36,6 @@ CREATE TABLE webhook_message (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 -- From receiver to receiver, passing over what else each of them has.
 CREATE INDEX webhook_due ON webhook_message (receiver, number) WHERE due;
-CREATE INDEX webhook_due_since ON webhook_message (next_at) WHERE due;
 CREATE INDEX webhook_later ON webhook_message (next_at) WHERE NOT due AND state = 'PENDING';
 CREATE INDEX webhook_listed ON webhook_message (namespace, state, number);
 CREATE INDEX webhook_by_job ON webhook_message (job_id, number);

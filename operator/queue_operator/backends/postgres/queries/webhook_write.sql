@@ -2,10 +2,12 @@
 -- numbers of the jobs (nos, ascending), and aligned with them their attempts.
 -- Index: callback_pkey, asked once for all jobs of a state; where an older release stored the callback
 -- also job_pkey and lane_pkey.
--- Trap: no join of two batches, which could be planned as a loop over both.
+-- Traps: no join of two batches, which could be planned as a loop over both. One salt for all: to draw
+--   each its own takes as long as to look for it, and the numbers tell them apart.
 heard AS (
-    INSERT INTO webhook_message (receiver, job_state, attempt, namespace, job_id, type, url)
-    SELECT coalesce(told.receiver, hashtextextended(told.url, 0)), ended.state,
+    INSERT INTO webhook_message (salt, receiver, job_state, attempt, namespace, job_id, type, url)
+    SELECT (SELECT gen_random_uuid()), coalesce(told.receiver, hashtextextended(told.url, 0)),
+           ended.state,
            ended.attempts[width_bucket(told.job_no, ended.nos)],
            coalesce(told.namespace, (
                SELECT namespace.name FROM job JOIN lane ON lane.id = job.lane_id
