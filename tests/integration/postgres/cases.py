@@ -65,7 +65,13 @@ CASES = {
     "webhooks": Case(
         telling.tell_of_ends,
         {
-            *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
+            *(
+                "callback_pkey",
+                "webhook_batch_pkey",
+                "webhook_message_pkey",
+                "webhook_due",
+                "webhook_later",
+            ),
             *("webhook_listed", "webhook_by_job", "webhook_ended"),
         },
         4000,
