@@ -31,6 +31,7 @@ from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.replica import ReplicaFigures, Survey
 from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.hub import EventHub
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
@@ -200,9 +201,15 @@ async def _servers(
     )
     ours = ReplicaFigures(metrics.registry, store, supervisor.figures)
     survey = Survey(metrics.registry, backend, clock, lambda: metrics.snapshot.leads())
+    hub = EventHub(
+        instrument(store.followed, metrics.recorder),
+        streams=settings.rest.streams,
+        each=settings.rest.streams_per_caller,
+    )
     rest = RestServer(
         Measured(
-            create_app(queue, authenticator, authorizer, settings, tracing=tracing), ours.http
+            create_app(queue, authenticator, authorizer, settings, tracing=tracing, events=hub),
+            ours.http,
         ),
         settings.rest,
         connections=settings.rest.connections,
@@ -210,7 +217,7 @@ async def _servers(
         files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(
-        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc
+        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc, events=hub
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
@@ -224,6 +231,8 @@ async def _servers(
         stack.push_async_callback(rest.stop)
         grpc_port = await plane.start()
         stack.push_async_callback(plane.stop)
+        # Streams do not end by themselves: whoever has one goes on at another replica.
+        stack.push_async_callback(hub.close)
         logger.info("serving: REST on port %s, gRPC on port %s", rest.port, grpc_port)
         yield
 

@@ -18,6 +18,7 @@ from queue_operator.domain.errors import (
     KeyConflict,
     MissingPrivilege,
     PayloadTooLarge,
+    PositionExpired,
     QueueError,
     QuotaExceeded,
     SchemaMismatch,
@@ -48,6 +49,7 @@ _CODES: Final[dict[type[QueueError], grpc.StatusCode]] = {
     DuplicateJob: grpc.StatusCode.ALREADY_EXISTS,
     KeyConflict: grpc.StatusCode.ALREADY_EXISTS,
     JobNotFound: grpc.StatusCode.NOT_FOUND,
+    PositionExpired: grpc.StatusCode.OUT_OF_RANGE,
     InvalidTransition: grpc.StatusCode.FAILED_PRECONDITION,
     StaleLease: grpc.StatusCode.ABORTED,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
@@ -95,6 +97,7 @@ _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = 
     ),
     InvalidArgument: lambda of: InvalidArgument(with_unit(of.field), of.reason),
     JobNotFound: lambda of: JobNotFound(of.job_id, of.namespace),
+    PositionExpired: lambda of: PositionExpired(of.message),
     InvalidTransition: lambda of: InvalidTransition(of.job_id, of.state, of.event),
     StaleLease: lambda of: StaleLease(of.job_id),
     QuotaExceeded: lambda of: QuotaExceeded(
