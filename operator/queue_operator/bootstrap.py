@@ -35,7 +35,7 @@ from queue_operator.queue.hub import EventHub
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
-from queue_operator.supervisor import Supervisor
+from queue_operator.supervisor.controller import ControllerChild
 from queue_operator.tracing.opening import Options, open_tracing
 from queue_operator.tracing.protocol import Tracing
 from queue_operator.wire.certificate_files import ServerFiles
@@ -138,7 +138,9 @@ async def serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _asked_to_stop, number, stop)
-    supervisor = Supervisor(settings.controller, partial(_run_controller, settings), SystemClock())
+    supervisor = ControllerChild(
+        settings.controller, partial(_run_controller, settings), SystemClock()
+    )
     async with AsyncExitStack() as stack:
         gate, doors = StoreGate(), Doors()
         await stack.enter_async_context(_health(settings, doors, gate, supervisor))
@@ -161,7 +163,7 @@ def _asked_to_stop(number: signal.Signals, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _health(
-    settings: Settings, doors: Doors, store: StoreGate, supervisor: Supervisor
+    settings: Settings, doors: Doors, store: StoreGate, supervisor: ControllerChild
 ) -> AsyncIterator[None]:
     parts = {"store": store.ping}
     if supervisor.enabled:
@@ -176,7 +178,7 @@ async def _health(
 
 @asynccontextmanager
 async def _servers(
-    settings: Settings, store: PostgresBackend, supervisor: Supervisor
+    settings: Settings, store: PostgresBackend, supervisor: ControllerChild
 ) -> AsyncIterator[None]:
     """The queue and its doors; stopped in reverse, so that workers hear of it first."""
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
@@ -238,7 +240,7 @@ async def _servers(
 
 
 @asynccontextmanager
-async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
+async def _supervised(supervisor: ControllerChild) -> AsyncIterator[None]:
     running = asyncio.create_task(supervisor.run(), name="supervisor")
     try:
         yield

@@ -371,6 +371,53 @@ class TracingSettings(_Frozen):
         return given
 
 
+class WebhookSettings(_Frozen):
+    """Messages to the callback URLs of jobs that ended."""
+
+    enabled: bool = Field(
+        True,
+        description="Whether this replica sends them. Where none does they are kept, and sent when "
+        "one begins to.",
+    )
+    allow: tuple[str, ...] = Field(
+        (),
+        description="Inside targets that may be told: names of hosts, addresses and networks, as "
+        'in `["hooks.tools.svc", "10.1.0.0/16"]`. Nothing inside is told otherwise.',
+    )
+    allow_http: bool = Field(
+        False, description="Whether a callback URL may be http, which everybody on the way reads."
+    )
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (80, 443, 8080, 8443), description="Ports that a callback URL may name."
+    )
+    total_s: Seconds = Field(
+        15.0, le=120, description="How long one try may take, from the name to the whole answer."
+    )
+    answer_bytes: Bytes = Field(
+        16 * KIB, description="So much of an answer is read; then the connection is closed."
+    )
+    per_receiver: Count = Field(
+        8, le=1000, description="Most tries at a time towards one receiver, by each replica."
+    )
+    concurrency: Count = Field(128, le=10_000, description="Most tries at a time, by each replica.")
+    retry_for_s: Seconds = Field(
+        86400.0,
+        le=30 * 86400.0,
+        description="For how long a message is tried, from the first time on; then it has failed.",
+    )
+    keep_delivered_s: Seconds = Field(
+        3600.0, description="How long messages that were delivered can be looked at."
+    )
+    keep_failed_s: Seconds = Field(
+        30 * 86400.0, description="How long those that failed are kept, to be sent again."
+    )
+    secrets_dir: Path | None = Field(
+        None,
+        description="Folder with a file for each namespace that signs its messages, by its name. "
+        "Read again when one changes.",
+    )
+
+
 class UiSettings(_Frozen):
     """The page for people."""
 
@@ -466,6 +513,7 @@ class Settings(BaseSettings):
     grpc: GrpcSettings = GrpcSettings()
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     health: HealthSettings = HealthSettings()
     ui: UiSettings = UiSettings()
     logs: LogSettings = LogSettings()

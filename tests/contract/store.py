@@ -24,7 +24,7 @@ DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM l
 DELETE FROM callback; DELETE FROM suspension; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
-DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
+DELETE FROM lost_worker; DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
 _AGE: LiteralString = """

@@ -1,6 +1,7 @@
 """`queue-operator serve` beside the tests, as the process that it is in production."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -8,10 +9,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from queue_operator.devcluster.processes import ProcessIdentity, all_processes, wait_until
 
+_RANDOM = random.SystemRandom()
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 
@@ -82,9 +85,16 @@ class Server:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """Nobody listens there, on any address. It is none of those that the kernel gives to whoever
+    asks for any: between this look and its use others do.
+    """
+    while True:
+        port = _RANDOM.randrange(10_240, 32_768)
+        with (
+            suppress(OSError),
+            socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True),
+        ):
+            return port
 
 
 def command_line(pid: int) -> str:

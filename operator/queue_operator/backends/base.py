@@ -356,6 +356,11 @@ class BaseBackend(ABC):
         self._check_namespace(namespace)
         return await self._look_up(namespace, list(job_ids))
 
+    async def named_jobs(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        """As `look_up`, of jobs in any number of namespaces, by namespace and id."""
+        check_pairs("names", names)
+        return await self._named_jobs(list(names)) if names else {}
+
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
@@ -548,6 +553,9 @@ class BaseBackend(ABC):
     @abstractmethod
     async def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         """By id; those that do not exist are left out."""
+
+    @abstractmethod
+    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]: ...
 
     @abstractmethod
     async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:

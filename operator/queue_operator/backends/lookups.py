@@ -86,6 +86,10 @@ class Lookup(Protocol):
         """Records by id, without payload and result; those that do not exist are left out."""
         ...
 
+    async def named_jobs(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        """The same in any number of namespaces, by namespace and id."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:

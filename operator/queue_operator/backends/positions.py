@@ -9,7 +9,7 @@ from queue_operator.backends.horizon import Horizon
 from queue_operator.domain.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
-"""The field by which a position is given back."""
+"""The header by which a position is given back."""
 MOST_CHARACTERS: Final = 16_384
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER: Final = r"[0-9a-z]{1,13}"
@@ -66,18 +66,18 @@ class Position:
         return f"{self.store}.{_short(self.highest)}.{_short(end)}.{opened}{partly}"
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, field: str = LAST_EVENT_ID) -> Self:
         """Raises InvalidArgument for what is none."""
         match = _TEXT.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
         if match is None:
-            raise InvalidArgument(LAST_EVENT_ID, "is no position that this server gave")
+            raise InvalidArgument(field, "is no position that this server gave")
         store, highest, end, opened, partly = match.groups()
         end_xid = int(end, 36)
         open_xids = tuple(end_xid - int(one, 36) for one in opened.split("-") if one)
         places = (one.split("-") for one in partly.split(".") if one)
         told = {int(x, 36): (int(seq, 36), int(n, 36)) for x, seq, n in places}
         if end_xid >= 2**63 or any(xid < 0 for xid in open_xids):
-            raise InvalidArgument(LAST_EVENT_ID, "is no position that this server gave")
+            raise InvalidArgument(field, "is no position that this server gave")
         return cls(store, int(highest, 36), Horizon(end_xid, open_xids), told)
 
 

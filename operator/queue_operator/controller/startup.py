@@ -91,7 +91,7 @@ def _without_story(record: logging.LogRecord) -> bool:
 
 def _unless_of_kopf(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Of several tasks of kopf that end with one error, nobody asks all; and at its end a callback
-    of its fails that wants to cancel a request.
+    of its fails that wants to cancel a request, and a watch that does not let itself be closed.
     """
     if not _is_of_kopf(context):
         loop.default_exception_handler(context)
@@ -102,6 +102,9 @@ def _is_of_kopf(context: dict[str, Any]) -> bool:
     if isinstance(task, asyncio.Task):
         code = getattr(task.get_coro(), "cr_code", None)
         return code is not None and _KOPF in code.co_filename
+    code = getattr(context.get("asyncgen"), "ag_code", None)
+    if code is not None:
+        return _KOPF in code.co_filename
     error = context.get("exception")
     frames = list(traceback.walk_tb(error.__traceback__ if error else None))
     return bool(frames) and _KOPF in frames[-1][0].f_code.co_filename

@@ -7,6 +7,7 @@ QueueError
 │   └── KeyConflict         the idempotency key belongs to a job with other content
 ├── JobNotFound         no such job in this namespace
 ├── PositionExpired     what happened since a position is not known any more; begin anew
+├── MessageNotFound     no such message of a webhook in this namespace
 ├── InvalidTransition   the job's state does not allow it
 ├── StaleLease          the token is not the current one: somebody claimed since
 ├── Unauthenticated     no credentials, or credentials nobody vouches for
@@ -149,6 +150,17 @@ class PositionExpired(QueueError):
         "begin anew, without Last-Event-ID, and look once at the jobs that matter",
     ) -> None:
         super().__init__(text)
+
+
+class MessageNotFound(QueueError):
+    """Perhaps no more: what was delivered is kept for a while only."""
+
+    code = "NOT_FOUND"
+
+    def __init__(self, message_id: str, namespace: str) -> None:
+        super().__init__(f"message {message_id!r} does not exist in namespace {namespace!r}")
+        self.message_id = message_id
+        self.namespace = namespace
 
 
 class InvalidTransition(QueueError):

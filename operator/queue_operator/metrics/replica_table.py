@@ -8,6 +8,7 @@ from queue_operator.metrics.rows import Kind, Metric
 
 REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 WAIT_BUCKETS_S: Final = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
+DELIVERY_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
 LAG_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 HTTP_REQUESTS: Final = Metric(
@@ -167,6 +168,55 @@ CONTROLLER_MEMORY: Final = Metric(
     name="queueoperator_controller_resident_memory_bytes",
     kind=Kind.GAUGE,
     help="Memory of the process of the controller. Absent while there is none.",
+)
+DELIVERIES: Final = Metric(
+    name="queueoperator_webhook_deliveries_total",
+    kind=Kind.COUNTER,
+    labels=("outcome",),
+    help="Tries of this replica to tell a receiver of the end of a job: delivered; retried, which "
+    "failed and is made again; failed, the last of its message; refused, where the address may not "
+    "be told.",
+)
+DELIVERY_SECONDS: Final = Metric(
+    name="queueoperator_webhook_delivery_seconds",
+    kind=Kind.HISTOGRAM,
+    buckets=DELIVERY_BUCKETS_S,
+    help="How long such a try took, whatever came of it.",
+)
+MESSAGES_PENDING: Final = Metric(
+    name="queueoperator_webhook_pending",
+    kind=Kind.GAUGE,
+    labels=("namespace",),
+    help="Messages that are to be sent, or sent again. Of the replica that shows what is about "
+    "jobs; namespaces beyond 50 together as `other`.",
+)
+MESSAGES_FAILED: Final = Metric(
+    name="queueoperator_webhook_failed",
+    kind=Kind.GAUGE,
+    labels=("namespace",),
+    help="Messages that were given up and are kept. Of the same replica.",
+)
+OLDEST_DUE: Final = Metric(
+    name="queueoperator_webhook_oldest_due_seconds",
+    kind=Kind.GAUGE,
+    help="For how long the oldest message that is due has been so, 0 for none. Of the same "
+    "replica.",
+)
+SENDER_RESTARTS: Final = Metric(
+    name="queueoperator_webhook_sender_restarts_total",
+    kind=Kind.COUNTER,
+    help="How often the process of this replica that sends messages ended, or hung, and was "
+    "started again.",
+)
+SENDER_CPU: Final = Metric(
+    name="queueoperator_webhook_sender_cpu_seconds_total",
+    kind=Kind.COUNTER,
+    help="Time of the processor that its processes have used.",
+)
+SENDER_MEMORY: Final = Metric(
+    name="queueoperator_webhook_sender_resident_memory_bytes",
+    kind=Kind.GAUGE,
+    help="Memory of the process. Absent while there is none.",
 )
 DATABASE_SIZE: Final = Metric(
     name="queueoperator_database_size_bytes",

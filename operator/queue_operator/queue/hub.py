@@ -13,8 +13,8 @@ from typing import Final
 
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.horizon import Horizon
-from queue_operator.backends.positions import Position
-from queue_operator.backends.streams import Followed, Happened, Looked, Mark
+from queue_operator.backends.positions import LAST_EVENT_ID, Position
+from queue_operator.backends.streams import Followed, Happened, Looked, Mark, Step
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import (
     JobNotFound,
@@ -104,12 +104,17 @@ class EventHub:
 
     @asynccontextmanager
     async def follow(
-        self, wish: Wish, *, caller: str, after: str | None = None
+        self,
+        wish: Wish,
+        *,
+        caller: str,
+        after: str | None = None,
+        field: str = LAST_EVENT_ID,
     ) -> AsyncIterator[Follower]:
-        """Follows, meanwhile, from a position or from now. Raises JobNotFound, PositionExpired,
+        """Follows, meanwhile, from a position, which `field` has, or from now. Raises JobNotFound, PositionExpired,
         InvalidArgument for what is no position, QuotaExceeded where there are too many.
         """
-        position = Position.parse(after) if after else None
+        position = Position.parse(after, field) if after else None
         self._admit(caller)
         follower = Follower(wish, caller)
         self._callers[caller] += 1
@@ -292,7 +297,7 @@ class EventHub:
             past.audience.numbers,
             self._step_jobs,
         )
-        self._tell(past.audience, step.events, step.upto)
+        self._tell(past.audience, step)
         for one in past.audience.all:
             if one.own is not None:
                 one.own = one.own.at(step.upto, self._at.highest)
@@ -316,7 +321,7 @@ class EventHub:
             self._live.numbers,
             self._step_jobs,
         )
-        self._tell(self._live, step.events, step.upto)
+        self._tell(self._live, step)
         self._at = self._at.at(step.upto, max(self._at.highest, step.highest))
         for one in self._elsewhere():
             if one.own is not None:
@@ -338,9 +343,9 @@ class EventHub:
             for number, state in looked.items():
                 one.note(number, state)
 
-    def _tell(self, audience: Audience, events: Sequence[Happened], upto: Horizon) -> None:
-        full = {one for one in audience.all if one.is_full} if events else set()
-        for event in events:
+    def _tell(self, audience: Audience, step: Step) -> None:
+        full = {one for one in audience.all if one.is_full} if step.events else set()
+        for event in step.events:
             shared: News | None = None
             for one in list(audience.of(event)):
                 if one in full and one.ending is None:
@@ -348,11 +353,17 @@ class EventHub:
                     self._drop(audience, one)
                 elif one.own is None:
                     if shared is None:
-                        shared = _news(event, one, self._at.after(event.xid, event.place, upto))
+                        shared = _news(event, one, self._after(self._at, event, step))
                     self._give(one, event, shared)
                 elif not one.own.has(event.xid, event.place):
-                    one.own = one.own.after(event.xid, event.place, upto)
+                    one.own = self._after(one.own, event, step)
                     self._give(one, event, _news(event, one, one.own))
+
+    def _after(self, position: Position, event: Happened, step: Step) -> Position:
+        """After the last event of a step all of it is told."""
+        if event is step.events[-1]:
+            return position.at(step.upto, max(self._at.highest, step.highest))
+        return position.after(event.xid, event.place, step.upto)
 
     def _give(self, one: Follower, event: Happened, news: News | None) -> None:
         if one.ending is not None:

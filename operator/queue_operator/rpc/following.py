@@ -44,7 +44,8 @@ class Following:
             again = await self._door.identify(context)
             await self._door.admit(again, verb, QUEUE_JOBS, (namespace,))
 
-        async with hub.follow(wish, caller=identity.name, after=request.after or None) as follower:
+        following = hub.follow(wish, caller=identity.name, after=request.after, field="after")
+        async with following as follower:
             await _tell(hub, follower, context, review)
 
     def _wish(self, request: pb.WatchJobsRequest, namespace: str) -> Wish:

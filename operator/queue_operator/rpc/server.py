@@ -59,6 +59,7 @@ class WorkerPlaneServer:
         )
         rest = settings.rest
         hub = events or hub_of(queue, rest.streams, rest.streams_per_caller)
+        self._own_hub = None if events else hub
         gate = Gate(authenticator)
         self._interceptors = (gate,) if figures is None else (Measuring(figures), gate)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
@@ -95,6 +96,8 @@ class WorkerPlaneServer:
         """Says goodbye to every worker; calls still open after `grace_s` are cut."""
         if self._server is not None:
             self._sessions.say_goodbye()
+            if self._own_hub is not None:
+                await self._own_hub.close()
             await self._calls.leave()
             await self._server.stop(grace_s)
             await self._calls.finish(grace_s)

@@ -16,6 +16,7 @@ from queue_operator.domain.errors import (
     InvalidTransition,
     JobNotFound,
     KeyConflict,
+    MessageNotFound,
     MissingPrivilege,
     PayloadTooLarge,
     PositionExpired,
@@ -50,6 +51,7 @@ _CODES: Final[dict[type[QueueError], grpc.StatusCode]] = {
     KeyConflict: grpc.StatusCode.ALREADY_EXISTS,
     JobNotFound: grpc.StatusCode.NOT_FOUND,
     PositionExpired: grpc.StatusCode.OUT_OF_RANGE,
+    MessageNotFound: grpc.StatusCode.NOT_FOUND,
     InvalidTransition: grpc.StatusCode.FAILED_PRECONDITION,
     StaleLease: grpc.StatusCode.ABORTED,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
@@ -98,6 +100,7 @@ _BUILDERS: Final[Mapping[type[QueueError], Callable[[pb.Error], QueueError]]] = 
     InvalidArgument: lambda of: InvalidArgument(with_unit(of.field), of.reason),
     JobNotFound: lambda of: JobNotFound(of.job_id, of.namespace),
     PositionExpired: lambda of: PositionExpired(of.message),
+    MessageNotFound: lambda of: MessageNotFound(of.key, of.namespace),
     InvalidTransition: lambda of: InvalidTransition(of.job_id, of.state, of.event),
     StaleLease: lambda of: StaleLease(of.job_id),
     QuotaExceeded: lambda of: QuotaExceeded(
@@ -123,6 +126,8 @@ def error_to_wire(error: QueueError) -> pb.Error:
             _argument_to_wire(error, message)
         case JobNotFound():
             message.job_id, message.namespace = error.job_id, error.namespace
+        case MessageNotFound():
+            message.key, message.namespace = error.message_id, error.namespace
         case InvalidTransition():
             message.job_id, message.state = error.job_id, error.state
             message.event = error.event

@@ -63,13 +63,14 @@ class Door:
     ) -> httpx.Response:
         """A call with another token, None for none. Of a stream of events nothing is read."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=self.url, headers=headers) as http:
-            async with http.stream(
-                method, path, json=body, params={"namespace": self.namespace}
-            ) as answer:
-                if answer.headers["content-type"] != EVENTS:
-                    await answer.aread()
-                return answer
+        params = {"namespace": self.namespace}
+        async with (
+            httpx.AsyncClient(base_url=self.url, headers=headers) as http,
+            http.stream(method, path, json=body, params=params) as answer,
+        ):
+            if answer.headers["content-type"] != EVENTS:
+                await answer.aread()
+            return answer
 
     async def send(self, path: str, content: Any, **headers: str) -> httpx.Response:
         """A POST of raw bytes as JSON, unless the headers say otherwise."""

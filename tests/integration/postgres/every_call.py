@@ -6,6 +6,7 @@ from typing import Final
 
 from queue_operator.backends.figures import Buckets, Naming
 from queue_operator.backends.horizon import Horizon
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.postgres.following import FollowedLog
@@ -75,6 +76,7 @@ EVERY: Final[dict[str, Call]] = {
     "return_tokens": lambda b, x: b.return_tokens(x, 1.0, rate_per_s=1.0, burst=1.0),
     "taken_keys": lambda b, x: b.taken_keys([("default", x)]),
     "taken_in": lambda b, x: b.taken_in([x]),
+    "named_jobs": lambda b, x: b.named_jobs([("default", x)]),
     "shown_jobs": lambda b, x: b.shown_jobs([("default", x)]),
     "set_priorities": lambda b, x: b.set_priorities({("default", x): Priority.HIGH}),
     "queue_uid": lambda b, x: b.queue_uid(),
@@ -92,6 +94,8 @@ EVERY: Final[dict[str, Call]] = {
     "order_session": lambda b, x: b.order_session(x, SessionOrder()),
     "close_sessions": lambda b, x: b.close_sessions([x]),
     "list_sessions": lambda b, x: b.list_sessions(),
+    "lose_sessions": lambda b, x: b.lose_sessions([Loss(session_id=x)]),
+    "lost_workers": lambda b, x: b.lost_workers("t"),
     "record_progress": lambda b, x: b.record_progress([_REPORT]),
     "store_checkpoints": lambda b, x: b.store_checkpoints([_CHECKPOINT]),
     "spawn": lambda b, x: b.spawn([_CHILD]),

@@ -20,12 +20,12 @@ from tests.unit.charts.rendering import (
     template,
 )
 
-from queue_operator import supervisor
 from queue_operator.api.server import SHUTDOWN_S
 from queue_operator.controller.ownership import LEASE
 from queue_operator.metrics.telling import LAST_COUNT_S, LAST_WORD_S
 from queue_operator.rpc.server import STOP_GRACE_S
 from queue_operator.settings import GrpcSettings, RestSettings, Settings
+from queue_operator.supervisor.child import STOP_S
 
 CHART = "queue-operator"
 NASTY = "p@:/%#?&\\ \"'é$1"
@@ -83,11 +83,11 @@ def test_every_container_is_restricted(values: Manifest) -> None:
 def test_a_pod_has_the_time_that_all_its_parts_may_take_to_stop() -> None:
     """They stop one after the other, each for its longest."""
     given = Settings()
-    controller = supervisor.STOP_S
+    children = STOP_S
     grpc = 2 * STOP_GRACE_S
     metrics = LAST_COUNT_S + 2 * LAST_WORD_S + given.metrics.linger_s
     parts_s = (
-        *(controller, grpc, SHUTDOWN_S, metrics),
+        *(children, grpc, SHUTDOWN_S, metrics),
         *(given.queue.lease_ttl_s, given.tracing.flush_s),
     )
     spec = pod_spec(rendered(CHART, DATABASE))

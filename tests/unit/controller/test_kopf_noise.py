@@ -1,11 +1,13 @@
 """What kopf leaves in the event loop when it ends is not told; what others leave there is."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from kopf._cogs.clients.api import stream
+from kopf._cogs.clients.watching import infinite_watch
 
 from queue_operator.controller.startup import _unless_of_kopf
 
@@ -44,6 +46,24 @@ async def test_a_request_of_kopf_s_that_cannot_be_cancelled_any_more(
             pass
     assert added
     assert await told(lambda: added[0](stopper), caplog) == ""
+
+
+async def test_a_watch_of_kopf_s_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """It is in the middle of an event when kopf ends, and its block catches what should end it."""
+    error = RuntimeError("generator didn't stop after athrow()")
+    loop = asyncio.get_running_loop()
+
+    def of(watch: object) -> dict[str, Any]:
+        return {"message": "not closed", "exception": error, "asyncgen": watch}
+
+    kopf_s = infinite_watch(settings=None, resource=None, namespace=None)  # type: ignore[arg-type]
+    assert await told(lambda: loop.call_exception_handler(of(kopf_s)), caplog) == ""
+
+    async def ours() -> AsyncIterator[int]:
+        yield 1
+
+    text = await told(lambda: loop.call_exception_handler(of(ours())), caplog)
+    assert "generator didn't stop" in text
 
 
 async def test_a_failure_of_ours(caplog: pytest.LogCaptureFixture) -> None:

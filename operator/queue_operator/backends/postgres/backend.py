@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
+from queue_operator.backends.lost_workers import Loss, LostWorker
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
 from queue_operator.backends.postgres import arrivals
@@ -424,6 +425,9 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
             return {}
         return await self._reader.by_id(namespace_id, job_ids, whole=False)
 
+    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        return await self._reader.by_name(names)
+
     async def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return await self._depths.stats(tags, namespace=namespace)
 
@@ -542,6 +546,12 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
 
     async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._sessions.close_sessions(session_ids, replica=replica)
+
+    async def _lose_sessions(self, losses: Sequence[Loss], replica: str | None) -> None:
+        await self._sessions.lose_sessions(losses, replica=replica)
+
+    async def _lost_workers(self, namespace: str) -> list[LostWorker]:
+        return await self._sessions.lost_workers(namespace)
 
     async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)

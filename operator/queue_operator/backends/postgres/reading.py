@@ -16,6 +16,7 @@ from queue_operator.domain.retry import Backoff, BackoffStrategy
 from queue_operator.domain.states import JobState
 
 _READ: Final = load(__package__, "read_job")
+_BY_NAME: Final = load(__package__, "mirror_find")
 
 
 class Reader:
@@ -31,6 +32,15 @@ class Reader:
         async with borrowed(self._pool) as connection:
             rows = await _read(connection, None, namespace_id, list(job_ids), whole)
         return {job.id: job for job in map(job_from_row, rows)}
+
+    async def by_name(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        """By namespace and id, without payload and result."""
+        parameters = {"namespaces": [one for one, _ in names], "ids": [one for _, one in names]}
+        async with borrowed(self._pool) as connection:
+            rows = await (await connection.execute(_BY_NAME, parameters)).fetchall()
+            job_nos = [job_no for (job_no,) in rows]
+            jobs = await read_jobs(connection, job_nos, whole=False) if job_nos else {}
+        return {(job.namespace, job.id): job for job in jobs.values()}
 
 
 async def read_jobs(

@@ -52,6 +52,7 @@ EVERY: Final[dict[str, _Call]] = {
     "search_failures": lambda b, _: b.search_failures(FailureSearch()),
     "get_history": lambda b, x: b.get_history(x),
     "look_up": lambda b, x: b.look_up([x]),
+    "named_jobs": lambda b, x: b.named_jobs([("default", x)]),
 }
 
 

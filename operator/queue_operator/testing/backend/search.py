@@ -68,6 +68,9 @@ async def test_search_gives_records_without_what_may_be_large(backend: Contract)
     assert await backend.look_up([*ids, "missing"]) == dict(zip(ids, bare, strict=True))
     assert await backend.look_up(ids, namespace="elsewhere") == {}
     assert await backend.look_up([]) == {}
+    named = await backend.named_jobs([(space, id) for id in ids for space in (job.namespace, "x")])
+    assert named == {(one.namespace, one.id): one for one in bare}
+    assert await backend.named_jobs([]) == {}
 
 
 async def test_search_by_state(backend: Contract) -> None:

@@ -1382,7 +1382,7 @@ class WatchJobsRequest(_message.Message):
     """Go on after the named jobs have ended: they may be retried."""
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 1,000; with them there are no other filters."""
+        """At most 10,000; with them there are no other filters."""
 
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -12,13 +12,9 @@ _USER, _SYSTEM, _PAGES = 11, 12, 21
 
 
 def consumption(pid: int) -> tuple[float, int]:
-    """Seconds of the processor, and bytes in memory. Raises OSError when it is gone."""
+    """Seconds of the processor, and bytes in memory. Raises OSError when it is gone: when it has
+    ended, and its parent was told so.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[_USER]) + int(fields[_SYSTEM])
     return ticks / _TICKS_S, int(fields[_PAGES]) * _PAGE
-
-
-def of_ended_children() -> float:
-    """Seconds of the processor that the children of this process took which have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

@@ -1,0 +1,1 @@
+"""Tells receivers, by their callback URLs, that jobs have ended."""
