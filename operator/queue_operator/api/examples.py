@@ -421,8 +421,8 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
 ANSWERS["searchJobs"] = ANSWERS["listJobs"]
 
 STREAMS: Final[dict[str, str]] = {
-    "followJob": _stream("RUNNING", "CLAIM") + _stream("COMPLETED", "COMPLETE") + _END,
-    "followJobs": _stream("COMPLETED", "COMPLETE"),
+    "followJob": _stream(Phase.RUNNING, "CLAIM") + _stream(Phase.COMPLETED, "COMPLETE") + _END,
+    "followJobs": _stream(Phase.COMPLETED, "COMPLETE"),
 }
 """What a stream of events looks like, by operation."""
 

@@ -111,8 +111,9 @@ class EventHub:
         after: str | None = None,
         field: str = LAST_EVENT_ID,
     ) -> AsyncIterator[Follower]:
-        """Follows, meanwhile, from a position, which `field` has, or from now. Raises JobNotFound, PositionExpired,
-        InvalidArgument for what is no position, QuotaExceeded where there are too many.
+        """Follows, meanwhile, from a position, which `field` has, or from now. Raises JobNotFound,
+        PositionExpired, InvalidArgument for what is no position, QuotaExceeded where there are too
+        many.
         """
         position = Position.parse(after, field) if after else None
         self._admit(caller)
