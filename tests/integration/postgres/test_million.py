@@ -19,7 +19,7 @@ from queue_operator.testing.clauses import proves
 UNWATCHED = {
     *("session_open", "session_touch", "session_close", "session_list"),
     *("session_keep", "session_news", "session_order"),
-    *("session_lose", "session_lost", "session_forget"),
+    *("session_lose", "session_lost"),
     *("signal_listen", "signal_stay"),
     *("migration_list", "migration_place", "migration_record", "migration_table"),
     "migration_index",
@@ -37,6 +37,7 @@ UNWATCHED = {
     *("lane_empty", "lane_told", "name_used"),
     "lane_skip",
     "figure_named",
+    *("webhook_write", "webhook_choose"),
     # The server's own lists.
     *("survey_sessions", "survey_size", "survey_tables"),
     # One row.
