@@ -1,14 +1,15 @@
 """Which server a command talks to, as whom, and what it says when that fails."""
 
+import asyncio
 import functools
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import click
 import httpx
@@ -16,7 +17,7 @@ from click.core import ParameterSource
 
 from queue_operator.cli import rendering
 from queue_operator.cli.rendering import plain
-from queue_operator.client import QueueClient, RetryPolicy, file_token
+from queue_operator.client import AsyncQueueClient, QueueClient, RetryPolicy, file_token
 from queue_operator.client.credentials import Token
 from queue_operator.client.environment import CertificateFiles
 from queue_operator.domain.errors import (
@@ -31,6 +32,8 @@ from queue_operator.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+
+T = TypeVar("T")
 
 DEFAULT_URL: Final = "http://localhost:8080"
 
@@ -98,6 +101,10 @@ class NotEnded(Refused):
     exit_code = 3
 
 
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C of a command whose others say how a job ended."""
+
+
 SYSTEM: Final = CertificateFiles()
 """The authorities that the system believes, and nothing to show."""
 
@@ -122,24 +129,47 @@ class Remote:
         """A client; its errors end the command. Unless `retry` says how, it tells once that it
         tries again for long.
         """
-        if retry is None:
-            tell = Patience(self.output).tell
-            retry = RetryPolicy(on_pause=tell)
+        with (
+            self._telling(),
+            QueueClient(
+                self.url,
+                self.token,
+                retry=retry or self._patient(),
+                timeout_s=timeout_s,
+                sleep=sleep,
+                ca_file=self.files.ca_file,
+                certificate_file=self.files.certificate_file,
+                key_file=self.files.key_file,
+            ) as queue,
+        ):
+            yield queue
+
+    def run(self, work: Callable[[AsyncQueueClient], Awaitable[T]]) -> T:
+        """What `work` gives, which asks for several things at once; errors end the command."""
+
+        async def connected() -> T:
+            async with AsyncQueueClient(
+                self.url,
+                self.token,
+                retry=self._patient(),
+                timeout_s=ANSWER_S,
+                ca_file=self.files.ca_file,
+                certificate_file=self.files.certificate_file,
+                key_file=self.files.key_file,
+            ) as queue:
+                return await work(queue)
+
+        with self._telling():
+            return asyncio.run(connected())
+
+    def _patient(self) -> RetryPolicy:
+        return RetryPolicy(on_pause=Patience(self.output).tell)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
         try:
-            with (
-                _warnings(),
-                QueueClient(
-                    self.url,
-                    self.token,
-                    retry=retry,
-                    timeout_s=timeout_s,
-                    sleep=sleep,
-                    ca_file=self.files.ca_file,
-                    certificate_file=self.files.certificate_file,
-                    key_file=self.files.key_file,
-                ) as queue,
-            ):
-                yield queue
+            with _warnings():
+                yield
         except InvalidArgument as error:
             if error.field in _PARAMETERS:
                 hint = _PARAMETERS[error.field]
@@ -148,12 +178,16 @@ class Remote:
         except QueueError as error:
             raise self.refused(error) from error
         except TimeoutError as error:
-            raise NotEnded(str(error), "TIMEOUT", "", self.output) from error
+            raise self.not_ended(str(error)) from error
         except OSError as error:
             if error.filename is None:
                 raise
             text = f"{error.filename}: {error.strerror}"
             raise Refused(text, "UNREADABLE", "", self.output) from error
+
+    def not_ended(self, message: str) -> NotEnded:
+        """What ends a command whose time is over."""
+        return NotEnded(message, "TIMEOUT", "", self.output)
 
     def refused(self, error: QueueError) -> Refused:
         """`error` with what to do next."""

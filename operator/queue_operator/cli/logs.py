@@ -5,11 +5,12 @@ from datetime import UTC
 
 import click
 
-from queue_operator.cli import rendering
+from queue_operator.cli import rendering, tailing
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
+from queue_operator.cli.tailing import News
 from queue_operator.cli.values import JobId
-from queue_operator.client import JobLog
+from queue_operator.client import AsyncQueueClient, JobLog
 from queue_operator.client.models import AttemptLog, LogLine
 from queue_operator.domain.running import LOG_LINES, USUAL_LOG_LINES
 
@@ -18,6 +19,7 @@ from queue_operator.domain.running import LOG_LINES, USUAL_LOG_LINES
     cls=ExampleCommand,
     examples=(
         "queue-operator logs 01a2202b-60ba-7527-8384-af65995ae3ce",
+        "queue-operator logs nightly-report --follow",
         "queue-operator logs nightly-report --attempt 2 --lines 1000",
         "queue-operator logs nightly-report -o json | jq -r '.attempts[-1].lines[].message'",
     ),
@@ -29,9 +31,18 @@ from queue_operator.domain.running import LOG_LINES, USUAL_LOG_LINES
     type=click.IntRange(1, LOG_LINES),
     help=f"Most lines of an attempt, the newest.  [default: {USUAL_LOG_LINES}]",
 )
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Print lines as they come, until the job has ended; as JSON, each on a line.",
+)
 @remote()
-def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None) -> None:
+def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None, follow: bool) -> None:
     """Show what the handler of a job logged, by attempt; while it runs, and after."""
+    if follow:
+        _follow(remote, job_id, attempt, lines)
+        return
     with remote.connected() as queue:
         told = queue.log(job_id, attempt=attempt, lines=lines, namespace=remote.namespace)
     if remote.output == "json":
@@ -41,6 +52,34 @@ def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None) ->
             print(line)
     else:
         rendering.note("no lines")
+
+
+def _follow(remote: Remote, job_id: str, attempt: int | None, lines: int | None) -> None:
+    show = _print_lines if remote.output == "json" else _print_news
+
+    async def tail(queue: AsyncQueueClient) -> None:
+        await tailing.follow(
+            queue, job_id, show, attempt=attempt, lines=lines, namespace=remote.namespace
+        )
+
+    try:
+        remote.run(tail)
+    except KeyboardInterrupt:
+        return
+
+
+def _print_lines(news: News) -> None:
+    for line in news.lines:
+        rendering.print_line({"attempt": news.attempt.attempt, **rendering.fields_of(line)})
+
+
+def _print_news(news: News) -> None:
+    if news.is_first:
+        print(_head(news.attempt), flush=True)
+    elif news.missed:
+        rendering.note(f"{rendering.count(news.missed, 'line')} left out")
+    for line in news.lines:
+        print(_line(line), flush=True)
 
 
 def _lines(told: JobLog) -> Iterator[str]:

@@ -20,6 +20,8 @@ _SERVER: Final = {
 _JOBS: Final = {
     "submit": ("queue_operator.cli.submit", "submit", "Submit a job, or a file of them."),
     "get": ("queue_operator.cli.get", "get", "Show a job; wait for it, or watch it."),
+    "wait": ("queue_operator.cli.watch", "wait", "Wait until jobs have ended."),
+    "watch": ("queue_operator.cli.watch", "watch", "Print what happens to jobs, as it does."),
     "list": ("queue_operator.cli.find", "list_jobs", "List jobs."),
     "stats": ("queue_operator.cli.stats", "stats", "Count jobs, show rates and latencies."),
     "cancel": ("queue_operator.cli.change", "cancel", "Cancel jobs, by id or all that match."),

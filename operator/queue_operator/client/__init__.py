@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from queue_operator.backends.statistics import Breakdown
     from queue_operator.client.asynchronous import AsyncQueueClient
     from queue_operator.client.credentials import file_token
+    from queue_operator.client.events import JobEvent
     from queue_operator.client.flows import QuotaWait
     from queue_operator.client.models import (
         Access,
@@ -79,6 +80,7 @@ _HOMES: Final = {
     "FailureFilter": "requests",
     "FailureSearch": "requests",
     "FailureSearchResult": "models",
+    "JobEvent": "events",
     "JobExplanation": "models",
     "JobFilter": "requests",
     "JobLog": "models",
@@ -132,6 +134,7 @@ __all__ = [
     "FailureFilter",
     "FailureSearch",
     "FailureSearchResult",
+    "JobEvent",
     "JobExplanation",
     "JobFilter",
     "JobLog",

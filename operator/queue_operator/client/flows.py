@@ -4,18 +4,18 @@ A flow yields what is to be done, a call or a pause, and is sent what came of it
 nothing itself.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
 
 from queue_operator.client import operations
 from queue_operator.client.encoding import encode
+from queue_operator.client.listening import Flow, Pause
 from queue_operator.client.models import (
     BatchResult,
     BulkResult,
     ItemError,
-    JobStatus,
     QuotaError,
     SubmissionResult,
 )
@@ -29,7 +29,7 @@ from queue_operator.client.protocol import (
 )
 from queue_operator.client.requests import FailureFilter, JobFilter, Submission
 from queue_operator.client.retrying import REFUSED, RetryPolicy
-from queue_operator.domain.errors import InvalidArgument, QuotaExceeded, Unavailable
+from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
 
 T = TypeVar("T")
 B = TypeVar("B", bound=BulkResult)
@@ -45,16 +45,6 @@ REJECTED: Final = "REJECTED"
 _WHOLE: Final = ("", "body", "jobs")
 """Fields of faults that are those of a request and not of a job in it."""
 
-_FIRST_LOOK_S: Final = 0.1
-_LOOK_GROWTH: Final = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """To do nothing for so many seconds."""
-
-    seconds: float
-
 
 @dataclass(frozen=True, slots=True)
 class QuotaWait:
@@ -67,9 +57,6 @@ class QuotaWait:
     quota: QuotaError | None
     waited_s: float
     tries: int
-
-
-Flow = Generator[Call | Pause, Reply, T]
 
 
 def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:
@@ -267,42 +254,3 @@ def _weight(submission: Submission) -> int:
         return len(encode(submission.payload))
     except InvalidArgument:
         return 0  # It is found, and rejected alone, when the batch is made.
-
-
-def wait(
-    job_id: str,
-    namespace: str | None,
-    policy: RetryPolicy,
-    clock: Callable[[], float],
-    *,
-    timeout_s: float | None,
-    poll_s: float,
-    outage_s: float,
-    told: Callable[[JobStatus], None] | None,
-) -> Flow[JobStatus]:
-    """Looks until the job has ended; every look goes to `told`.
-
-    Raises TimeoutError after `timeout_s` seconds, Unavailable when the server could not be
-    asked for `outage_s` seconds.
-    """
-    started = answered = clock()
-    pause_s = min(_FIRST_LOOK_S, poll_s)
-    state = "not known"
-    look = operations.get(job_id, namespace, include_result=True)
-    while True:
-        try:
-            status = yield from exchange(look, policy)
-        except Unavailable as error:
-            if clock() - answered >= outage_s:
-                raise error from None
-        else:
-            if told is not None:
-                told(status)
-            if status.is_finished:
-                return status
-            answered, state = clock(), status.state
-        left = float("inf") if timeout_s is None else started + timeout_s - clock()
-        if left <= 0:
-            raise TimeoutError(f"job {job_id!r} has not ended within {timeout_s:g} s: {state}")
-        yield Pause(min(pause_s, left))
-        pause_s = min(poll_s, pause_s * _LOOK_GROWTH)

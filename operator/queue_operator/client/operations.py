@@ -129,6 +129,23 @@ def log(
     return parsed(Call("GET", job_path(job_id, "/logs"), params, job_ids=(job_id,)), JobLog)
 
 
+def job_events(job_id: str, follow: bool, namespace: str | None) -> Call:
+    """The stream of one job."""
+    params = params_of(namespace, follow=_flag(follow))
+    return Call("GET", job_path(job_id, "/events"), params, job_ids=(job_id,))
+
+
+def events(wanted: JobSearch, namespace: str | None) -> Call:
+    """The stream of all jobs that meet the types, states and tags of `wanted`."""
+    params = params_of(
+        namespace,
+        type=list(wanted.types) or None,
+        status=[state.value for state in wanted.states] or None,
+        tag=[f"{key}={text}" if text else key for key, text in wanted.tags.items()] or None,
+    )
+    return Call("GET", "/v1/events", params)
+
+
 def cancel(
     job_id: str, reason: str, force: bool, namespace: str | None
 ) -> Operation[CancellationResult]:

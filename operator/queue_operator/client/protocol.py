@@ -62,10 +62,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a call, or why there is none."""
+    """The answer to a call, or why there is none. `chunk` is what came next of a stream."""
 
     response: httpx.Response | None = None
     failure: httpx.RequestError | None = None
+    chunk: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The blocking client."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
@@ -12,7 +12,10 @@ from queue_operator.backends.statistics import Breakdown
 from queue_operator.client import flows, operations
 from queue_operator.client.credentials import Token, authorization
 from queue_operator.client.environment import CertificateFiles, File
-from queue_operator.client.flows import Flow
+from queue_operator.client.events import JobEvent
+from queue_operator.client.lines import MANY, Line
+from queue_operator.client.listening import Flow, Hear, Leave, Listen, Step, Told
+from queue_operator.client.listening import Pause as Rest
 from queue_operator.client.models import (
     Access,
     BatchCancellationResult,
@@ -39,7 +42,7 @@ from queue_operator.client.models import (
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
-from queue_operator.client.protocol import Call, Operation, Reply, connection, headers_of
+from queue_operator.client.protocol import Operation, Reply, connection, headers_of
 from queue_operator.client.requests import (
     FailureFilter,
     FailureSearch,
@@ -48,7 +51,9 @@ from queue_operator.client.requests import (
     Submission,
 )
 from queue_operator.client.retrying import RetryPolicy
+from queue_operator.client.waiting import Patience, Watched, wait, watch
 from queue_operator.domain.ordering import Priority
+from queue_operator.domain.views import Phase
 
 T = TypeVar("T")
 
@@ -86,6 +91,8 @@ class QueueClient:
         )
         reached = connection(url, files, with_token=token is not None)
         self._http = PerProcess(lambda: httpx.Client(**reached, timeout=timeout_s))
+        bounded = httpx.Timeout(timeout_s)
+        self._streams = PerProcess(lambda: httpx.Client(**reached, timeout=bounded, limits=MANY))
         self._token = token
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
@@ -154,24 +161,44 @@ class QueueClient:
         on_status: Callable[[JobStatus], None] | None = None,
         namespace: str | None = None,
     ) -> JobStatus:
-        """The job, with its result, once it has ended; looks every `poll_s` seconds, at first
-        more often, and tells `on_status` what it sees.
+        """The job, with its result, once it has ended. It listens to the job's events; where the
+        server has none, or `on_status` is to be told of progress, it looks every `poll_s` seconds,
+        at first more often, and tells `on_status` what it sees.
 
         Raises JobNotFound; TimeoutError after `timeout_s`; Unavailable when the server cannot be
         asked for `outage_s`.
         """
-        return self._run(
-            flows.wait(
-                job_id,
-                namespace,
-                self._retry,
-                self._clock,
-                timeout_s=timeout_s,
-                poll_s=poll_s,
-                outage_s=outage_s,
-                told=on_status,
-            )
-        )
+        how = Patience(self._retry, self._clock, poll_s, outage_s)
+        return self._run(wait(job_id, namespace, how, timeout_s=timeout_s, told=on_status))
+
+    def watch(
+        self,
+        job_id: str | None = None,
+        *,
+        types: Iterable[str] = (),
+        states: Iterable[Phase] = (),
+        tags: Mapping[str, str] | None = None,
+        follow: bool = False,
+        after: str | None = None,
+        poll_s: float = 2.0,
+        outage_s: float = 60.0,
+        on_gap: Callable[[str], None] | None = None,
+        namespace: str | None = None,
+    ) -> Iterator[JobEvent]:
+        """What happens, as it does: to one job, how it is now first, until it has ended or, to
+        `follow` it, on and on; else to all jobs of any of `types` that come to any of `states` and
+        have all `tags`. Each event has a `position`, and `after` one of them the stream goes on.
+
+        It survives restarts of the server and misses nothing. Where a position is older than what
+        the server keeps, it begins anew, and `on_gap` is told; without it a warning is logged.
+        Where the server has no streams, it looks every `poll_s` seconds, and what comes and goes
+        between two looks is missed. Raises JobNotFound; Unavailable when the server cannot be
+        reached for `outage_s`.
+        """
+        search = JobSearch(types=tuple(types), states=tuple(states), tags=dict(tags or {}))
+        how = Patience(self._retry, self._clock, poll_s, outage_s)
+        wanted = Watched(job_id, search, follow, after, namespace)
+        return self._told(watch(wanted, how, on_gap))
 
     def explain(self, job_id: str, *, namespace: str | None = None) -> JobExplanation:
         """Why the job does not run. Raises JobNotFound."""
@@ -414,6 +441,7 @@ class QueueClient:
     def close(self) -> None:
         """Closes the connections."""
         self._http.mine.close()
+        self._streams.mine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -430,19 +458,45 @@ class QueueClient:
         return self._run(flows.exchange(operation, self._retry))
 
     def _run(self, flow: Flow[T]) -> T:
+        line = Line(self._streams.mine, self._token)
         reply = None
-        while True:
-            try:
-                step = next(flow) if reply is None else flow.send(reply)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            reply = self._do(step)
+        try:
+            while True:
+                try:
+                    step = next(flow) if reply is None else flow.send(reply)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                reply = self._do(step, line)
+        finally:
+            line.close()
 
-    def _do(self, step: Call | flows.Pause) -> Reply:
-        if isinstance(step, flows.Pause):
-            self._sleep(step.seconds)
-            return Reply()
+    def _told(self, flow: Flow[None]) -> Iterator[JobEvent]:
+        line = Line(self._streams.mine, self._token)
+        reply = None
+        try:
+            while True:
+                try:
+                    step = next(flow) if reply is None else flow.send(reply)
+                except StopIteration:
+                    return
+                if isinstance(step, Told):
+                    yield step.event
+                    reply = Reply()
+                else:
+                    reply = self._do(step, line)
+        finally:
+            line.close()
+
+    def _do(self, step: Step, line: Line) -> Reply:
+        match step:
+            case Rest():
+                self._sleep(step.seconds)
+                return Reply()
+            case Listen() | Hear() | Leave():
+                return line.do(step)
+            case Told():
+                return Reply()
         headers = headers_of(step, authorization(self._token))
         try:
             response = self._http.mine.request(

@@ -52,6 +52,7 @@ def to_job(
         backoff=_backoff(spec.backoff),
         correlation_id=spec.correlation_id or "",
         idempotency_key=spec.idempotency_key or "",
+        callback_url=spec.callback_url or "",
         suspended=bool(spec.suspend),
         traceparent=trace.parent,
         tracestate=trace.state,

@@ -21,6 +21,7 @@ from queue_operator.domain.limits import (
     MAX_CAPACITY,
     MAX_DELAYS,
     MAX_MULTIPLIER,
+    MAX_URL_CHARACTERS,
 )
 from queue_operator.domain.numbers import number, whole
 from queue_operator.domain.ordering import Priority
@@ -141,6 +142,12 @@ class QueueJobSpec(_Model):
         max_length=MAX_TAGS,
         description="Labels of the job. A worker with tags takes only jobs that carry them all "
         "as `key=value`; a key with an empty value is the bare key.",
+    )
+    callback_url: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_URL_CHARACTERS,
+        description="Absolute http or https URL that is told whenever the job has ended.",
     )
     suspend: bool | None = Field(
         None,

@@ -19,7 +19,7 @@ from queue_operator.queue.explaining import WaitReason
 ROOT = Path(__file__).parents[3]
 JOBS = (
     *("submit", "get", "list", "stats", "cancel", "retry", "failures", "why", "top"),
-    *("pause", "suspend", "resume", "delete", "logs"),
+    *("pause", "suspend", "resume", "delete", "logs", "wait", "watch"),
 )
 WITH_ID = ("get", "why", "logs", "failures", "cancel", "suspend", "retry", "delete")
 

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from queue_operator.crd.submission import cancel_requested, to_job
+from queue_operator.domain.callbacks import check_callback_url
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge
 from queue_operator.domain.job import ResourceRef
 from queue_operator.domain.ordering import Priority
@@ -29,9 +30,11 @@ def test_everything_given() -> None:
             backoff={"strategy": "LINEAR", "initialDelay": 2, "maxDelay": "PT1M"},
             correlationId="c",
             tags={"region": "eu", "gpu": ""},
+            callbackUrl="https://example.com/hook?for=a%20b",
         ),
         "cluster",
     )
+    assert job.callback_url == "https://example.com/hook?for=a%20b"
     assert (job.id, job.namespace, job.type) == ("u1", "ns", "send-email")
     assert job.payload == '{"to":"ä","n":[1,9223372036854775807]}'.encode()
     assert job.content_type == "application/json"
@@ -107,6 +110,8 @@ def test_custom_backoff() -> None:
         ({"payload": 1, "backoff": {"delays": [1]}}, "spec.backoff.delays"),
         ({"payload": 1, "backoff": {"initialDelay": "x"}}, "spec.backoff.initialDelay"),
         ({"payload": 1, "nonsense": 1}, "spec.nonsense"),
+        ({"payload": 1, "callbackUrl": ""}, "spec.callbackUrl"),
+        ({"payload": 1, "callbackUrl": "https://example.com/" + "a" * 2048}, "spec.callbackUrl"),
         ({"payload": 1, "correlationId": "c" * 256}, "spec.correlationId"),
     ],
 )
@@ -127,3 +132,12 @@ def test_large_payload_is_refused_with_its_size() -> None:
 )
 def test_cancel(spec: dict[str, Any], asked: bool) -> None:
     assert cancel_requested(body(**spec)) is asked
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com", "https://a@example.com", "https://a.b/#c"])
+def test_a_callback_is_refused_in_the_words_of_every_door(url: str) -> None:
+    with pytest.raises(InvalidArgument) as everywhere:
+        check_callback_url("callback_url", url)
+    with pytest.raises(InvalidArgument) as here:
+        to_job(body(payload=1, callbackUrl=url), "c")
+    assert (here.value.field, here.value.reason) == ("spec.callbackUrl", everywhere.value.reason)

@@ -1,0 +1,245 @@
+"""Streams of events, as the clients hear them from a server that breaks in every way."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.unit.client.scripted import NO_STREAM, Answer, Script, serving
+from tests.unit.client.test_flows import DOWN, Clock, client, job
+
+from queue_operator.client import AsyncQueueClient, JobEvent, Phase, QueueClient, RetryPolicy
+from queue_operator.client.sse import MOST_BYTES, Decoder, ServerEvent, TooLong
+from queue_operator.domain.errors import Forbidden, InvalidArgument, JobNotFound, Unavailable
+
+AT = "2030-01-01T00:00:00Z"
+POLICY = RetryPolicy(attempts=1, rng=lambda: 1.0)
+
+
+def event(position: str, status: str = "RUNNING", **others: Any) -> bytes:
+    told = {"job_id": "a", "namespace": "n", "type": "t", "status": status, "attempt": 1}
+    data = json.dumps({**told, "event": "CLAIM", "at": AT, **others})
+    return f"id: {position}\nevent: job\ndata: {data}\n\n".encode()
+
+
+END = b"event: end\ndata: {}\n\n"
+
+
+def stream(*parts: bytes) -> Answer:
+    return Answer(200, stream=b"retry: 1000\n\n:\n\n" + b"".join(parts))
+
+
+def refused(status: int, code: str, message: str, field: str = "") -> Answer:
+    details = [{"field": field, "code": code, "message": message}] if field else []
+    return Answer(status, {"code": code, "message": message, "details": details})
+
+
+EXPIRED = refused(410, "POSITION_EXPIRED", "begin anew")
+RUNNING = Answer(200, job("a"))
+COMPLETED = Answer(200, job("a", "COMPLETED"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_events_are_the_same_however_their_bytes_are_cut(end: str, size: int) -> None:
+    lines = [
+        *(": a comment", "retry: 250", "id: 1", "event: job", "data: ä\u2028b", "data:c", ""),
+        *("unknown: x", "data", "", "id: 2", "", "retry: soon", "data:  two", "", "data: cut off"),
+    ]
+    raw, decoder = end.join(lines).encode(), Decoder("0")
+    told = [one for at in range(0, len(raw), size) for one in decoder.feed(raw[at : at + size])]
+    assert told == [
+        ServerEvent("job", "ä\u2028b\nc", "1"),
+        ServerEvent("message", "", "1"),
+        ServerEvent("message", " two", "2"),
+    ]
+    assert decoder.retry_s == 0.25
+
+
+def test_an_event_that_never_ends_is_not_kept() -> None:
+    line = b"data: " + b"x" * (MOST_BYTES // 2)
+    for chunk in line, line + b"\n":
+        decoder = Decoder()
+        decoder.feed(chunk)
+        with pytest.raises(TooLong):
+            decoder.feed(chunk)
+
+
+def watched(script: Script, clock: Clock, *given: str, **options: Any) -> list[JobEvent]:
+    with client(script, clock, POLICY) as queue:
+        return list(queue.watch(*given, **options))
+
+
+def test_a_stream_that_breaks_goes_on_after_the_last_event() -> None:
+    clock = Clock()
+    parts = [
+        stream(event("p1", "SCHEDULED"), event("p2"), b"id: p3\nevent: job\ndata: {"),
+        Answer(0),
+        DOWN,
+        stream(b"event: slow\ndata: {}\n\n"),
+        stream(event("p3", "COMPLETED"), END),
+    ]
+    with serving(RUNNING, streams=parts) as script:
+        told = watched(script, clock, "a")
+    assert [(one.status, one.position) for one in told] == [
+        ("SCHEDULED", "p1"),
+        ("RUNNING", "p2"),
+        ("COMPLETED", "p3"),
+    ]
+    positions = [asked.headers.get("last-event-id") for asked in script.listened]
+    assert positions == [None, "p2", "p2", "p2", "p2"]
+    assert clock.pauses == pytest.approx([1.0, 0.4, 0.8, 1.0])
+    assert not script.asked
+
+
+def test_a_filter_and_a_position_are_sent_as_they_are_given() -> None:
+    with serving(RUNNING, streams=[stream(END)]) as script:
+        options = {"types": ["t", "u"], "states": [Phase.FAILED], "tags": {"k": "v", "bare": ""}}
+        watched(script, Clock(), after="p7", namespace="n", **options)
+    [asked] = script.listened
+    query = "namespace=n&type=t&type=u&status=FAILED&tag=k%3Dv&tag=bare"
+    assert asked.path == f"/v1/events?{query}"
+    assert asked.headers["last-event-id"] == "p7"
+
+
+def test_a_position_that_is_too_old_is_told_and_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts = [EXPIRED, stream(event("p9", "COMPLETED"), END)]
+    gaps = list[str]()
+    with serving(RUNNING, streams=parts) as script:
+        assert len(watched(script, Clock(), "a", after="p1", on_gap=gaps.append)) == 1
+    assert [asked.headers.get("last-event-id") for asked in script.listened] == ["p1", None]
+    assert gaps == ["begin anew; what comes next is told from now on"]
+    with serving(RUNNING, streams=parts) as script, caplog.at_level(logging.WARNING):
+        watched(script, Clock(), "a", after="p1")
+    assert gaps[0] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (refused(400, "INVALID_REQUEST", "is no position", "Last-Event-ID"), InvalidArgument),
+        (refused(403, "FORBIDDEN", "no"), Forbidden),
+    ],
+)
+def test_what_the_server_refuses_is_an_error(answer: Answer, kind: type[Exception]) -> None:
+    with serving(RUNNING, streams=[answer]) as script, pytest.raises(kind):
+        watched(script, Clock(), "a", after="p1")
+
+
+def test_a_position_that_is_none_is_not_sent() -> None:
+    with serving(RUNNING) as script:
+        with pytest.raises(InvalidArgument, match="after"):
+            watched(script, Clock(), "a", after="p\n1")
+        assert not script.listened
+
+
+def test_a_server_that_stays_away_is_given_up() -> None:
+    clock = Clock()
+    with serving(RUNNING, streams=[DOWN]) as script, pytest.raises(Unavailable):
+        watched(script, clock, "a", outage_s=30)
+    assert 30 <= clock.now < 45
+
+
+def test_without_streams_a_job_is_looked_at() -> None:
+    clock = Clock()
+    looks = [RUNNING, RUNNING, DOWN, Answer(200, job("a", attempt=2)), COMPLETED]
+    with serving(*looks) as script:
+        told = watched(script, clock, "a", poll_s=3)
+    assert [(one.status, one.attempt) for one in told] == [
+        ("RUNNING", 1),
+        ("RUNNING", 2),
+        ("COMPLETED", 1),
+    ]
+    assert clock.pauses == [3, 3, 3, 3]
+
+
+def test_without_streams_a_missing_job_is_an_error() -> None:
+    missing = refused(404, "NOT_FOUND", "no such job")
+    with serving(missing, streams=[missing]) as script, pytest.raises(JobNotFound):
+        watched(script, Clock(), "a")
+
+
+def test_without_streams_jobs_are_looked_for() -> None:
+    def page(*jobs: dict[str, Any]) -> Answer:
+        return Answer(200, {"jobs": list(jobs), "next_cursor": None})
+
+    def at(job_id: str, state: str, second: int) -> dict[str, Any]:
+        return job(job_id, state, updated_at=f"2030-01-01T00:00:{second:02}Z")
+
+    pages = [
+        page(at("old", "COMPLETED", 10)),
+        page(at("b", "RUNNING", 20), at("a", "RUNNING", 15), at("old", "COMPLETED", 10)),
+        page(at("b", "COMPLETED", 21), at("a", "RUNNING", 15)),
+    ]
+    with serving(*pages) as script, client(script, Clock()) as queue:
+        events = queue.watch(types=["t"])
+        told = [next(events) for _ in range(3)]
+        events.close()  # type: ignore[attr-defined]
+    assert [(one.job_id, one.status) for one in told] == [
+        ("a", "RUNNING"),
+        ("b", "RUNNING"),
+        ("b", "COMPLETED"),
+    ]
+    assert "updated_after" not in script.asked[0].body
+    assert script.asked[2].body["updated_after"] == "2030-01-01T00:00:15Z"
+
+
+def test_waiting_hears_of_the_end_and_looks_then() -> None:
+    clock = Clock()
+    parts = [stream(event("p1"), event("p2")), stream(event("p3", "COMPLETED"), END)]
+    with serving(RUNNING, COMPLETED, streams=parts) as script, client(script, clock) as queue:
+        assert queue.wait("a").state == "COMPLETED"
+    assert [len(script.asked), len(script.listened)] == [2, 2]
+    assert script.listened[1].headers["last-event-id"] == "p2"
+    assert script.listened[0].path == "/v1/jobs/a/events"
+
+
+def test_a_job_that_was_retried_as_it_ended_is_waited_for_again() -> None:
+    parts = [stream(event("p1", "FAILED"), END), stream(event("p2", "COMPLETED"), END)]
+    looks = [RUNNING, RUNNING, RUNNING, COMPLETED]
+    with serving(*looks, streams=parts) as script, client(script, Clock()) as queue:
+        assert queue.wait("a").state == "COMPLETED"
+    assert script.listened[1].headers["last-event-id"] == "p1"
+
+
+def test_waiting_on_a_stream_ends_after_the_time_that_was_given() -> None:
+    clock = Clock()
+    with (
+        serving(RUNNING, streams=[stream(event("p1"))]) as script,
+        client(script, clock, POLICY) as queue,
+        pytest.raises(TimeoutError, match="'a' has not ended within 5 s: RUNNING"),
+    ):
+        queue.wait("a", timeout_s=5)
+    assert clock.now == 5.0
+
+
+def test_who_is_told_of_progress_looks() -> None:
+    with serving(RUNNING, COMPLETED, streams=[stream(END)]) as script:
+        with client(script, Clock()) as queue:
+            queue.wait("a", on_status=lambda _: None)
+        assert not script.listened
+
+
+def test_a_stream_that_is_left_is_closed() -> None:
+    parts = [stream(event("p1"), event("p2"))]
+    with serving(RUNNING, streams=parts) as script, QueueClient(script.url) as queue:
+        events = queue.watch("a")
+        assert next(events).position == "p1"
+        events.close()  # type: ignore[attr-defined]
+        with pytest.raises(StopIteration):
+            next(events)
+
+
+async def test_the_asynchronous_client_listens_likewise() -> None:
+    clock = Clock()
+    parts = [stream(event("p1")), Answer(0), stream(event("p2", "COMPLETED"), END), NO_STREAM]
+    with serving(RUNNING, COMPLETED, streams=parts) as script:
+        async with AsyncQueueClient(
+            script.url, retry=POLICY, sleep=clock.asleep, clock=clock
+        ) as queue:
+            told = [one.position async for one in queue.watch("a")]
+            assert told == ["p1", "p2"]
+            assert (await queue.wait("a")).state == "COMPLETED"
+    assert len(script.listened) == 4
