@@ -3,11 +3,12 @@ their event become outcomes. A store implements the methods with a leading under
 get checked arguments.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from queue_operator.backends.named import NamedJobs
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.protocol import (
     FailurePage,
@@ -76,7 +77,7 @@ _FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
 _FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 
 
-class BaseBackend(ABC):
+class BaseBackend(NamedJobs):
     """Backend, Search, History and Failures but for the storage itself."""
 
     def __init__(self, limits: Limits, cancel_timeout_s: float) -> None:
@@ -356,11 +357,6 @@ class BaseBackend(ABC):
         self._check_namespace(namespace)
         return await self._look_up(namespace, list(job_ids))
 
-    async def named_jobs(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        """As `look_up`, of jobs in any number of namespaces, by namespace and id."""
-        check_pairs("names", names)
-        return await self._named_jobs(list(names)) if names else {}
-
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
@@ -553,9 +549,6 @@ class BaseBackend(ABC):
     @abstractmethod
     async def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         """By id; those that do not exist are left out."""
-
-    @abstractmethod
-    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]: ...
 
     @abstractmethod
     async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
