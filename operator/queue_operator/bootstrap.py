@@ -152,7 +152,7 @@ async def serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _asked_to_stop, number, stop)
     clock = SystemClock()
     controller = ControllerChild(settings.controller, partial(_run_controller, settings), clock)
-    sender = SenderChild(settings.webhooks, partial(_run_sender, settings), clock)
+    sender = SenderChild(settings.webhooks, partial(send_messages, settings), clock)
     async with AsyncExitStack() as stack:
         gate, doors = StoreGate(), Doors()
         await stack.enter_async_context(_health(settings, doors, gate, controller))
@@ -273,17 +273,22 @@ def _run_controller(settings: Settings, vitals: Vitals) -> None:
         tracing.close(settings.tracing.flush_s)
 
 
-def _run_sender(settings: Settings, vitals: SenderVitals) -> None:
+def send_messages(settings: Settings, vitals: SenderVitals) -> None:
+    """The body of the process that tells receivers of jobs that ended: runs until SIGTERM."""
     configure_logging(settings.logs, "sender")
     given = settings.webhooks
-    secrets = Secrets(given.secrets_dir)
-    guard = Guard(given)
+    secrets, guard = Secrets(given.secrets_dir), Guard(given.reach())
 
     async def open_backend() -> PostgresBackend:
         return await open_store(settings, pool_size=POOL_SIZE)
 
     def open_poster() -> Poster:
-        return Poster(guard, total_s=given.total_s, answer_bytes=given.answer_bytes)
+        return Poster(
+            guard,
+            total_s=given.total_s,
+            answer_bytes=given.answer_bytes,
+            per_receiver=given.per_receiver,
+        )
 
     def sign(message: Message, at: datetime, body: bytes) -> Mapping[str, str]:
         return signed_headers(message.id, at, body, secrets.of(message.namespace))
