@@ -87,7 +87,7 @@ async def open_store(settings: Settings, *, pool_size: int | None = None) -> Pos
     return await PostgresBackend.open(
         database.dsn.get_secret_value(),
         pool_size=pool_size or database.pool_size,
-        limits=settings.limits.to_limits(),
+        limits=settings.to_limits(),
         cancel_timeout_s=settings.queue.cancel_timeout_s,
         connect_timeout_s=database.connect_timeout_s,
         statement_timeout_s=database.statement_timeout_s,
@@ -203,7 +203,7 @@ async def _servers(
         settings.queue,
         quotas=settings.quotas,
         replica=replica,
-        limits=settings.limits.to_limits(),
+        limits=settings.to_limits(),
     )
     clock = SystemClock()
     exporter = Exporter(
