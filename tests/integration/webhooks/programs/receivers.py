@@ -22,8 +22,11 @@ class Receivers:
 
     def __init__(self, log: TextIO) -> None:
         self._log = log
+        # Nobody else keeps a task that waits for nothing.
+        self._kept: set[asyncio.Task[None] | None] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._kept.add(asyncio.current_task())
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
