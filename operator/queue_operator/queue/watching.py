@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final, Protocol, cast
 
+from queue_operator.backends.lost_workers import LostWorker
 from queue_operator.backends.protocol import (
     Failures,
     FailureSearch,
@@ -13,6 +14,7 @@ from queue_operator.backends.protocol import (
     Pauses,
     Search,
     SearchOrder,
+    Sessions,
     Statistics,
     WorkerSession,
 )
@@ -24,6 +26,7 @@ from queue_operator.domain.verdict import (
     FEW_FAILURES,
     LATE_S,
     Hold,
+    LostNow,
     Situation,
     TypeNow,
     Verdict,
@@ -67,11 +70,12 @@ class Watch:
         window = StatsWindow(
             namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
         )
-        stats, ages, pauses, workers, may_run = await asyncio.gather(
+        stats, ages, pauses, workers, lost, may_run = await asyncio.gather(
             store.window_stats(window),
             store.oldest_due(namespace=namespace),
             store.pauses(namespace),
             self.workers(namespace),
+            self.lost(namespace),
             self._queue.may_run(namespace),
         )
         failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
@@ -87,6 +91,7 @@ class Watch:
             ),
             # The store wrote when it heard of them: by its clock, not by that of this machine.
             workers=tuple(_worker(one, stats.until) for one in workers),
+            lost=tuple(_lost(one, stats.until) for one in lost if _handled(one, kind)),
             holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
             later=_later(stats, kind),
             may_run=may_run,
@@ -98,6 +103,11 @@ class Watch:
         found = await connected(self._queue, max_age_s=SHOWN_S)
         mine = [one for one in found if one.namespace == namespace]
         return sorted(mine, key=lambda one: (one.worker_name, one.session_id))
+
+    async def lost(self, namespace: str) -> list[LostWorker]:
+        """The workers that died within ten minutes, and of whose name none has come since."""
+        store = self._queue.backend
+        return await store.lost_workers(namespace) if isinstance(store, Sessions) else []
 
     async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
         """The jobs that could run and were submitted first, and why they do not."""
@@ -193,6 +203,18 @@ def _worker(one: WorkerSession, now: datetime) -> WorkerNow:
         busy=one.busy,
         draining=one.draining,
         silent_s=0.0 if heard is None else max((now - heard).total_seconds(), 0.0),
+    )
+
+
+def _handled(one: LostWorker, kind: str) -> bool:
+    return not kind or not one.types or kind in one.types
+
+
+def _lost(one: LostWorker, now: datetime) -> LostNow:
+    return LostNow(
+        name=one.worker_name or one.session_id,
+        ago_s=max((now - one.lost_at).total_seconds(), 0.0),
+        jobs=one.jobs,
     )
 
 

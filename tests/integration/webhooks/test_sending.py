@@ -37,7 +37,7 @@ async def told_all(world: Scene, job_ids: set[str]) -> None:
 async def test_each_end_is_told_whatever_is_killed_and_repeats_have_the_same_id(
     dsn: str, tmp_path: Path
 ) -> None:
-    async with scene(dsn, tmp_path, total_s=1.0) as world:
+    async with scene(dsn, tmp_path, total_s=0.5) as world:
         part, begun = ENDS // (KILLS + 1), set[str]()
         for kill in range(KILLS + 1):
             sender = world.start_sender()
