@@ -102,6 +102,15 @@ def test_a_tile_leads_to_the_jobs_and_back(reader: Reader, shop: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Job mail-030")
 
 
+def test_a_state_that_there_is_not_is_told_of(reader: Reader, shop: str) -> None:
+    page = reader.open("jobs", ns=shop, state="DAED_LETTER")
+    expect(page.get_by_role("alert")).to_contain_text("DAED_LETTER")
+    expect(reader.part("Jobs found")).to_contain_text("70 jobs.")
+    reader.open("jobs", ns=shop, state="DEAD_LETTER")
+    expect(reader.part("Jobs found")).to_contain_text("jobs.")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_job_shows_all_that_is_known_of_it(reader: Reader, shop: str) -> None:
     page = reader.open("job/mail-042", ns=shop)
     expect(reader.part("What it is")).to_contain_text("team=growth")

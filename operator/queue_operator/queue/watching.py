@@ -1,7 +1,8 @@
 """What whoever watches a queue asks: the verdict, the oldest that wait, what fails, who works."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, cast
 
@@ -35,12 +36,15 @@ from queue_operator.domain.verdict import (
 )
 from queue_operator.domain.views import Phase
 from queue_operator.queue.clustering import Clustered, Clusters
-from queue_operator.queue.explaining import Explainer, Explanation, connected, utc_now
+from queue_operator.queue.explaining import Explainer, Explanation, WaitReason, connected, utc_now
 from queue_operator.queue.protocol import HostedQueue
 
 MOST_READ: Final = 200
 """So many of the newest failures are read to put them into clusters."""
 MOST_OLDEST: Final = 20
+MOST_RETRYING: Final = 1000
+"""So many that are tried again are looked at, to find those whose time has come."""
+_A_PAGE: Final = 200
 MOST_TYPES: Final = 50
 """So many failing types are told of."""
 SHOWN_S: Final = 300.0
@@ -111,21 +115,40 @@ class Watch:
 
     async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
         """The jobs that could run and were submitted first, and why they do not."""
-        found: list[Job] = []
+        now = self._now()
+        due = await self._due(namespace, Phase.SCHEDULED, MOST_OLDEST, now)
         # Of those that are tried again many may wait for their time.
-        for phase in (Phase.SCHEDULED, Phase.RETRYING):
+        due += await self._due(namespace, Phase.RETRYING, MOST_RETRYING, now)
+        due.sort(key=lambda job: job.eligible_at or job.created_at or now)
+        told = await self._explainer.explain_each(due[:limit])
+        if all(one.reason is not WaitReason.DUE for one in told):
+            return told
+        window = StatsWindow(
+            namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
+        )
+        stats, workers = await asyncio.gather(
+            self._store().window_stats(window), self.workers(namespace)
+        )
+        return [_in_company(one, stats.due_by_type, workers) for one in told]
+
+    async def _due(self, namespace: str, phase: Phase, most_read: int, now: datetime) -> list[Job]:
+        """Of the jobs in that phase that were submitted first."""
+        found: list[Job] = []
+        read, cursor = 0, ""
+        while True:
             search = JobSearch(
                 namespace=namespace,
                 phases=frozenset({phase}),
                 order=SearchOrder.CREATED_ASC,
-                limit=MOST_OLDEST,
+                limit=min(most_read - read, _A_PAGE),
+                cursor=cursor,
                 count=False,
             )
-            found += (await self._store().search_jobs(search)).jobs
-        now = self._now()
-        due = [job for job in found if job.eligible_at is None or job.eligible_at <= now]
-        due.sort(key=lambda job: job.eligible_at or job.created_at or now)
-        return await self._explainer.explain_each(due[:limit])
+            page = await self._store().search_jobs(search)
+            found += [job for job in page.jobs if job.eligible_at is None or job.eligible_at <= now]
+            read, cursor = read + len(page.jobs), page.next_cursor
+            if not cursor or len(found) >= MOST_OLDEST or read >= most_read:
+                return found
 
     async def failing(self, namespace: str, time_range_s: float, kind: str = "") -> Clustered:
         """The types that failed within that time, and how."""
@@ -171,6 +194,23 @@ class Watch:
         if not self._able:
             raise InvalidArgument("operation", "this store has no statistics, searches or pauses")
         return cast(Store, self._queue.backend)
+
+
+def _in_company(
+    one: Explanation, due: Mapping[str, int], workers: Sequence[WorkerSession]
+) -> Explanation:
+    """Of the first of its type, that its workers have other types to run, too."""
+    if one.reason is not WaitReason.DUE:
+        return one
+    mine = [worker.types for worker in workers if not worker.types or one.job.type in worker.types]
+    kinds = set(due) if not all(mine) else set[str]().union(*mine)
+    others = sum(due.get(kind, 0) for kind in kinds - {one.job.type})
+    if not others:
+        return one
+    jobs = "1 job of another type waits" if others == 1 else f"{others:,} jobs of other types wait"
+    return replace(
+        one, message=f"it is the first of its type; {jobs} for the same workers, the oldest first"
+    )
 
 
 def _type(name: str, stats: WindowStats, age_s: float, clusters: Clusters) -> TypeNow:

@@ -144,7 +144,7 @@ class BoundedConnector(TCPConnector):
 
     def __init__(self, most: int, **options: Any) -> None:
         super().__init__(limit=0, **options)
-        self._factory = partial(_Handler, asyncio.get_running_loop(), most)
+        self._factory = partial[ResponseHandler](_Handler, asyncio.get_running_loop(), most)
 
 
 class GuardedConnector(BoundedConnector):
