@@ -59,7 +59,6 @@ from queue_operator.domain.validation import (
     check_kind,
     check_limit,
     check_limits,
-    check_pairs,
     check_sequence,
     check_tags,
     check_text,
