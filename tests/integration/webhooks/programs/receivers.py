@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -58,7 +59,9 @@ class Receivers:
                 for _ in itertools.count():
                     writer.write(b"a" * 100)
                     await writer.drain()
-                    await asyncio.sleep(0.1)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.1):
+                            await asyncio.Event().wait()
         await writer.drain()
 
 
