@@ -3,11 +3,12 @@ their event become outcomes. A store implements the methods with a leading under
 get checked arguments.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from queue_operator.backends.named import NamedJobs
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.protocol import (
     FailurePage,
@@ -18,11 +19,10 @@ from queue_operator.backends.protocol import (
     JobSearch,
     SearchOrder,
     StatsWindow,
-    Usage,
     WindowStats,
 )
 from queue_operator.backends.tallies import check_window
-from queue_operator.backends.tokens import check_take
+from queue_operator.backends.usages_base import UsagesBase
 from queue_operator.domain.batch import check_batch, check_each, moved_to, unplaced
 from queue_operator.domain.errors import (
     InvalidArgument,
@@ -59,7 +59,6 @@ from queue_operator.domain.validation import (
     check_kind,
     check_limit,
     check_limits,
-    check_pairs,
     check_sequence,
     check_tags,
     check_text,
@@ -76,7 +75,7 @@ _FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
 _FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 
 
-class BaseBackend(ABC):
+class BaseBackend(NamedJobs, UsagesBase):
     """Backend, Search, History and Failures but for the storage itself."""
 
     def __init__(self, limits: Limits, cancel_timeout_s: float) -> None:
@@ -356,11 +355,6 @@ class BaseBackend(ABC):
         self._check_namespace(namespace)
         return await self._look_up(namespace, list(job_ids))
 
-    async def named_jobs(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        """As `look_up`, of jobs in any number of namespaces, by namespace and id."""
-        check_pairs("names", names)
-        return await self._named_jobs(list(names)) if names else {}
-
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
@@ -377,30 +371,6 @@ class BaseBackend(ABC):
     async def roll_up(self, *, limit: int = 1000) -> int:
         check_limit("limit", limit)
         return await self._roll_up(limit)
-
-    async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
-        check_texts("namespaces", namespaces, self._limits.id_characters)
-        known = await self._usage_of(namespaces) if namespaces else {}
-        return {name: known.get(name, Usage()) for name in namespaces}
-
-    async def take_tokens(
-        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
-    ) -> float:
-        check_take(bucket, amount, rate_per_s, burst)
-        return await self._take_tokens(bucket, amount, rate_per_s, burst)
-
-    async def return_tokens(
-        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
-    ) -> None:
-        check_take(bucket, amount, rate_per_s, burst)
-        # Whatever a bucket lacks, one can put something in.
-        await self._take_tokens(bucket, -amount, rate_per_s, burst)
-
-    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        check_pairs("keys", keys)
-        check_texts("namespaces", {name for name, _ in keys}, self._limits.id_characters)
-        check_texts("keys", {key for _, key in keys}, self._limits.id_characters)
-        return await self._taken_keys(keys) if keys else ()
 
     async def search_jobs(self, search: JobSearch) -> JobPage:
         check_kind("search", search, JobSearch)
@@ -555,9 +525,6 @@ class BaseBackend(ABC):
         """By id; those that do not exist are left out."""
 
     @abstractmethod
-    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]: ...
-
-    @abstractmethod
     async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         """The same without payload and result."""
 
@@ -566,19 +533,6 @@ class BaseBackend(ABC):
 
     @abstractmethod
     async def _window(self, window: StatsWindow) -> WindowStats: ...
-
-    @abstractmethod
-    async def _usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
-        """One that holds nothing may be missing."""
-
-    @abstractmethod
-    async def _take_tokens(
-        self, bucket: str, amount: float, rate_per_s: float, burst: float
-    ) -> float:
-        """An amount below 0 is given back: never is anything lacking for it."""
-
-    @abstractmethod
-    async def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]: ...
 
     @abstractmethod
     async def _roll_up(self, limit: int) -> int: ...

@@ -13,7 +13,8 @@ from queue_operator.backends.atomic import atomic, reading, undone_by
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy, tokens
 from queue_operator.backends.intake import Name, first_of, refusals
-from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
+from queue_operator.backends.outbox import ShelfWebhooks, told_of
+from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused, stored
 from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
@@ -70,6 +71,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._entropy = entropy
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
+        self.webhooks = ShelfWebhooks(self, limits, clock)
 
     @abstractmethod
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
@@ -309,6 +311,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             one.ask_to_stop(False, move.cancel_reason, now)
         else:
             one.move(move, record.moved(one.job, move, now), now)
+        if move.ends and one.job.callback_url:
+            self._shelf.outbox.add(told_of(one.job, self._entropy, now))
         if move.waits or move.after is JobState.CANCELLING:
             self._shelf.announce(Topic.READY if move.waits else Topic.CANCEL)
         run_us = max((now - (assigned_at or now)) // _US, 0)
@@ -458,13 +462,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         one = self._shelf.get((report.namespace, report.job_id))
         if one is None or not one.keep(report.token, report.number, report.data):
             return refused(report, StaleLease(report.job_id))
-        asked = one.job.state is JobState.CANCELLING
-        return protocol.CheckpointAnswer(
-            job_id=report.job_id,
-            namespace=report.namespace,
-            cancel_requested=asked,
-            cancel_forced=asked and one.cancel_forced,
-        )
+        return stored(report, one.job.state is JobState.CANCELLING, one.cancel_forced)
 
     @atomic
     def _append_logs(self, reports: Sequence[protocol.LogReport]) -> None:
@@ -498,11 +496,6 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
     def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         chosen = self._shelf.chosen(namespace, frozenset(), job_ids)
         return {one.job.id: without_content(one.job) for one in chosen}
-
-    @reading
-    def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        found = [self._shelf.get(name) for name in names]
-        return {(one.job.namespace, one.job.id): without_content(one.job) for one in found if one}
 
     @reading
     def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:

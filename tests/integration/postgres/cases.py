@@ -4,7 +4,7 @@ import itertools
 import uuid
 from dataclasses import dataclass
 
-from tests.integration.postgres import big, calls, million
+from tests.integration.postgres import big, calls, million, telling
 
 from queue_operator.domain.job import Demand
 
@@ -61,6 +61,15 @@ CASES = {
         {"dependency_pkey", "dependency_by_parent", "parent_result_pkey"},
         6000,
         20000,
+    ),
+    "webhooks": Case(
+        telling.tell_of_ends,
+        {
+            *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
+            *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),
+        },
+        4000,
+        12000,
     ),
     "custom resources": Case(
         calls.mirror,

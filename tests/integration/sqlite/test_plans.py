@@ -61,6 +61,15 @@ PLANS = {
     ],
     "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
     "lost_workers": ["SEARCH lost_worker USING INDEX lost_worker_name (namespace=?)"],
+    "message_counts": ["SCAN message USING COVERING INDEX message_listed"],
+    "message_due": ["SEARCH message USING INDEX message_due (next_at<?)"],
+    "message_ended": ["SEARCH message USING INDEX message_ended (state=? AND last_at<?)"],
+    "message_find": ["SEARCH message USING INTEGER PRIMARY KEY (rowid=?)"],
+    "message_listed": [
+        "SEARCH message USING INDEX message_listed (namespace=? AND state=? AND number<?)"
+    ],
+    "message_of_job": ["SEARCH message USING INDEX message_by_job (job_id=? AND number<?)"],
+    "message_oldest": ["SEARCH message USING INDEX message_listed (namespace=? AND state=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "numbered": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "prune_lost": ["SCAN lost_worker"],
@@ -109,6 +118,7 @@ INSERTS = {
     "announce",
     "bucket_keep",
     "lose_session",
+    "message_keep",
     "open_session",
     "put_pause",
     "tally_keep",
@@ -160,8 +170,5 @@ def _plan(store: SqliteStore, name: str) -> list[str]:
 def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
-    return [
-        step
-        for step in looks
-        if re.match(r"\w+ (job|edge|session|lost_worker|log_line|pause|tally)", step)
-    ]
+    tables = "job|edge|session|lost_worker|log_line|message|pause|tally"
+    return [step for step in looks if re.match(rf"\w+ ({tables})", step)]
