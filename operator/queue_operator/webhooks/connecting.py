@@ -139,12 +139,16 @@ class _Handler(ResponseHandler):
                 self.transport.abort()
 
 
+def _handler(loop: asyncio.AbstractEventLoop, most: int) -> ResponseHandler:
+    return _Handler(loop, most)
+
+
 class BoundedConnector(TCPConnector):
     """Of each answer at most `most` bytes are taken in."""
 
     def __init__(self, most: int, **options: Any) -> None:
         super().__init__(limit=0, **options)
-        self._factory = partial[ResponseHandler](_Handler, asyncio.get_running_loop(), most)
+        self._factory = partial(_handler, asyncio.get_running_loop(), most)
 
 
 class GuardedConnector(BoundedConnector):
