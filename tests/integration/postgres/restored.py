@@ -12,6 +12,7 @@ _NAME_TRANSACTIONS: Final = ("job_event", "count_delta", "arrival", "lease_check
 _IDENTITIES: Final = (
     *(("job_event", "seq"), ("namespace", "id"), ("job_type", "id"), ("lane", "id")),
     *(("mirror_outbox", "sequence"), ("worker_session", "opening")),
+    *(("webhook_batch", "number"), ("webhook_message", "number"), ("webhook_count", "id")),
 )
 
 
