@@ -13,6 +13,7 @@ from queue_operator.api.routes import (
     statistics,
     submitting,
     watching,
+    webhooks,
 )
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
@@ -27,4 +28,5 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     *statistics.OPERATIONS,
     *pauses.OPERATIONS,
     *watching.OPERATIONS,
+    *webhooks.OPERATIONS,
 )
