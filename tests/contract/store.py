@@ -24,6 +24,7 @@ DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM l
 DELETE FROM callback; DELETE FROM suspension; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
+DELETE FROM webhook_message; DELETE FROM webhook_count;
 DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
@@ -40,6 +41,9 @@ UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s,
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
 UPDATE suspension SET changed_at = changed_at - make_interval(secs => %(seconds)s);
+UPDATE webhook_message SET created_at = created_at - s, finalized_at = finalized_at - s,
+    next_at = next_at - s, last_at = last_at - s
+    FROM make_interval(secs => %(seconds)s) s;
 UPDATE pause SET since = since - make_interval(secs => %(seconds)s);
 UPDATE job_event SET at = at - make_interval(secs => %(seconds)s);
 UPDATE sweep SET resumed_at = resumed_at - make_interval(secs => %(seconds)s),
@@ -144,6 +148,12 @@ WHERE truth.retries <> kept.retries
 UNION ALL
 SELECT id, what, NULL, NULL FROM wrong
 """
+_MESSAGES: LiteralString = """
+SELECT namespace, state, sum(messages) FROM (
+    SELECT namespace, state, messages FROM webhook_count
+    UNION ALL SELECT namespace, state, -1 FROM webhook_message
+) counted GROUP BY namespace, state HAVING sum(messages) <> 0
+"""
 
 
 @dataclass
@@ -210,7 +220,9 @@ class PostgresStore:
         places = await (await self.admin.execute(_PLACES)).fetchall()
         orphans = await (await self.admin.execute(_ORPHANS)).fetchall()
         counts = await (await self.admin.execute(RECOUNT)).fetchall()
+        messages = await (await self.admin.execute(_MESSAGES)).fetchall()
         return [
+            *(f"{n} messages of {space} too many are {state}" for space, state, n in messages),
             *(f"job {job_id} is in {n} places" for job_id, n in places if n != 1),
             *(f"{n} rows of {place} belong to no job" for place, n in orphans),
             *(

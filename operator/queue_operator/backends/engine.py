@@ -13,6 +13,7 @@ from queue_operator.backends.atomic import atomic, reading, undone_by
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy, tokens
 from queue_operator.backends.intake import Name, first_of, refusals
+from queue_operator.backends.outbox import ShelfWebhooks, told_of
 from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
 from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
@@ -70,6 +71,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._entropy = entropy
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
+        self.webhooks = ShelfWebhooks(self, limits, clock)
 
     @abstractmethod
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
@@ -309,6 +311,8 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
             one.ask_to_stop(False, move.cancel_reason, now)
         else:
             one.move(move, record.moved(one.job, move, now), now)
+        if move.ends and one.job.callback_url:
+            self._shelf.outbox.add(told_of(one.job, self._entropy, now))
         if move.waits or move.after is JobState.CANCELLING:
             self._shelf.announce(Topic.READY if move.waits else Topic.CANCEL)
         run_us = max((now - (assigned_at or now)) // _US, 0)

@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Any, Final
 
 from queue_operator.backends.protocol import FailureSearch, JobSearch
+from queue_operator.backends.webhooks import MessageSearch
 from queue_operator.domain.errors import InvalidArgument
 
-_PAGING: Final = {"cursor", "limit", "count"}
+_PAGING: Final = {"cursor", "limit", "count", "after"}
 _DIGEST_BYTES: Final = 6
 _FOREIGN: Final = "is not a cursor of this search; leave it out to begin with the first page"
 
@@ -39,8 +40,7 @@ def decode_cursor(search: JobSearch | FailureSearch) -> Position | None:
     if not search.cursor:
         return None
     try:
-        padded = search.cursor + "=" * (-len(search.cursor) % 4)
-        digest, at, number = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        digest, at, number = _decoded(search.cursor)
         time = datetime.fromisoformat(at)
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise InvalidArgument("cursor", _FOREIGN) from None
@@ -48,6 +48,32 @@ def decode_cursor(search: JobSearch | FailureSearch) -> Position | None:
     if digest != _digest(search) or not (_is_stored(time) and _is_number(number)):
         raise InvalidArgument("cursor", _FOREIGN)
     return time, number
+
+
+def encode_place(search: MessageSearch, number: int) -> str:
+    """The cursor that goes on below a number."""
+    text = json.dumps([_digest(search), number])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_place(search: MessageSearch) -> int:
+    """The number that the search's cursor stands for, above all on the first page. Raises
+    InvalidArgument as `decode_cursor`.
+    """
+    if not search.after:
+        return _NUMBERS - 1
+    try:
+        digest, number = _decoded(search.after)
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise InvalidArgument("after", _FOREIGN) from None
+    if digest != _digest(search) or not _is_number(number):
+        raise InvalidArgument("after", _FOREIGN)
+    return int(number)
+
+
+def _decoded(cursor: str) -> Any:
+    padded = cursor + "=" * (-len(cursor) % 4)
+    return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
 
 
 def _is_stored(at: datetime) -> bool:
@@ -60,7 +86,7 @@ def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < _NUMBERS
 
 
-def _digest(search: JobSearch | FailureSearch) -> str:
+def _digest(search: JobSearch | FailureSearch | MessageSearch) -> str:
     """Of the filters and the order: a page of other size may follow, counted or not."""
     told = {f.name: _plain(getattr(search, f.name)) for f in fields(search)}
     text = json.dumps({k: v for k, v in told.items() if k not in _PAGING}, sort_keys=True)

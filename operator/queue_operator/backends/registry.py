@@ -21,6 +21,7 @@ from queue_operator.backends.protocol import (
     Usages,
 )
 from queue_operator.backends.watching import Watching
+from queue_operator.backends.webhooks import Webhooks
 from queue_operator.domain.addresses import is_pairs, scheme_of
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
@@ -49,6 +50,11 @@ class Store(
     Protocol,
 ):
     """What each of the three stores has."""
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """What is told of jobs that ended, and to whom."""
+        ...
 
 
 class PostgresOptions(TypedDict, total=False):

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from queue_operator.backends.intake import Holder, Name
+from queue_operator.backends.outbox import Outbox
 from queue_operator.backends.protocol import (
     EventBatch,
     FailurePage,
@@ -29,6 +30,11 @@ class Shelf(Ledger, Buckets, Protocol):
 
     swept_at: datetime | None
     resumed_at: datetime | None
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is told of jobs that have ended."""
+        ...
 
     def get(self, name: Name) -> Stored | None: ...
 

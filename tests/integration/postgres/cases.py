@@ -62,6 +62,15 @@ CASES = {
         6000,
         20000,
     ),
+    "webhooks": Case(
+        calls.tell_of_ends,
+        {
+            *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
+            *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),
+        },
+        4000,
+        12000,
+    ),
     "custom resources": Case(
         calls.mirror,
         {"job_by_uid", "ready_mirrored"},

@@ -1,12 +1,14 @@
 """One call of every method of the Postgres store."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from queue_operator.backends.figures import Buckets, Naming
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.figures import FigureStore
+from queue_operator.backends.postgres.webhooks import WebhookStore
 from queue_operator.backends.protocol import (
     CheckpointReport,
     LogLine,
@@ -20,6 +22,8 @@ from queue_operator.backends.protocol import (
     WorkerSession,
 )
 from queue_operator.backends.watching import SeriesWindow
+from queue_operator.backends.webhooks import MessageSearch, MessageState, Told
+from queue_operator.domain.errors import MessageNotFound
 from queue_operator.domain.job import Demand, Job, Progress
 from queue_operator.domain.lease import Held
 from queue_operator.domain.ordering import Priority
@@ -38,10 +42,16 @@ _LINE: Final = LogLine(number=1, at=_PROGRESS.updated_at, level="INFO", message=
 _LOG: Final = LogReport(job_id="x", token=_TOKEN, lines=(_LINE,))
 _NAMING: Final = Naming(max_pairs=5, max_namespaces=1, unused_s=TTL_S)
 _BUCKETS: Final = Buckets(wait=(1.0,), run=(1.0,))
+_TOLD: Final = Told(id="msg_1_" + "0" * 32, claim=1, state=MessageState.DELIVERED, status=200)
 
 
 def a_job(name: str, key: str = "") -> Job:
     return Job(id=name, type="t", idempotency_key=key)
+
+
+async def _missing(found: Awaitable[object]) -> None:
+    with suppress(MessageNotFound):
+        await found
 
 
 # Those of the contract, and what only this store has. Given a word that nobody else uses.
@@ -102,16 +112,25 @@ EVERY: Final[dict[str, Call]] = {
     "figures.names": lambda b, x: b.figures.names(),
     "figures.count": lambda b, x: b.figures.count(x, _NAMING, _BUCKETS),
     "figures.lag_s": lambda b, x: b.figures.lag_s(),
+    "webhooks.claim": lambda b, x: b.webhooks.claim(x, limit=1, per_receiver=1, lease_s=TTL_S),
+    "webhooks.settle": lambda b, x: b.webhooks.settle([_TOLD]),
+    "webhooks.get": lambda b, x: _missing(b.webhooks.get(_TOLD.id, namespace="default")),
+    "webhooks.search": lambda b, x: b.webhooks.search(MessageSearch()),
+    "webhooks.redeliver": lambda b, x: b.webhooks.redeliver("default", ids=[_TOLD.id]),
+    "webhooks.purge": lambda b, x: b.webhooks.purge("default", ids=[_TOLD.id]),
+    "webhooks.stock": lambda b, x: b.webhooks.stock(),
+    "webhooks.prune": lambda b, x: b.webhooks.prune(delivered_s=TTL_S, failed_s=TTL_S, limit=1),
 }
 # These do not ask the server anything that they wait for, or are a test of their own.
 APART: Final = frozenset(
-    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures"}
+    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures", "webhooks"}
 )
 
 
 def methods() -> set[str]:
     ours = _public(PostgresBackend) - APART
-    return ours | {f"figures.{name}" for name in _public(FigureStore)}
+    ours |= {f"figures.{name}" for name in _public(FigureStore)}
+    return ours | {f"webhooks.{name}" for name in _public(WebhookStore)}
 
 
 def _public(of: type) -> set[str]:

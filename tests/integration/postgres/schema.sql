@@ -44,7 +44,11 @@ ALTER TABLE attempt ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_no, version);
 
 CREATE TABLE callback (
     job_no bigint NOT NULL,
-    url text NOT NULL
+    url text NOT NULL,
+    namespace text,
+    job_id text,
+    type text,
+    receiver bigint
 );
 ALTER TABLE callback ADD CONSTRAINT callback_pkey PRIMARY KEY (job_no);
 
@@ -574,6 +578,46 @@ CREATE TABLE transition (
     reason text NOT NULL
 );
 ALTER TABLE transition ADD CONSTRAINT transition_pkey PRIMARY KEY (job_no, number);
+
+CREATE TABLE webhook_count (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    namespace text NOT NULL,
+    state text NOT NULL,
+    messages bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE webhook_count ADD CONSTRAINT webhook_count_pkey PRIMARY KEY (id);
+
+CREATE TABLE webhook_message (
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    salt uuid NOT NULL DEFAULT gen_random_uuid(),
+    receiver bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    finalized_at timestamp with time zone NOT NULL DEFAULT now(),
+    next_at timestamp with time zone DEFAULT now(),
+    last_at timestamp with time zone,
+    attempt integer NOT NULL,
+    tries integer NOT NULL DEFAULT 0,
+    claim integer NOT NULL DEFAULT 0,
+    last_status integer,
+    due boolean NOT NULL DEFAULT true,
+    state text NOT NULL DEFAULT 'PENDING'::text,
+    job_state text NOT NULL,
+    holder text NOT NULL DEFAULT ''::text,
+    namespace text NOT NULL,
+    job_id text NOT NULL,
+    type text NOT NULL,
+    url text NOT NULL,
+    last_error text NOT NULL DEFAULT ''::text
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000);
+ALTER TABLE webhook_message ADD CONSTRAINT webhook_message_check CHECK (((NOT due) OR (state = 'PENDING'::text)));
+ALTER TABLE webhook_message ADD CONSTRAINT webhook_message_state_check CHECK ((state = ANY (ARRAY['PENDING'::text, 'DELIVERED'::text, 'FAILED'::text])));
+ALTER TABLE webhook_message ADD CONSTRAINT webhook_message_pkey PRIMARY KEY (number);
+CREATE INDEX webhook_by_job ON queue_operator.webhook_message USING btree (job_id, number);
+CREATE INDEX webhook_due ON queue_operator.webhook_message USING btree (receiver, number) WHERE due;
+CREATE INDEX webhook_due_since ON queue_operator.webhook_message USING btree (next_at) WHERE due;
+CREATE INDEX webhook_ended ON queue_operator.webhook_message USING btree (state, last_at) WHERE (state = ANY (ARRAY['DELIVERED'::text, 'FAILED'::text]));
+CREATE INDEX webhook_later ON queue_operator.webhook_message USING btree (next_at) WHERE ((NOT due) AND (state = 'PENDING'::text));
+CREATE INDEX webhook_listed ON queue_operator.webhook_message USING btree (namespace, state, number);
 
 CREATE TABLE worker_session (
     session_id text NOT NULL,

@@ -131,6 +131,8 @@ SHORT: Final = frozenset(
         "figure_leader",
         "figure_progress",
         "figure_name",
+        # Summed up by whoever removes old messages.
+        "webhook_count",
     }
 )
 """Tables that are short whatever happens."""

@@ -57,6 +57,15 @@ PLANS = {
         "SEARCH log_line USING PRIMARY KEY (number=? AND version=?)",
     ],
     "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
+    "message_counts": ["SCAN message USING COVERING INDEX message_listed"],
+    "message_due": ["SEARCH message USING INDEX message_due (next_at<?)"],
+    "message_ended": ["SEARCH message USING INDEX message_ended (state=? AND last_at<?)"],
+    "message_find": ["SEARCH message USING INTEGER PRIMARY KEY (rowid=?)"],
+    "message_listed": [
+        "SEARCH message USING INDEX message_listed (namespace=? AND state=? AND number<?)"
+    ],
+    "message_of_job": ["SEARCH message USING INDEX message_by_job (job_id=? AND number<?)"],
+    "message_oldest": ["SEARCH message USING INDEX message_listed (namespace=? AND state=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "numbered": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "prune_sessions": ["SCAN session"],
@@ -99,7 +108,10 @@ PLANS = {
 }
 # Sorting what was found is fine where it is all used, and not where a limit cuts it.
 UNSORTED = {"claimable", "search_created_asc", "search_created_desc", "search_updated_desc"}
-INSERTS = {"add", "announce", "bucket_keep", "open_session", "put_pause", "tally_keep"}
+INSERTS = {
+    *("add", "announce", "bucket_keep", "message_keep", "open_session", "put_pause"),
+    "tally_keep",
+}
 LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids", "numbers"}
 
 
@@ -148,5 +160,5 @@ def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
     return [
-        step for step in looks if re.match(r"\w+ (job|edge|session|log_line|pause|tally)", step)
+        step for step in looks if re.match(r"\w+ (job|edge|session|log_line|message|pause|tally)", step)
     ]

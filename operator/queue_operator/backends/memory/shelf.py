@@ -10,6 +10,7 @@ from typing import Final
 
 from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.listening import Versions
+from queue_operator.backends.memory.outbox import MemoryOutbox
 from queue_operator.backends.protocol import (
     EventBatch,
     FailurePage,
@@ -119,6 +120,7 @@ class MemoryShelf:
     paused: dict[Name, Pause] = field(default_factory=dict)
     ledger: dict[_Entry, Tally] = field(default_factory=dict)
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    outbox: MemoryOutbox = field(default_factory=MemoryOutbox)
     numbers: int = 0
     swept_at: datetime | None = None
     resumed_at: datetime | None = None

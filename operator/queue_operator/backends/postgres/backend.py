@@ -57,6 +57,7 @@ from queue_operator.backends.postgres.surveying import Surveying
 from queue_operator.backends.postgres.upkeep import by_itself
 from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.postgres.watching import Watching
+from queue_operator.backends.postgres.webhooks import WebhookStore
 from queue_operator.backends.protocol import (
     AttemptLog,
     CheckpointAnswer,
@@ -178,6 +179,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
         self._roll_ups = RollUps(pool)
         self._figures = FigureStore(pool, self._counts, self._depths)
         self._pruning = Pruning(pool)
+        self._webhooks = WebhookStore(pool, limits)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
         self._watch(pool, self._lanes, self._windows, self._counts, self._arrivals.places)
@@ -256,6 +258,11 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
     def figures(self) -> FigureStore:
         """What the metrics tell of the jobs."""
         return self._figures
+
+    @property
+    def webhooks(self) -> WebhookStore:
+        """What is told of jobs that ended, and to whom."""
+        return self._webhooks
 
     # Submission
 

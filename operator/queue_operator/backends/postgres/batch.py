@@ -13,6 +13,7 @@ from psycopg.rows import TupleRow
 from queue_operator.backends.postgres.arrays import Int8s, Texts, floats
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.lanes import SURE, LanesInDoubt, Sure
+from queue_operator.backends.postgres.receivers import receivers
 from queue_operator.backends.sql import load
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.job import Job
@@ -136,9 +137,17 @@ async def store_callbacks(
     connection: AsyncConnection[TupleRow], jobs: Sequence[Job], numbers: Sequence[int]
 ) -> None:
     """For those of some new jobs that have one."""
-    given = {n: job.callback_url for n, job in zip(numbers, jobs, strict=True) if job.callback_url}
+    given = {n: job for n, job in zip(numbers, jobs, strict=True) if job.callback_url}
     if given:
-        parameters = {"job_nos": list(given), "urls": list(given.values())}
+        told = given.values()
+        parameters = {
+            "job_nos": Int8s(given),
+            "receivers": Int8s(receivers(told)),
+            "urls": Texts(job.callback_url for job in told),
+            "namespaces": Texts(job.namespace for job in told),
+            "ids": Texts(job.id for job in told),
+            "types": Texts(job.type for job in told),
+        }
         await connection.execute(_CALLBACKS, parameters)
 
 

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, Uuids
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
+from queue_operator.backends.postgres.rows import HEARD
 from queue_operator.backends.sql import load
 from queue_operator.domain.job import Assignment
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.states import Event, JobState
 
-_COMPLETE: Final = load(__package__, "complete")
+_COMPLETE: Final = load(__package__, "complete", heard=HEARD)
 _REMEMBERED: Final = 100_000
 _NO_RESULT: Final = -1
 

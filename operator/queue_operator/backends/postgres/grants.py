@@ -47,6 +47,8 @@ TABLES: Final = (
         "figure_leader",
         "figure_progress",
         "figure_name",
+        "webhook_message",
+        "webhook_count",
         "schema_migration",
     ),
 )

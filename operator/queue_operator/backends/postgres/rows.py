@@ -21,11 +21,13 @@ from queue_operator.domain.record import note_of
 from queue_operator.domain.states import RETURNS_ATTEMPT, Event, JobState
 from queue_operator.domain.transition import FENCED, Current, Move
 
+HEARD: Final = load(__package__, "webhook_write")
+"""A message for each job that ends and has a callback: a part of each statement that ends jobs."""
 _LOCK: Final = load(__package__, "lock")
-_TO_FINAL: Final = load(__package__, "move_to_final")
+_TO_FINAL: Final = load(__package__, "move_to_final", heard=HEARD)
 _TO_READY: Final = load(__package__, "move_to_ready", arrived=load(__package__, "arrival_tell"))
 _TO_CANCELLING: Final = load(__package__, "move_to_cancelling")
-_LATE_COMPLETE: Final = load(__package__, "move_late_complete")
+_LATE_COMPLETE: Final = load(__package__, "move_late_complete", heard=HEARD)
 _STORED: Final = "SELECT job_no FROM job WHERE job_no = ANY (%s::bigint[])"
 _LOCK_ATTEMPTS: Final = 20
 _MANY: Final = 1000

@@ -303,12 +303,13 @@ class Submission:
         clashes = _clashes(batch, taken, keys, errors)
         if errors or (atomic and clashes):
             raise _RollBack({**errors, **(clashes if atomic else {})})
+        fresh = batch.only(new)
+        # Before some of them end, for want of their parents.
+        await store_callbacks(connection, fresh.jobs, fresh.numbers)
         if links.children:
             await store_links(connection, links)
         if guard is not None:
             await guard.note(connection, batch, new)
-        fresh = batch.only(new)
-        await store_callbacks(connection, fresh.jobs, fresh.numbers)
         await note_new(connection, fresh.jobs, fresh.numbers)
         answers = _answers(fresh, now, links.blocked)
         answers |= await _found(connection, batch, keys, links)

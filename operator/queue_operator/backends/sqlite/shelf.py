@@ -26,6 +26,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite import finding, tallies
+from queue_operator.backends.sqlite.outbox import SqliteOutbox
 from queue_operator.backends.sqlite.rows import (
     Row,
     event_from,
@@ -76,6 +77,7 @@ class SqliteShelf:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.outbox = SqliteOutbox(connection)
         self._known: dict[Name, Stored] = {}
         self._rows: dict[int, Row] = {}
         self._new: dict[int, Stored] = {}

@@ -7,7 +7,8 @@ Not among them are the tests of what only some stores are, which those import be
 of an EventLog, `cancel_inbox` of a CancelInbox, `progress` of a ProgressSink, `checkpoints`,
 `spawning` of a Spawner, `logs` of JobLogs, `sessions` of Sessions, `statistics` of Statistics,
 `watching` of Watching, `quotas` of Usages, `pauses` of Pauses, `suspensions` of Suspensions,
-`places` of Places, `owners_plane` of all that workers may say beside outcomes and heartbeats.
+`places` of Places, `webhooks` of Webhooks, `owners_plane` of all that workers may say beside
+outcomes and heartbeats.
 """
 
 from queue_operator.testing.backend.acknowledge import *

@@ -5,7 +5,7 @@
 -- Parameters: job_nos (bigint[], ascending) and, aligned with them, tokens (uuid[]), starts and
 --   lengths (bigint[]) of each result within results (bytea; length -1: none, keeps the old), kinds
 --   (bigint[], which of content_types, a text[], it is of).
--- Index: lease_pkey, lane_pkey. Locks: the lease rows, in order of number.
+-- Index: lease_pkey, lane_pkey, and that of {{heard}}. Locks: the lease rows, in order of number.
 -- Traps: what belongs to a row is looked up by halving job_nos (`width_bucket`): a join of two
 --   batches could be planned as a loop over both, and `token = ANY (…)` would read all of them
 --   for each row. The namespace of a row's lane is looked up in the same way: to ask `lane` for each
@@ -60,5 +60,8 @@ WITH gone AS (
     SELECT lane_id, {{COMPLETED}}, count(*), 0 FROM gone GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
-)
+), ended AS MATERIALIZED (
+    SELECT {{COMPLETED}} AS state, array_agg(job_no) AS nos, array_agg(attempt) AS attempts
+    FROM (SELECT job_no, attempt FROM gone ORDER BY job_no) AS those
+), {{heard}}
 SELECT job_no, assignee_id FROM gone

@@ -1,7 +1,7 @@
 -- A job that was given up as UNKNOWN_STOPPED turns out to be done.
 -- Parameters: arrays of equal length: job_nos, results, content_types, errors (JSON text);
 --   NULL keeps the old one; unfenced (bool: it came without the token; NULL: with it).
--- Index: final_pkey.
+-- Index: final_pkey; that of {{heard}}.
 -- Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT g.* FROM unnest(%(job_nos)s::bigint[], %(results)b::bytea[],
@@ -47,5 +47,8 @@ WITH given AS MATERIALIZED (
     SELECT lane_id, {{COMPLETED}}, count(*), 0 FROM done GROUP BY lane_id
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM done WHERE mirrored
-)
+), ended AS MATERIALIZED (
+    SELECT {{COMPLETED}} AS state, array_agg(job_no) AS nos, array_agg(attempt) AS attempts
+    FROM (SELECT job_no, attempt FROM done ORDER BY job_no) AS those
+), {{heard}}
 SELECT count(*) FROM done

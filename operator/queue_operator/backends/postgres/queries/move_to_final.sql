@@ -3,7 +3,7 @@
 --   the old one), reasons, results, content_types, retries, returned (int: 1 counts a
 --   retry, takes an attempt back), records (bool: the event ends an attempt), cancel_reasons, notes (why, for
 --   the history), unfenced (bool: it came without the token; NULL: with it).
--- Index: the primary keys. Locks: none that `lock.sql` has not taken in this transaction.
+-- Index: the primary keys; that of {{heard}}. Locks: none that `lock.sql` has not taken in this transaction.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_nos)s::bigint[], %(states)s::text[], %(events)s::text[],
                          %(errors)s::text[], %(reasons)s::text[], %(results)b::bytea[],
@@ -108,5 +108,9 @@ WITH given AS MATERIALIZED (
     SELECT lane_id, new_state, count(*), sum(retries), 0 FROM gone GROUP BY lane_id, new_state
 ), told AS (
     INSERT INTO mirror_outbox (job_no) SELECT job_no FROM gone WHERE mirrored
-)
+), ended AS MATERIALIZED (
+    SELECT new_state AS state, array_agg(job_no ORDER BY job_no) AS nos,
+           array_agg(attempt - returned ORDER BY job_no) AS attempts
+    FROM gone GROUP BY new_state
+), {{heard}}
 SELECT count(*) FROM gone
