@@ -208,7 +208,7 @@ _POINT: Final[dict[str, Any]] = {
     "queue_latency": _LATENCY,
     "execution_time": _LATENCY,
 }
-MESSAGE_ID: Final = "msg_0192f1d2-9b01-7cc3-9c3e-0d6f9a1b2c3d"
+MESSAGE_ID: Final = "msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d"
 _MESSAGE: Final[dict[str, Any]] = {
     "id": MESSAGE_ID,
     "namespace": "default",
@@ -268,7 +268,7 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
     },
     "pause": {"type": "send-email", "reason": "mail server is down"},
     "redeliverWebhooks": {"state": "FAILED"},
-    "purgeWebhooks": {"ids": ["msg_nowhere"], "dry_run": True},
+    "purgeWebhooks": {"ids": ["msg_4712_0192f1d29b017cc39c3e0d6f9a1b2c3d"], "dry_run": True},
 }
 """By operation."""
 

@@ -63,7 +63,7 @@ def list_webhooks(remote: Remote, state: str | None, job_id: str | None, limit: 
 
 @webhooks.command(
     cls=ExampleCommand,
-    examples=("queue-operator webhooks show msg_0192f1d2-9b01-7cc3-9c3e-0d6f9a1b2c3d",),
+    examples=("queue-operator webhooks show msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d",),
 )
 @click.argument("message_id")
 @remote()
@@ -121,7 +121,7 @@ def _check(ids: Iterable[str], state: str | None) -> None:
 @webhooks.command(
     cls=ExampleCommand,
     examples=(
-        "queue-operator webhooks redeliver msg_0192f1d2-9b01-7cc3-9c3e-0d6f9a1b2c3d",
+        "queue-operator webhooks redeliver msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d",
         "queue-operator webhooks redeliver --state FAILED --dry-run",
         "queue-operator webhooks redeliver --state FAILED --yes",
     ),
@@ -149,7 +149,7 @@ def redeliver(
 @webhooks.command(
     cls=ExampleCommand,
     examples=(
-        "queue-operator webhooks purge msg_0192f1d2-9b01-7cc3-9c3e-0d6f9a1b2c3d",
+        "queue-operator webhooks purge msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d",
         "queue-operator webhooks purge --state FAILED --yes",
     ),
 )
