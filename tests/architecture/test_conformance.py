@@ -42,6 +42,7 @@ CAPABILITIES = {
     "places",
     "progress",
     "quotas",
+    "webhooks",
     "sessions",
     "spawning",
     "statistics",

@@ -18,11 +18,10 @@ from queue_operator.backends.protocol import (
     JobSearch,
     SearchOrder,
     StatsWindow,
-    Usage,
     WindowStats,
 )
 from queue_operator.backends.tallies import check_window
-from queue_operator.backends.tokens import check_take
+from queue_operator.backends.usages_base import UsagesBase
 from queue_operator.domain.batch import check_batch, check_each, moved_to, unplaced
 from queue_operator.domain.errors import (
     InvalidArgument,
@@ -76,7 +75,7 @@ _FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
 _FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 
 
-class BaseBackend(ABC):
+class BaseBackend(UsagesBase, ABC):
     """Backend, Search, History and Failures but for the storage itself."""
 
     def __init__(self, limits: Limits, cancel_timeout_s: float) -> None:
@@ -378,30 +377,6 @@ class BaseBackend(ABC):
         check_limit("limit", limit)
         return await self._roll_up(limit)
 
-    async def usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
-        check_texts("namespaces", namespaces, self._limits.id_characters)
-        known = await self._usage_of(namespaces) if namespaces else {}
-        return {name: known.get(name, Usage()) for name in namespaces}
-
-    async def take_tokens(
-        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
-    ) -> float:
-        check_take(bucket, amount, rate_per_s, burst)
-        return await self._take_tokens(bucket, amount, rate_per_s, burst)
-
-    async def return_tokens(
-        self, bucket: str, amount: float, *, rate_per_s: float, burst: float
-    ) -> None:
-        check_take(bucket, amount, rate_per_s, burst)
-        # Whatever a bucket lacks, one can put something in.
-        await self._take_tokens(bucket, -amount, rate_per_s, burst)
-
-    async def taken_keys(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        check_pairs("keys", keys)
-        check_texts("namespaces", {name for name, _ in keys}, self._limits.id_characters)
-        check_texts("keys", {key for _, key in keys}, self._limits.id_characters)
-        return await self._taken_keys(keys) if keys else ()
-
     async def search_jobs(self, search: JobSearch) -> JobPage:
         check_kind("search", search, JobSearch)
         self._check_page(search.namespace, search.limit, search.cursor)
@@ -566,19 +541,6 @@ class BaseBackend(ABC):
 
     @abstractmethod
     async def _window(self, window: StatsWindow) -> WindowStats: ...
-
-    @abstractmethod
-    async def _usage_of(self, namespaces: Collection[str]) -> dict[str, Usage]:
-        """One that holds nothing may be missing."""
-
-    @abstractmethod
-    async def _take_tokens(
-        self, bucket: str, amount: float, rate_per_s: float, burst: float
-    ) -> float:
-        """An amount below 0 is given back: never is anything lacking for it."""
-
-    @abstractmethod
-    async def _taken_keys(self, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]: ...
 
     @abstractmethod
     async def _roll_up(self, limit: int) -> int: ...

@@ -14,7 +14,7 @@ from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy, tokens
 from queue_operator.backends.intake import Name, first_of, refusals
 from queue_operator.backends.outbox import ShelfWebhooks, told_of
-from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused
+from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused, stored
 from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
@@ -462,13 +462,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         one = self._shelf.get((report.namespace, report.job_id))
         if one is None or not one.keep(report.token, report.number, report.data):
             return refused(report, StaleLease(report.job_id))
-        asked = one.job.state is JobState.CANCELLING
-        return protocol.CheckpointAnswer(
-            job_id=report.job_id,
-            namespace=report.namespace,
-            cancel_requested=asked,
-            cancel_forced=asked and one.cancel_forced,
-        )
+        return stored(report, one.job.state is JobState.CANCELLING, one.cancel_forced)
 
     @atomic
     def _append_logs(self, reports: Sequence[protocol.LogReport]) -> None:

@@ -66,7 +66,7 @@ def decode_place(search: MessageSearch) -> int:
         digest, number = _decoded(search.after)
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise InvalidArgument("after", _FOREIGN) from None
-    if digest != _digest(search) or not _is_number(number):
+    if not (_is_number(number) and digest == _digest(search)):
         raise InvalidArgument("after", _FOREIGN)
     return int(number)
 

@@ -180,5 +180,14 @@ def _child(request: SpawnRequest) -> tuple[str, str, str, str]:
     return request.namespace, request.parent_id, request.token, request.key
 
 
+def stored(report: CheckpointReport, cancelled: bool, forced: bool) -> CheckpointAnswer:
+    return CheckpointAnswer(
+        job_id=report.job_id,
+        namespace=report.namespace,
+        cancel_requested=cancelled,
+        cancel_forced=cancelled and forced,
+    )
+
+
 def refused(report: CheckpointReport, error: QueueError) -> CheckpointAnswer:
     return CheckpointAnswer(job_id=report.job_id, namespace=report.namespace, error=error)

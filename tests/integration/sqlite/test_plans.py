@@ -160,5 +160,7 @@ def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
     return [
-        step for step in looks if re.match(r"\w+ (job|edge|session|log_line|message|pause|tally)", step)
+        step
+        for step in looks
+        if re.match(r"\w+ (job|edge|session|log_line|message|pause|tally)", step)
     ]
