@@ -66,7 +66,8 @@ async def jobs_that_run(backend: PostgresBackend) -> None:
         for operation in methods.values()
         for parameter in operation.get("parameters", ())
     ]
-    names = {one["example"] for one in parameters if one["name"] == "job_id"}
+    in_path = [one for one in parameters if one["in"] == "path"]
+    names = {one["example"] for one in in_path if one["name"] == "job_id"}
     names |= {hooks.parent(n) for n in range(hooks.PARENTS)}
     await backend.enqueue_jobs([Job(id=name, type="example") for name in sorted(names)])
     for job in await backend.dequeue_jobs("worker", (), len(names)):
