@@ -79,8 +79,9 @@ class Ear:
     """The events of one stream. What breaks is opened again after the last event that was heard;
     where the server no longer knows it, from now on, which `on_gap` is told.
 
-    Raises NoStream, with `or_else` also where there is no room for one more, OutOfTime when the clock says `until`, Unavailable when the server was not
-    heard for `outage_s`, and the error that its answer stands for.
+    Raises NoStream, with `or_else` also where there is no room for one more, OutOfTime when the
+    clock says `until`, Unavailable when the server was not heard for `outage_s`, and the error
+    that its answer stands for.
     """
 
     def __init__(
