@@ -74,7 +74,7 @@ async def open_store(settings: Settings) -> PostgresBackend:
     return await PostgresBackend.open(
         database.dsn.get_secret_value(),
         pool_size=database.pool_size,
-        limits=settings.limits.to_limits(),
+        limits=settings.to_limits(),
         cancel_timeout_s=settings.queue.cancel_timeout_s,
         connect_timeout_s=database.connect_timeout_s,
         statement_timeout_s=database.statement_timeout_s,
@@ -190,7 +190,7 @@ async def _servers(
         settings.queue,
         quotas=settings.quotas,
         replica=replica,
-        limits=settings.limits.to_limits(),
+        limits=settings.to_limits(),
     )
     clock = SystemClock()
     exporter = Exporter(

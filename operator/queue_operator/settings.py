@@ -35,6 +35,7 @@ from queue_operator.domain.limits import (
     SPAWN_DEPTH,
     Limits,
 )
+from queue_operator.domain.reach import DEFAULT_PORTS, Reach
 from queue_operator.observing.lines import LogFormat, LogLevel
 
 Host = Annotated[str, AfterValidator(host_of)]
@@ -195,7 +196,7 @@ class LimitSettings(_Frozen):
         BATCH_DEPENDENCIES, description="Most jobs that those of one batch wait for, together."
     )
 
-    def to_limits(self) -> Limits:
+    def to_limits(self, callbacks: Reach | None = None) -> Limits:
         """What the pure core checks jobs against."""
         return Limits(
             payload_bytes=self.payload_bytes,
@@ -205,6 +206,7 @@ class LimitSettings(_Frozen):
             tag_characters=self.tag_characters,
             id_characters=self.id_characters,
             dependencies=self.dependencies,
+            callbacks=callbacks,
         )
 
 
@@ -373,14 +375,15 @@ class WebhookSettings(_Frozen):
     )
     allow: tuple[str, ...] = Field(
         (),
-        description="Inside targets that may be told: names of hosts, addresses and networks, as "
-        'in `["hooks.tools.svc", "10.1.0.0/16"]`. Nothing inside is told otherwise.',
+        description="Inside targets that may be told: names of hosts, ends of names, addresses "
+        'and networks, as in `["hooks.tools.svc", "*.team.svc", "10.1.0.0/16"]`. Nothing inside is '
+        "told otherwise.",
     )
     allow_http: bool = Field(
         False, description="Whether a callback URL may be http, which everybody on the way reads."
     )
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
-        (80, 443, 8080, 8443), description="Ports that a callback URL may name."
+        DEFAULT_PORTS, description="Ports that a callback URL may name; empty: every one."
     )
     total_s: Seconds = Field(
         15.0, le=120, description="How long one try may take, from the name to the whole answer."
@@ -408,6 +411,16 @@ class WebhookSettings(_Frozen):
         description="Folder with a file for each namespace that signs its messages, by its name. "
         "Read again when one changes.",
     )
+
+    @field_validator("allow")
+    @classmethod
+    def _are_targets(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        Reach.of(given)
+        return given
+
+    def reach(self) -> Reach:
+        """Where callbacks may go."""
+        return Reach.of(self.allow, ports=self.ports, http=self.allow_http)
 
 
 class UiSettings(_Frozen):
@@ -516,3 +529,7 @@ class Settings(BaseSettings):
         max_length=NAME_CHARACTERS,
         description="Name of this replica; default: host name and pid.",
     )
+
+    def to_limits(self) -> Limits:
+        """What jobs are checked against, at every door."""
+        return self.limits.to_limits(self.webhooks.reach())

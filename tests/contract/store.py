@@ -25,7 +25,7 @@ DELETE FROM callback; DELETE FROM suspension; DELETE FROM pause; DELETE FROM arr
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
 DELETE FROM webhook_message; DELETE FROM webhook_count;
-DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
+DELETE FROM lost_worker; DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
 _AGE: LiteralString = """

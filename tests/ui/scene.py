@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from queue_operator.api.app import create_app
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.protocol import LogLine, LogReport, Pause, WorkerSession
 from queue_operator.domain.job import Demand, Job
@@ -125,6 +126,19 @@ class Scene:
     async def beat(self) -> None:
         """All workers are heard of."""
         await self.backend.touch_sessions(await self.backend.list_sessions())
+
+    async def die(self, namespace: str, name: str, jobs: int) -> None:
+        """A worker of that name went without a goodbye."""
+        session_id = f"{name}-{namespace}"
+        await self.backend.open_session(
+            WorkerSession(
+                session_id=session_id,
+                namespace=namespace,
+                worker_name=name,
+                types=frozenset({MAIL}),
+            )
+        )
+        await self.backend.lose_sessions([Loss(session_id=session_id, jobs=jobs, ago_s=120.0)])
 
     async def hostile(self, namespace: str) -> str:
         """The id of a job all of whose texts would be HTML. It has failed."""

@@ -5,7 +5,7 @@ import re
 import httpx
 from playwright.sync_api import Browser, Page, expect
 from tests.ui.reader import Reader, reading
-from tests.ui.scene import HOSTILE, READER, STRANGER, TOKEN, Scene
+from tests.ui.scene import HOSTILE, MAIL, READER, STRANGER, TOKEN, Scene
 
 from queue_operator.api import page as served
 from queue_operator.api.app import create_app
@@ -53,6 +53,26 @@ def test_the_page_says_what_the_api_says(reader: Reader, scene: Scene, shop: str
     expect(reader.part("Verdict")).to_contain_text(f"kubectl -n {shop} get queueworkers,pods")
 
 
+def test_a_dead_worker_is_seen(reader: Reader, scene: Scene, space: str) -> None:
+    scene.run(scene.die(space, "mailer-7", 3))
+    page = reader.open(ns=space)
+    died = re.compile(r"worker mailer-7 died 2 min( \d+ s)? ago with 3 jobs")
+    expect(reader.part("Verdict").get_by_role("paragraph").first).to_have_text(
+        re.compile("^Degraded: " + died.pattern)
+    )
+    reader.part("Verdict").get_by_text(died).last.click()
+    expect(reader.part("Verdict")).to_contain_text(f"kubectl -n {space} describe pod mailer-7")
+    slots = reader.part("Workers and slots")
+    expect(slots).to_contain_text("LOST 1 worker: mailer-7 with 3 jobs")
+    slots.get_by_role("link", name="LOST 1 worker").click()
+    gone = reader.part("Workers").get_by_role("row", name=re.compile("mailer-7 LOST"))
+    expect(gone).to_contain_text(MAIL)
+    assert scene.asked("GET", "/v1/workers", space)["lost"][0]["jobs"] == 3
+    scene.run(scene.die(space, "mailer-8", 0))
+    page.reload()
+    expect(reader.part("Workers").get_by_role("row", name=re.compile("LOST"))).to_have_count(2)
+
+
 def test_a_chart_can_be_read_as_a_table(reader: Reader, shop: str) -> None:
     page = reader.open(ns=shop)
     chart = page.get_by_role("img", name=re.compile("^Jobs per minute. submitted: last"))
@@ -80,6 +100,15 @@ def test_a_tile_leads_to_the_jobs_and_back(reader: Reader, shop: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("How is")
     page.goto(deep)
     expect(page.get_by_role("heading", level=1)).to_have_text("Job mail-030")
+
+
+def test_a_state_that_there_is_not_is_told_of(reader: Reader, shop: str) -> None:
+    page = reader.open("jobs", ns=shop, state="DAED_LETTER")
+    expect(page.get_by_role("alert")).to_contain_text("DAED_LETTER")
+    expect(reader.part("Jobs found")).to_contain_text("70 jobs.")
+    reader.open("jobs", ns=shop, state="DEAD_LETTER")
+    expect(reader.part("Jobs found")).to_contain_text("jobs.")
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_job_shows_all_that_is_known_of_it(reader: Reader, shop: str) -> None:

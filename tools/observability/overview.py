@@ -55,8 +55,10 @@ _HEALTHY: Final = Row(
         Panel(
             kind="stat",
             title="Backlog",
-            description="Jobs that could run now and have no slot.",
+            description="""Jobs that could run now and have no slot. Yellow from a thousand, red
+            from ten thousand; whether that is much, *Oldest waits* says.""",
             queries=[Query(_BACKLOG)],
+            steps=((None, GREEN), (1_000, YELLOW), (10_000, RED)),
             width=3,
             height=5,
         ),

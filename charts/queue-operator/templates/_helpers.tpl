@@ -147,6 +147,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.auth.tokens .Values.auth.existingSecret }}
 {{- fail "Static tokens are given twice. Keep one of auth.tokens and auth.existingSecret." }}
 {{- end }}
+{{- $linger := dig "metrics" "linger_s" "" (.Values.settings | default dict) | toString }}
+{{- if and $linger (gt (addf (float64 $linger) 42.0) (float64 .Values.terminationGracePeriodSeconds)) }}
+{{- fail (printf "settings.metrics.linger_s is %s, and the other parts may take 42 seconds to stop: the pod would be killed first. Set terminationGracePeriodSeconds, which is %v, to their sum at least." $linger .Values.terminationGracePeriodSeconds) }}
+{{- end }}
 {{- end }}
 
 {{- define "queue-operator.containerSecurityContext" -}}

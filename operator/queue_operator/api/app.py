@@ -51,7 +51,7 @@ def create_app(
         authorizer=authorizer,
         audit=Audit(),
         settings=settings,
-        limits=settings.limits.to_limits(),
+        limits=settings.to_limits(),
         now=now,
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),

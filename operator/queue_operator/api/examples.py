@@ -188,6 +188,17 @@ _WORKER: Final[dict[str, Any]] = {
     "connected_at": _AT,
     "heartbeat_at": _LATER,
 }
+_LOST_WORKER: Final[dict[str, Any]] = {
+    "state": "LOST",
+    "name": "mailer-6d5f-9kq4w",
+    "session_id": "0192f1d2-8a11-7cc3-9c3e-0d6f9a1b2c3e",
+    "host": "10.244.0.8",
+    "version": "1.2.0",
+    "types": ["send-email"],
+    "capacity": 4,
+    "jobs": 3,
+    "lost_at": _AT,
+}
 _CLUSTER: Final[dict[str, Any]] = {
     "code": "SMTP_TIMEOUT",
     "category": "TEMPORARY",
@@ -382,7 +393,7 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
     },
     "listPauses": {200: {"pauses": [_PAUSE]}},
     "getVerdict": {200: _VERDICT},
-    "listWorkers": {200: {"workers": [_WORKER]}},
+    "listWorkers": {200: {"workers": [_WORKER], "lost": [_LOST_WORKER]}},
     "listWaiting": {200: {"waiting": [{"job": _WAITING, "why": _WHY}]}},
     "listFailing": {
         200: {

@@ -5,6 +5,7 @@ keeps a session as it is told, so one that is none would be in the way of all ot
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
+from queue_operator.backends.lost_workers import Loss, LostWorker
 from queue_operator.backends.worker_sessions import (
     SessionNews,
     SessionOrder,
@@ -17,6 +18,7 @@ from queue_operator.domain.validation import (
     REASON_CHARACTERS,
     Limits,
     check_count,
+    check_duration,
     check_flag,
     check_kind,
     check_sequence,
@@ -80,6 +82,24 @@ class SessionsBase(ABC):
             check_text("replica", replica, NAME_CHARACTERS, required=False)
         await self._close_sessions(session_ids, replica)
 
+    async def lose_sessions(self, losses: Sequence[Loss], *, replica: str | None = None) -> None:
+        check_sequence("losses", losses)
+        for place, one in enumerate(losses):
+            name = f"losses[{place}]"
+            check_kind(name, one, Loss)
+            check_text(f"{name}.session_id", one.session_id, self._limits.id_characters)
+            check_count(f"{name}.jobs", one.jobs, MAX_CAPACITY)
+            check_duration(f"{name}.ago_s", one.ago_s)
+        if replica is not None:
+            check_text("replica", replica, NAME_CHARACTERS, required=False)
+        # Of two with one id the last counts.
+        newest = {one.session_id: one for one in losses}
+        await self._lose_sessions([*newest.values()], replica)
+
+    async def lost_workers(self, namespace: str) -> list[LostWorker]:
+        check_text("namespace", namespace, self._limits.id_characters)
+        return await self._lost_workers(namespace)
+
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         if max_age_s is not None:
             check_ttl("max_age_s", max_age_s)
@@ -116,6 +136,12 @@ class SessionsBase(ABC):
 
     @abstractmethod
     async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None: ...
+
+    @abstractmethod
+    async def _lose_sessions(self, losses: Sequence[Loss], replica: str | None) -> None: ...
+
+    @abstractmethod
+    async def _lost_workers(self, namespace: str) -> list[LostWorker]: ...
 
     @abstractmethod
     async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]: ...

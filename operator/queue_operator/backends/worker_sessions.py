@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
+from queue_operator.backends.lost_workers import Loss, LostWorker
 from queue_operator.domain.errors import Forbidden
 
 
@@ -158,6 +159,18 @@ class Sessions(Protocol):
         """
         ...
 
+    async def lose_sessions(self, losses: Sequence[Loss], *, replica: str | None = None) -> None:
+        """Closes sessions whose workers went without a goodbye, and keeps for some minutes that
+        they did. What `close_sessions` leaves alone is left alone.
+        """
+        ...
+
+    async def lost_workers(self, namespace: str) -> list[LostWorker]:
+        """The newest, the last lost first. A worker is not lost any more once a session under its
+        name is opened.
+        """
+        ...
+
     async def list_sessions(self, *, max_age_s: float | None = None) -> list[WorkerSession]:
         """Open sessions, those ended or silent for longer than `max_age_s` left out."""
         ...
@@ -237,3 +250,22 @@ def told_of(stored: WorkerSession, before: WorkerSession | None = None) -> Sessi
         order_number=stored.order_number,
         previous="" if before is None else before.connection,
     )
+
+
+def losing(stored: WorkerSession, loss: Loss, now: datetime) -> LostWorker:
+    return LostWorker(
+        session_id=stored.session_id,
+        namespace=stored.namespace,
+        worker_name=stored.worker_name,
+        host=stored.host,
+        version=stored.version,
+        types=stored.types,
+        capacity=stored.capacity,
+        jobs=loss.jobs,
+        lost_at=now - timedelta(seconds=loss.ago_s),
+    )
+
+
+def is_back(lost: LostWorker, opened: WorkerSession) -> bool:
+    """A worker of that name is there again, maybe as another process."""
+    return (lost.namespace, lost.worker_name) == (opened.namespace, opened.worker_name)

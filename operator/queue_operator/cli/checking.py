@@ -23,7 +23,8 @@ class _Usual:
 
 
 _MOST: Final = 2**31
-_LARGE: Final = _Usual(Limits(**{one.name: _MOST for one in fields(Limits)}), _MOST)
+_SIZES: Final = [one.name for one in fields(Limits) if isinstance(one.default, int)]
+_LARGE: Final = _Usual(Limits(**dict.fromkeys(_SIZES, _MOST)), _MOST)  # type: ignore[arg-type]
 """What one of these refuses too, no setting of a server allows."""
 
 

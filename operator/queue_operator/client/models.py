@@ -470,8 +470,23 @@ class Worker(Received):
     heartbeat_at: datetime | None = None
 
 
+class LostWorker(Received):
+    """A worker that went without a goodbye; without `types` it handled any."""
+
+    state: str = "LOST"
+    name: str
+    session_id: str
+    host: str = ""
+    version: str = ""
+    types: tuple[str, ...] = ()
+    capacity: int = 0
+    jobs: int = 0
+    lost_at: datetime
+
+
 class WorkerList(Received):
     workers: tuple[Worker, ...]
+    lost: tuple[LostWorker, ...] = ()
 
 
 class WaitingJob(Received):

@@ -265,7 +265,7 @@ def _rules(settings: Settings, cluster_uid: str) -> IntakeRules:
     limits = settings.limits
     return IntakeRules(
         cluster_uid,
-        replace(limits.to_limits(), payload_bytes=limits.resource_payload_bytes),
+        replace(settings.to_limits(), payload_bytes=limits.resource_payload_bytes),
         limits.json_depth,
     )
 
@@ -284,7 +284,7 @@ class Controller:
         clock, rules = MonotonicClock(), _rules(settings, started.cluster_uid)
         backend, served = started.backend, settings.controller.namespaces
         sightings, deferred = Sightings(), Deferred()
-        quotas = Quotas(backend, settings.quotas, clock, settings.limits.to_limits())
+        quotas = Quotas(backend, settings.quotas, clock, settings.to_limits())
         self._backend = backend
         self._kube = kube
         self._settings = settings.controller

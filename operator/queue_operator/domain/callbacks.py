@@ -6,15 +6,17 @@ from urllib.parse import urlsplit
 
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.limits import MAX_URL_CHARACTERS
+from queue_operator.domain.reach import Reach
 
 _SCHEMES: Final = ("http", "https")
 # What a URL may hold unescaped (RFC 3986); anything else would be sent as something else.
 _URL: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 
 
-def check_callback_url(field: str, url: object) -> None:
+def check_callback_url(field: str, url: object, reach: Reach | None = None) -> None:
     """Raises InvalidArgument unless it is an absolute http or https URL with a host, without
-    credentials and fragment, and not too long.
+    credentials and fragment, not too long, and within `reach`. Whoever does not know the rules of
+    the server leaves those to it.
     """
     if not isinstance(url, str):
         raise InvalidArgument(field, f"must be a string, not {type(url).__name__}")
@@ -25,6 +27,8 @@ def check_callback_url(field: str, url: object) -> None:
     if not _URL.fullmatch(url):
         raise InvalidArgument(field, "must be a URL; escape blanks and other characters as %XX")
     fault = _fault(url)
+    if fault is None and reach is not None:
+        fault = reach.url_fault(url)
     if fault is not None:
         raise InvalidArgument(field, fault)
 

@@ -31,6 +31,15 @@ def authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_address(host: str) -> bool:
+    """Whether it is one as `ipaddress` takes it, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_within(host: str, network: str) -> bool:
     """Whether `host` is an address of the network; False for names, and for what is no network."""
     try:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from queue_operator.domain.reach import Reach
+
 MAX_DURATION_S: Final = 100 * 365 * 86_400.0
 """A century. Longer ones overflow timestamps and timers of stores and workers."""
 MAX_ATTEMPTS_BOUND: Final = 100
@@ -44,7 +46,7 @@ BATCH_DEPENDENCIES: Final = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Sizes that settings may change: bytes for payloads, characters for texts, entries for
-    collections.
+    collections. `callbacks` is where callbacks may go, None where this is left to another.
     """
 
     payload_bytes: int = 1024 * 1024
@@ -56,6 +58,7 @@ class Limits:
     dependencies: int = 1000
     error_characters: int = 8192
     stack_characters: int = 65_536
+    callbacks: Reach | None = None
 
 
 DEFAULT_LIMITS: Final = Limits()

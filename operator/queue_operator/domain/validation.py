@@ -246,7 +246,7 @@ def check_job(job: Job, limits: Limits = DEFAULT_LIMITS) -> None:
     if job.resource is not None:
         _check_resource(job.resource, limits)
     if job.callback_url != "":
-        check_callback_url("callback_url", job.callback_url)
+        check_callback_url("callback_url", job.callback_url, limits.callbacks)
     check_flag("suspended", job.suspended)
     if job.traceparent != "" or job.tracestate != "":
         check_trace(job.traceparent, job.tracestate)

@@ -49,6 +49,7 @@ class Code(StrEnum):
     LATE = "LATE"
     FAILING = "FAILING"
     SILENT_WORKERS = "SILENT_WORKERS"
+    LOST_WORKERS = "LOST_WORKERS"
     QUOTA = "QUOTA"
     ALL_BUSY = "ALL_BUSY"
 
@@ -93,6 +94,15 @@ class WorkerNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostNow:
+    """A worker that went `ago_s` before now without a goodbye, and the jobs it had then."""
+
+    name: str
+    ago_s: float
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """A pause; of all types where `type` is empty."""
 
@@ -111,6 +121,7 @@ class Situation:
     window_s: float = LATE_S
     types: tuple[TypeNow, ...] = ()
     workers: tuple[WorkerNow, ...] = ()
+    lost: tuple[LostNow, ...] = ()
     holds: tuple[Hold, ...] = ()
     later: int = 0
     may_run: bool = True
@@ -162,7 +173,7 @@ def judge(now: Situation) -> Verdict:
     """The verdict on a situation."""
     crew = _crew(now)
     held, hindered = _hindrances(now, crew)
-    causes = [*held, *_failing(now), *_silent(now), *_crowded(now, crew, hindered)]
+    causes = [*held, *_failing(now), *_lost(now), *_silent(now), *_crowded(now, crew, hindered)]
     causes.sort(key=lambda cause: -_ORDER.index(cause.level))
     level = max((cause.level for cause in causes), key=_ORDER.index, default=Level.HEALTHY)
     if now.due and sum(one.due for one in now.types if one.type in hindered) == now.due:
@@ -419,6 +430,33 @@ def _silent(now: Situation) -> list[Cause]:
             next_step="See whether their pods live, and reach the operator.",
             command=f"kubectl -n {shlex.quote(now.namespace)} get pods",
             evidence={"workers": len(silent), "silent_s": round(most, 1)},
+        )
+    ]
+
+
+def _lost(now: Situation) -> list[Cause]:
+    """Of those lost within the window something may still be amiss; the others are remembered."""
+    if not now.lost:
+        return []
+    newest = min(now.lost, key=lambda one: one.ago_s)
+    jobs = sum(one.jobs for one in now.lost)
+    many = len(now.lost) > 1
+    names = _list(sorted({one.name for one in now.lost}))
+    who = f"{len(now.lost):,} workers ({names})" if many else f"worker {names}"
+    ago = f"{span(newest.ago_s)} ago"
+    when = f"died, the last {ago}," if many else f"died {ago}"
+    told = f"; {'it was' if jobs == 1 else 'they were'} taken back to be run again"
+    return [
+        Cause(
+            code=Code.LOST_WORKERS,
+            level=Level.DEGRADED if newest.ago_s < now.window_s else Level.HEALTHY,
+            message=f"{who} {when} with {_many(jobs, 'job') if jobs else 'no job'}"
+            f"{told if jobs else ''}",
+            next_step="See why it ended: out of memory, evicted, or a node that went? A job that "
+            "ends its workers is run apart and then given up.",
+            command=f"kubectl -n {shlex.quote(now.namespace)} describe pod "
+            f"{shlex.quote(newest.name)}",
+            evidence={"workers": len(now.lost), "jobs": jobs, "ago_s": round(newest.ago_s, 1)},
         )
     ]
 

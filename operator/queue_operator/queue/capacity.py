@@ -39,6 +39,8 @@ class Slots:
         self._limits = dict(limits or {})
         self._slots: dict[JobKey, Slot] = {}
         self._by_type: Counter[str] = Counter()
+        self.taken = 0
+        """Jobs that the store took away since the worker was heard of last."""
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Other limits of single types from now on; what is taken stays taken."""
@@ -98,6 +100,7 @@ class Slots:
             return False
         if before is not None and slot.order > before:
             return False
+        self.taken += slot.stored
         slot.stored = False
         return self._drop_if_over(key, slot)
 

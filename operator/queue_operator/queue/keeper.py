@@ -82,7 +82,9 @@ class Keeper:
     async def tend_sessions(self) -> None:
         """Shows which sessions are open here, and what their streams do."""
         gone = self._streams.forget_parked(self._lease_ttl_s)
-        await self._sessions.close([name for name in gone if not self._streams.of(name)])
+        gone = {name: loss for name, loss in gone.items() if not self._streams.of(name)}
+        await self._sessions.close([name for name, loss in gone.items() if loss is None])
+        await self._sessions.lose([loss for loss in gone.values() if loss is not None])
         await self._sessions.tend(self._streams.all())
 
     async def _follow_turn(self) -> None:

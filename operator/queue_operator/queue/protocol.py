@@ -71,6 +71,7 @@ class EndReason(StrEnum):
     QUEUE_CLOSED = "the queue is shutting down"
     FAILED = "the store refuses what the stream asks for"
     DISCONNECTED = "its QueueWorker was deleted"
+    BROKEN = "the connection broke without a goodbye"
 
 
 class Stream(Protocol):
@@ -150,7 +151,7 @@ class Stream(Protocol):
         """No more jobs for this stream; those not handed out yet go back to the queue."""
         ...
 
-    async def close(self) -> None:
+    async def close(self, reason: EndReason = EndReason.CLOSED) -> None:
         """Ends the stream; jobs never written to the transport are RELEASEd."""
         ...
 

@@ -2,8 +2,10 @@
 
 import itertools
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import Kind
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.job import CancelRequest
@@ -13,6 +15,7 @@ from queue_operator.domain.states import ELIGIBLE
 from queue_operator.queue.capacity import JobKey
 from queue_operator.queue.demand import Filter, Group
 from queue_operator.queue.protocol import StreamSpec
+from queue_operator.queue.sessions import loss_of
 from queue_operator.queue.stream import JobStream
 
 Owner = tuple[str, str]
@@ -32,7 +35,7 @@ class StreamRegistry:
         self._streams: dict[str, list[JobStream]] = {}
         self._filters: dict[Filter, dict[JobStream, None]] = {}
         self._matching: dict[Kind, tuple[Filter, ...]] = {}
-        self._parked: dict[Owner, float] = {}
+        self._parked: dict[Owner, tuple[float, Loss | None]] = {}
         self._left: dict[str, float] = {}
         self._orders = itertools.count(1)
         self._last_order = 0
@@ -63,8 +66,9 @@ class StreamRegistry:
         if not siblings:
             self._streams.pop(stream.spec.assignee_id, None)
         now_s = self._clock.monotonic()
-        if stream.left_jobs and not stream.renewed_by_queue:
-            self._parked[_owner(stream.spec)] = now_s
+        left = sum(1 for _ in stream.left_tokens())
+        if left and not stream.renewed_by_queue:
+            self._parked[_owner(stream.spec)] = now_s, loss_of(stream, left)
         self._left.update(dict.fromkeys(stream.left_tokens(), now_s))
 
     def refilter(self, stream: JobStream, before: Sequence[Group]) -> None:
@@ -98,14 +102,20 @@ class StreamRegistry:
         """A stream that has ended had given the job to its worker, who may have begun it."""
         return token in self._left
 
-    def forget_parked(self, older_than_s: float) -> list[str]:
-        """Assignees that did not come back in time; their leases have run out."""
-        limit_s = self._clock.monotonic() - older_than_s
+    def forget_parked(self, older_than_s: float) -> dict[str, Loss | None]:
+        """Assignees that did not come back in time, and which of them were lost; their leases have
+        run out.
+        """
+        now_s = self._clock.monotonic()
+        limit_s = now_s - older_than_s
         self._forget_left()
-        gone = [owner for owner, since_s in self._parked.items() if since_s < limit_s]
+        gone = {owner: one for owner, one in self._parked.items() if one[0] < limit_s}
         for owner in gone:
             del self._parked[owner]
-        return [assignee_id for _, assignee_id in gone]
+        return {
+            assignee_id: loss and replace(loss, ago_s=now_s - since_s)
+            for (_, assignee_id), (since_s, loss) in gone.items()
+        }
 
     def _forget_left(self) -> None:
         limit_s = self._clock.monotonic() - LEFT_FOR_S

@@ -46,7 +46,7 @@ from queue_operator.queue.protocol import EndReason, StreamSpec, StreamUsage
 from queue_operator.queue.quotas import Admission, Quotas
 from queue_operator.queue.registry import StreamRegistry
 from queue_operator.queue.rescuer import Rescuer
-from queue_operator.queue.sessions import Opening, SessionRows
+from queue_operator.queue.sessions import Opening, SessionRows, loss_of
 from queue_operator.queue.spec import check_spec
 from queue_operator.queue.stream import JobStream, StreamParts
 from queue_operator.queue.suspects import Isolation
@@ -325,7 +325,8 @@ class QueueService:
         # One that is being opened has written to the row, and is in no list yet.
         wanted = self._streams.of(assignee_id) or assignee_id in self._opening
         if not wanted and not self._streams.is_parked(stream.spec):
-            await self._sessions.close([assignee_id])
+            loss = loss_of(stream)
+            await (self._sessions.lose([loss]) if loss else self._sessions.close([assignee_id]))
 
     async def _forget_row(self, stream: JobStream) -> None:
         """Of a stream that was not opened after all; why is said already."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import (
     Backend,
     SessionNews,
@@ -40,6 +41,16 @@ class Opening:
             self._assignees[assignee_id] -= 1
             # Counters keep what is at nothing.
             self._assignees += Counter()
+
+
+def loss_of(stream: JobStream, left: int = 0) -> Loss | None:
+    """Of a stream that ended and left its worker with so many jobs. None where the worker said
+    goodbye, and where it drained and held nothing more.
+    """
+    jobs = left + stream.slots.taken
+    if stream.end_reason is not EndReason.BROKEN or (stream.draining and not jobs):
+        return None
+    return Loss(session_id=stream.spec.assignee_id, jobs=jobs)
 
 
 class SessionRows:
@@ -97,6 +108,11 @@ class SessionRows:
     async def close(self, session_ids: Sequence[str]) -> None:
         if session_ids and self._rows is not None:
             await self._rows.close_sessions(session_ids, replica=self._replica)
+
+    async def lose(self, losses: Sequence[Loss]) -> None:
+        """Sessions that broke: whoever watches is told that their workers are lost."""
+        if losses and self._rows is not None:
+            await self._rows.lose_sessions(losses, replica=self._replica)
 
     async def follow(self, streams: Collection[JobStream]) -> bool:
         """Streams do what the rows of their sessions say: one that another connection has ends,

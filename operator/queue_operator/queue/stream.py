@@ -179,7 +179,7 @@ class JobStream:
             self._handed.pop(assignment.token, None)
 
     def _heard(self) -> None:
-        self._heard_s = self._parts.clock.monotonic()
+        self._heard_s, self.slots.taken = self._parts.clock.monotonic(), 0
         self._owes_word_since_s = None
         if self.silent and self._spoke_s is None:
             self._spoke_s = self._heard_s

@@ -1,10 +1,12 @@
 """What whoever watches a queue asks: the verdict, the oldest that wait, what fails, who works."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, cast
 
+from queue_operator.backends.lost_workers import LostWorker
 from queue_operator.backends.protocol import (
     Failures,
     FailureSearch,
@@ -13,6 +15,7 @@ from queue_operator.backends.protocol import (
     Pauses,
     Search,
     SearchOrder,
+    Sessions,
     Statistics,
     WorkerSession,
 )
@@ -24,6 +27,7 @@ from queue_operator.domain.verdict import (
     FEW_FAILURES,
     LATE_S,
     Hold,
+    LostNow,
     Situation,
     TypeNow,
     Verdict,
@@ -32,12 +36,15 @@ from queue_operator.domain.verdict import (
 )
 from queue_operator.domain.views import Phase
 from queue_operator.queue.clustering import Clustered, Clusters
-from queue_operator.queue.explaining import Explainer, Explanation, connected, utc_now
+from queue_operator.queue.explaining import Explainer, Explanation, WaitReason, connected, utc_now
 from queue_operator.queue.protocol import HostedQueue
 
 MOST_READ: Final = 200
 """So many of the newest failures are read to put them into clusters."""
 MOST_OLDEST: Final = 20
+MOST_RETRYING: Final = 1000
+"""So many that are tried again are looked at, to find those whose time has come."""
+_A_PAGE: Final = 200
 MOST_TYPES: Final = 50
 """So many failing types are told of."""
 SHOWN_S: Final = 300.0
@@ -67,11 +74,12 @@ class Watch:
         window = StatsWindow(
             namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
         )
-        stats, ages, pauses, workers, may_run = await asyncio.gather(
+        stats, ages, pauses, workers, lost, may_run = await asyncio.gather(
             store.window_stats(window),
             store.oldest_due(namespace=namespace),
             store.pauses(namespace),
             self.workers(namespace),
+            self.lost(namespace),
             self._queue.may_run(namespace),
         )
         failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
@@ -87,6 +95,7 @@ class Watch:
             ),
             # The store wrote when it heard of them: by its clock, not by that of this machine.
             workers=tuple(_worker(one, stats.until) for one in workers),
+            lost=tuple(_lost(one, stats.until) for one in lost if _handled(one, kind)),
             holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
             later=_later(stats, kind),
             may_run=may_run,
@@ -99,23 +108,47 @@ class Watch:
         mine = [one for one in found if one.namespace == namespace]
         return sorted(mine, key=lambda one: (one.worker_name, one.session_id))
 
+    async def lost(self, namespace: str) -> list[LostWorker]:
+        """The workers that died within ten minutes, and of whose name none has come since."""
+        store = self._queue.backend
+        return await store.lost_workers(namespace) if isinstance(store, Sessions) else []
+
     async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
         """The jobs that could run and were submitted first, and why they do not."""
-        found: list[Job] = []
+        now = self._now()
+        due = await self._due(namespace, Phase.SCHEDULED, MOST_OLDEST, now)
         # Of those that are tried again many may wait for their time.
-        for phase in (Phase.SCHEDULED, Phase.RETRYING):
+        due += await self._due(namespace, Phase.RETRYING, MOST_RETRYING, now)
+        due.sort(key=lambda job: job.eligible_at or job.created_at or now)
+        told = await self._explainer.explain_each(due[:limit])
+        if all(one.reason is not WaitReason.DUE for one in told):
+            return told
+        window = StatsWindow(
+            namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
+        )
+        stats, workers = await asyncio.gather(
+            self._store().window_stats(window), self.workers(namespace)
+        )
+        return [_in_company(one, stats.due_by_type, workers) for one in told]
+
+    async def _due(self, namespace: str, phase: Phase, most_read: int, now: datetime) -> list[Job]:
+        """Of the jobs in that phase that were submitted first."""
+        found: list[Job] = []
+        read, cursor = 0, ""
+        while True:
             search = JobSearch(
                 namespace=namespace,
                 phases=frozenset({phase}),
                 order=SearchOrder.CREATED_ASC,
-                limit=MOST_OLDEST,
+                limit=min(most_read - read, _A_PAGE),
+                cursor=cursor,
                 count=False,
             )
-            found += (await self._store().search_jobs(search)).jobs
-        now = self._now()
-        due = [job for job in found if job.eligible_at is None or job.eligible_at <= now]
-        due.sort(key=lambda job: job.eligible_at or job.created_at or now)
-        return await self._explainer.explain_each(due[:limit])
+            page = await self._store().search_jobs(search)
+            found += [job for job in page.jobs if job.eligible_at is None or job.eligible_at <= now]
+            read, cursor = read + len(page.jobs), page.next_cursor
+            if not cursor or len(found) >= MOST_OLDEST or read >= most_read:
+                return found
 
     async def failing(self, namespace: str, time_range_s: float, kind: str = "") -> Clustered:
         """The types that failed within that time, and how."""
@@ -163,6 +196,23 @@ class Watch:
         return cast(Store, self._queue.backend)
 
 
+def _in_company(
+    one: Explanation, due: Mapping[str, int], workers: Sequence[WorkerSession]
+) -> Explanation:
+    """Of the first of its type, that its workers have other types to run, too."""
+    if one.reason is not WaitReason.DUE:
+        return one
+    mine = [worker.types for worker in workers if not worker.types or one.job.type in worker.types]
+    kinds = set(due) if not all(mine) else set[str]().union(*mine)
+    others = sum(due.get(kind, 0) for kind in kinds - {one.job.type})
+    if not others:
+        return one
+    jobs = "1 job of another type waits" if others == 1 else f"{others:,} jobs of other types wait"
+    return replace(
+        one, message=f"it is the first of its type; {jobs} for the same workers, the oldest first"
+    )
+
+
 def _type(name: str, stats: WindowStats, age_s: float, clusters: Clusters) -> TypeNow:
     counts = stats.by_type.get(name)
     return TypeNow(
@@ -193,6 +243,18 @@ def _worker(one: WorkerSession, now: datetime) -> WorkerNow:
         busy=one.busy,
         draining=one.draining,
         silent_s=0.0 if heard is None else max((now - heard).total_seconds(), 0.0),
+    )
+
+
+def _handled(one: LostWorker, kind: str) -> bool:
+    return not kind or not one.types or kind in one.types
+
+
+def _lost(one: LostWorker, now: datetime) -> LostNow:
+    return LostNow(
+        name=one.worker_name or one.session_id,
+        ago_s=max((now - one.lost_at).total_seconds(), 0.0),
+        jobs=one.jobs,
     )
 
 

@@ -15,7 +15,7 @@ from queue_operator.domain.errors import (
 )
 from queue_operator.domain.lease import heartbeat_interval_s
 from queue_operator.observing import WORKER
-from queue_operator.queue.protocol import Stream, StreamHost
+from queue_operator.queue.protocol import EndReason, Stream, StreamHost
 from queue_operator.rpc.backlog import Backlog
 from queue_operator.rpc.door import Context, Door, Unreadable, read_message, refuse
 from queue_operator.rpc.hello import spec_of
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["WorkerPlane"].full_name
 HELLO_TIMEOUT_S: Final = 10.0
+BREAK_S: Final = 0.1
+"""So much later than its end one may hear that a connection broke."""
 
 
 class ConnectionLost(Unavailable):
@@ -124,14 +126,22 @@ class WorkerPlaneServicer:
         WORKER.set(stream.spec.worker_name)
         session = Session(stream, call, self._limits, self._backlog)
         self._sessions.add(session)
+        reason = EndReason.CLOSED
         try:
             await call.write(pb.ServerMessage(welcome=self._welcome(stream)))
             if self._leaving:
                 self.say_goodbye()
             await session.run()
+            if not session.leaves:
+                # Who has said its last may do so without draining. Of a connection that broke this
+                # comes first, and that it did at once.
+                await asyncio.sleep(BREAK_S)
+        except (ConnectionLost, asyncio.CancelledError):
+            reason = EndReason.BROKEN
+            raise
         finally:
             self._sessions.discard(session)
-            await stream.close()
+            await stream.close(reason)
 
     async def _hello(self, call: Call) -> pb.Hello:
         try:

@@ -112,11 +112,17 @@ class Session:
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held: list[Held] | None = None
         self._heartbeating = False
+        self._drains = False
 
     def say_goodbye(self, reason: str, *, reconnect: bool) -> None:
         """Ends the session after what the worker already sent has been answered."""
         self._goodbye = pb.Goodbye(reason=reason, reconnect=reconnect)
         self._leaving.set()
+
+    @property
+    def leaves(self) -> bool:
+        """Worker or server has said that the session is about to end."""
+        return self._drains or self._leaving.is_set()
 
     async def run(self) -> None:
         """Raises QueueError when the worker must be told that the call failed."""
@@ -241,7 +247,7 @@ class Session:
                 self._stream.retype(types_of(message.types.types, self._limits.wire.id_characters))
             case "drain":
                 # What it held before it drained says nothing about what it will not start.
-                self._held = None
+                self._held, self._drains = None, True
                 self._stream.drain()
             case "hello":
                 raise InvalidArgument("hello", "must come once, as the first message")

@@ -39,7 +39,12 @@ async def test_a_repeat_tells_the_first_jobs_state_of_now(door: Door) -> None:
 @proves("external-api.ErrorCodes.rule.3")
 @pytest.mark.parametrize(
     "other",
-    [{"payload": {"a": 2}}, {"type": "u"}, {"priority": "HIGH"}, {"callback_url": "http://x/"}],
+    [
+        {"payload": {"a": 2}},
+        {"type": "u"},
+        {"priority": "HIGH"},
+        {"callback_url": "https://x.example/"},
+    ],
 )
 async def test_a_key_of_other_content_is_a_conflict(door: Door, other: dict[str, Any]) -> None:
     first = await door.told("POST", "/v1/jobs", keyed("k"))

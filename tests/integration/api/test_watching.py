@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
 
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.domain.errors import InvalidArgument
-from queue_operator.domain.outcome import ErrorInfo
+from queue_operator.domain.job import Demand
+from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 from queue_operator.domain.verdict import Level
 from queue_operator.queue.explaining import utc_now
@@ -38,7 +40,7 @@ async def test_an_empty_namespace_is_healthy(door: Door) -> None:
     told = await door.told("GET", "/v1/verdict")
     assert (told["level"], told["causes"], told["due"]) == ("HEALTHY", [], 0)
     assert told["sentence"] == "Healthy: nothing runs, and nothing could."
-    assert await door.told("GET", "/v1/workers") == {"workers": []}
+    assert await door.told("GET", "/v1/workers") == {"workers": [], "lost": []}
     assert await door.told("GET", "/v1/waiting") == {"waiting": []}
     assert (await door.told("GET", "/v1/failures/clusters"))["types"] == []
 
@@ -61,6 +63,73 @@ async def test_jobs_that_no_worker_takes_make_it_stuck(door: Door) -> None:
     assert (await door.told("GET", "/v1/verdict", type="mail"))["level"] == "STUCK"
     [waiting] = (await door.told("GET", "/v1/waiting"))["waiting"]
     assert (waiting["job"]["job_id"], waiting["why"]["reason"]) == (job_id, "NO_WORKER")
+
+
+async def test_a_worker_that_died_is_told_of(door: Door) -> None:
+    session_id = f"dead-{door.namespace}"
+    await door.backend.open_session(
+        WorkerSession(
+            session_id=session_id,
+            namespace=door.namespace,
+            worker_name="mailer-7",
+            types=frozenset({"mail"}),
+            capacity=4,
+        )
+    )
+    await door.backend.lose_sessions([Loss(session_id=session_id, jobs=3, ago_s=120.0)])
+    told = await door.told("GET", "/v1/verdict")
+    assert told["sentence"].startswith("Degraded: worker mailer-7 died 2 min")
+    assert (told["causes"][0]["code"], told["workers"]) == ("LOST_WORKERS", 0)
+    assert (await door.told("GET", "/v1/verdict", type="sms"))["level"] == "HEALTHY"
+    found = await door.told("GET", "/v1/workers")
+    [lost] = found["lost"]
+    assert found["workers"] == []
+    assert (lost["state"], lost["name"], lost["jobs"]) == ("LOST", "mailer-7", 3)
+
+
+async def test_a_retry_whose_time_has_come_is_found_behind_those_in_backoff(door: Door) -> None:
+    for n in range(25):
+        await door.submitted(type="mail", job_id=f"job-{n:02}")
+    demand = Demand(assignee_id="w", limit=25, namespace=door.namespace)
+    claimed = await door.backend.claim([demand], lease_ttl_s=60.0)
+    outcomes = [
+        Outcome(one.job_id, Event.FAIL, door.namespace, token=one.token, error=ErrorInfo("no"))
+        for one in claimed
+    ]
+    await door.backend.settle(outcomes)
+    async with door.backend._pool.connection() as connection:
+        await connection.execute(
+            "UPDATE ready SET eligible_at = now() + CASE WHEN job_no IN (SELECT job_no FROM job "
+            "WHERE id = 'job-24') THEN interval '-1 minute' ELSE interval '1 hour' END "
+            "WHERE lane_id IN (SELECT id FROM lane WHERE namespace_id = "
+            "(SELECT id FROM namespace WHERE name = %s))",
+            (door.namespace,),
+        )
+    [waiting] = (await door.told("GET", "/v1/waiting"))["waiting"]
+    assert waiting["job"]["job_id"] == "job-24"
+
+
+async def test_the_first_of_a_type_is_told_who_else_waits_for_its_workers(door: Door) -> None:
+    await door.backend.open_session(
+        WorkerSession(
+            session_id=f"elsewhere-{door.namespace}",
+            namespace=door.namespace,
+            worker_name="w",
+            types=frozenset({"mail", "sms"}),
+            capacity=3,
+        )
+    )
+    for kind in ("sms", "sms", "mail", "fax"):
+        await door.submitted(type=kind)
+    why = {
+        one["job"]["type"]: one["why"]
+        for one in reversed((await door.told("GET", "/v1/waiting"))["waiting"])
+    }
+    assert why["mail"]["message"] == (
+        "it is the first of its type; 2 jobs of other types wait for the same workers, the oldest "
+        "first"
+    )
+    assert "1 job of another type waits" in why["sms"]["message"]
 
 
 async def test_a_pause_is_told_with_who_and_why(door: Door) -> None:

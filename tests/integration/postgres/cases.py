@@ -4,7 +4,7 @@ import itertools
 import uuid
 from dataclasses import dataclass
 
-from tests.integration.postgres import big, calls, million
+from tests.integration.postgres import big, calls, million, telling
 
 from queue_operator.domain.job import Demand
 
@@ -63,7 +63,7 @@ CASES = {
         20000,
     ),
     "webhooks": Case(
-        calls.tell_of_ends,
+        telling.tell_of_ends,
         {
             *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
             *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from queue_operator.backends.figures import Buckets, Naming
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.postgres.webhooks import WebhookStore
@@ -101,6 +102,8 @@ EVERY: Final[dict[str, Call]] = {
     "order_session": lambda b, x: b.order_session(x, SessionOrder()),
     "close_sessions": lambda b, x: b.close_sessions([x]),
     "list_sessions": lambda b, x: b.list_sessions(),
+    "lose_sessions": lambda b, x: b.lose_sessions([Loss(session_id=x)]),
+    "lost_workers": lambda b, x: b.lost_workers("t"),
     "record_progress": lambda b, x: b.record_progress([_REPORT]),
     "store_checkpoints": lambda b, x: b.store_checkpoints([_CHECKPOINT]),
     "spawn": lambda b, x: b.spawn([_CHILD]),
@@ -123,7 +126,7 @@ EVERY: Final[dict[str, Call]] = {
 }
 # These do not ask the server anything that they wait for, or are a test of their own.
 APART: Final = frozenset(
-    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures", "webhooks"}
+    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures"}
 )
 
 

@@ -338,6 +338,21 @@ CREATE TABLE log_chunk (
 );
 ALTER TABLE log_chunk ADD CONSTRAINT log_chunk_pkey PRIMARY KEY (job_no, version, last);
 
+CREATE TABLE lost_worker (
+    session_id text NOT NULL,
+    namespace text NOT NULL,
+    worker_name text NOT NULL,
+    host text NOT NULL,
+    version text NOT NULL,
+    types text[] NOT NULL,
+    capacity integer NOT NULL,
+    jobs integer NOT NULL,
+    lost_at timestamp with time zone NOT NULL
+);
+ALTER TABLE lost_worker ADD CONSTRAINT lost_worker_pkey PRIMARY KEY (session_id);
+CREATE INDEX lost_worker_name ON queue_operator.lost_worker USING btree (namespace, worker_name);
+CREATE INDEX lost_worker_newest ON queue_operator.lost_worker USING btree (namespace, lost_at);
+
 CREATE TABLE mirror_outbox (
     sequence bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     job_no bigint NOT NULL

@@ -19,6 +19,7 @@ from queue_operator.testing.clauses import proves
 UNWATCHED = {
     *("session_open", "session_touch", "session_close", "session_list"),
     *("session_keep", "session_news", "session_order"),
+    *("session_lose", "session_lost"),
     *("signal_listen", "signal_stay"),
     *("migration_list", "migration_place", "migration_record", "migration_table"),
     "migration_index",

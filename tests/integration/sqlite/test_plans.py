@@ -45,6 +45,9 @@ PLANS = {
         "SEARCH job USING INDEX job_failed (namespace=? AND failed_at>? AND failed_at<?)",
         "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=? AND tag=?)",
     ],
+    "find_again": [
+        "SEARCH lost_worker USING COVERING INDEX lost_worker_name (namespace=? AND worker_name=?)"
+    ],
     "get": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "leased": ["SCAN job USING INDEX job_leased"],
     "list_sessions": ["SCAN session"],
@@ -57,6 +60,7 @@ PLANS = {
         "SEARCH log_line USING PRIMARY KEY (number=? AND version=?)",
     ],
     "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
+    "lost_workers": ["SEARCH lost_worker USING INDEX lost_worker_name (namespace=?)"],
     "message_counts": ["SCAN message USING COVERING INDEX message_listed"],
     "message_due": ["SEARCH message USING INDEX message_due (next_at<?)"],
     "message_ended": ["SEARCH message USING INDEX message_ended (state=? AND last_at<?)"],
@@ -68,6 +72,7 @@ PLANS = {
     "message_oldest": ["SEARCH message USING INDEX message_listed (namespace=? AND state=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
     "numbered": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
+    "prune_lost": ["SCAN lost_worker"],
     "prune_sessions": ["SCAN session"],
     "search_count": [
         "SEARCH job USING INDEX job_updated (namespace=? AND updated_at>? AND updated_at<?)",
@@ -109,7 +114,13 @@ PLANS = {
 # Sorting what was found is fine where it is all used, and not where a limit cuts it.
 UNSORTED = {"claimable", "search_created_asc", "search_created_desc", "search_updated_desc"}
 INSERTS = {
-    *("add", "announce", "bucket_keep", "message_keep", "open_session", "put_pause"),
+    "add",
+    "announce",
+    "bucket_keep",
+    "lose_session",
+    "message_keep",
+    "open_session",
+    "put_pause",
     "tally_keep",
 }
 LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids", "numbers"}
@@ -159,8 +170,5 @@ def _plan(store: SqliteStore, name: str) -> list[str]:
 def _tables(plan: list[str]) -> list[str]:
     """Looks at stored rows, not at the parameters or at what another step gives."""
     looks = (step for step in plan if step.startswith(("SCAN", "SEARCH")))
-    return [
-        step
-        for step in looks
-        if re.match(r"\w+ (job|edge|session|log_line|message|pause|tally)", step)
-    ]
+    tables = "job|edge|session|lost_worker|log_line|message|pause|tally"
+    return [step for step in looks if re.match(rf"\w+ ({tables})", step)]

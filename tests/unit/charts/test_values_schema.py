@@ -90,6 +90,18 @@ CONTRADICTIONS: list[tuple[Manifest, str]] = [
         },
         "given twice",
     ),
+    (
+        {"database": DATABASE, "settings": {"metrics": {"linger_s": 18.5}}},
+        "may take 42 seconds to stop",
+    ),
+    (
+        {
+            "database": DATABASE,
+            "settings": {"metrics": {"linger_s": 100}},
+            "terminationGracePeriodSeconds": 141,
+        },
+        "terminationGracePeriodSeconds, which is 141",
+    ),
 ]
 
 
@@ -110,6 +122,16 @@ def test_the_worker_chart_names_the_faulty_value(values: Manifest, field: str) -
 @pytest.mark.parametrize(("values", "words"), CONTRADICTIONS)
 def test_contradictions_are_refused_with_what_to_do(values: Manifest, words: str) -> None:
     assert words in refusal("queue-operator", values)
+
+
+@pytest.mark.parametrize(("linger_s", "grace_s"), [(18, 60), (100, 142), (0, 42)])
+def test_a_pod_may_linger_for_as_long_as_it_has_time(linger_s: int, grace_s: int) -> None:
+    values = {
+        "database": DATABASE,
+        "settings": {"metrics": {"linger_s": linger_s}},
+        "terminationGracePeriodSeconds": grace_s,
+    }
+    assert rendered("queue-operator", values)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from queue_operator.domain.verdict import (
     Code,
     Hold,
     Level,
+    LostNow,
     Situation,
     TypeNow,
     Verdict,
@@ -250,3 +251,40 @@ def test_a_type_is_no_option_of_its_command(due: int) -> None:
 )
 def test_a_span_has_two_units_at_most(seconds: float, told: str) -> None:
     assert span(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [
+        (
+            (LostNow(name="mailer-7", ago_s=120.0, jobs=3),),
+            "Degraded: worker mailer-7 died 2 min ago with 3 jobs; they were taken back to be run "
+            "again.",
+        ),
+        (
+            (LostNow(name="mailer-7", ago_s=7.0, jobs=1),),
+            "Degraded: worker mailer-7 died 7 s ago with 1 job; it was taken back to be run again.",
+        ),
+        (
+            (LostNow(name="mailer-7", ago_s=7.0),),
+            "Degraded: worker mailer-7 died 7 s ago with no job.",
+        ),
+        (
+            tuple(LostNow(name=f"w-{n}", ago_s=400.0 - 100 * n, jobs=n) for n in range(4)),
+            "Degraded: 4 workers (w-0 and 3 others) died, the last 1 min 40 s ago, with 6 jobs; "
+            "they were taken back to be run again.",
+        ),
+        (
+            (LostNow(name="mailer-7", ago_s=301.0, jobs=3),),
+            "Healthy: nothing runs, and nothing could.",
+        ),
+    ],
+)
+def test_a_dead_worker_is_told_of(lost: tuple[LostNow, ...], sentence: str) -> None:
+    found = verdict(lost=lost)
+    assert found.sentence == sentence
+    [cause] = found.causes
+    assert cause.code is Code.LOST_WORKERS
+    assert cause.evidence["jobs"] == sum(one.jobs for one in lost)
+    newest = min(lost, key=lambda one: one.ago_s).name
+    assert cause.command == f"kubectl -n shop describe pod {newest}"

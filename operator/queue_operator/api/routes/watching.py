@@ -25,10 +25,16 @@ async def get_verdict(call: Call[schemas.VerdictQuery]) -> Response:
 
 async def list_workers(call: Call[schemas.NamespaceQuery]) -> Response:
     """The workers that are connected, on whichever replica; one that has been silent for five
-    minutes is left out.
+    minutes is left out. And those that were lost: that went without a goodbye.
     """
-    found = await call.services.watch.workers(call.namespace)
-    return render(schemas.WorkerList(workers=[views.worker(one) for one in found]))
+    watch = call.services.watch
+    found, lost = await asyncio.gather(watch.workers(call.namespace), watch.lost(call.namespace))
+    return render(
+        schemas.WorkerList(
+            workers=[views.worker(one) for one in found],
+            lost=[views.lost_worker(one) for one in lost],
+        )
+    )
 
 
 async def list_waiting(call: Call[schemas.OldestQuery]) -> Response:
@@ -104,7 +110,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         path="/v1/workers",
         verb="list",
         subject=_SUBJECT,
-        summary="The connected workers",
+        summary="The workers, connected and lost",
         run=list_workers,
         query=schemas.NamespaceQuery,
         answers={200: schemas.WorkerList},

@@ -1,7 +1,7 @@
 """How the queue does, for whoever watches it."""
 
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -70,8 +70,26 @@ class Worker(Answer):
     heartbeat_at: datetime | None = Field(description="When it was heard of last.")
 
 
+class LostWorker(Answer):
+    """A worker that went without a goodbye: its process, its machine or its network failed."""
+
+    state: Literal["LOST"]
+    name: str
+    session_id: str
+    host: str
+    version: str
+    types: list[str] = Field(description="What it handled; empty: any type.")
+    capacity: int
+    jobs: int = Field(description="That it had, and that were taken from it to be run again.")
+    lost_at: datetime
+
+
 class WorkerList(Answer):
     workers: list[Worker]
+    lost: list[LostWorker] = Field(
+        description="Those that went without a goodbye within ten minutes, and of whose name none "
+        "has come since; the newest first, at most 200."
+    )
 
 
 class OldestQuery(NamespaceQuery):

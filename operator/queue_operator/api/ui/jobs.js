@@ -15,7 +15,10 @@ const ORDERS = [["CREATED_DESC", "Newest first"], ["CREATED_ASC", "Oldest first"
 export function jobs(main, route, page) {
   const wanted = criteria(route.params);
   const found = new Part("Jobs found");
+  const unknown = route.params.getAll("state").filter((one) => !(one in STATES));
   main.append(h("h1", { tabindex: "-1" }, "Jobs of ", said(page.namespace)),
+    unknown.length ? h("p", { role: "alert" }, "The address asks for a state that there is not: ",
+      said(unknown.join(", ")), ". It is left out of the filter.") : "",
     h("section", { "aria-label": "Filter" }, form(route.params, page)), found.element);
   return async () => {
     const told = await page.ask("POST", "jobs/search", { namespace: page.namespace }, {

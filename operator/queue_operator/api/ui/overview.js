@@ -164,11 +164,20 @@ function clusters(type, page) {
 function slots(told, page) {
   const all = told.workers;
   const sum = (name) => all.reduce((total, one) => total + one[name], 0);
-  if (!all.length) return h("p", {}, "No worker is connected.");
+  if (!all.length) return [h("p", {}, "No worker is connected."), gone(told, page)];
   const draining = all.filter((one) => one.draining).length;
   return [h("p", {}, h("a", { href: page.to("workers"), "data-key": "workers" },
     many(all.length, "worker")), `, ${whole(sum("busy"))} of ${many(sum("capacity"), "slot")} taken`,
-  draining ? `, ${whole(draining)} draining` : "", ".")];
+  draining ? `, ${whole(draining)} draining` : "", "."), gone(told, page)];
+}
+
+function gone(told, page) {
+  if (!told.lost.length) return null;
+  const newest = told.lost[0];
+  return h("p", {}, h("a", { href: page.to("workers"), "data-key": "lost" },
+    h("span", { class: "state DEAD_LETTER" }, "LOST"), ` ${many(told.lost.length, "worker")}`), ": ",
+  said(newest.name), " with ", many(newest.jobs, "job"), " ", moment(newest.lost_at),
+  told.lost.length > 1 ? " and others" : "", ".");
 }
 
 function pauses(told, page) {

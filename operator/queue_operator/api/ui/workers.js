@@ -12,7 +12,7 @@ export function workers(main, route, page) {
   drain.element.hidden = !page.access.workers.patch;
   return async () => {
     const told = await page.ask("GET", "workers", { namespace: page.namespace });
-    all.show(told, listed);
+    all.show(told, (data) => [data.lost.length ? lost(data) : null, listed(data)]);
     const names = [...new Set(told.workers.filter((one) => !one.draining).map((one) => one.name))];
     drain.show(names, () => drains(names, page.namespace));
   };
@@ -33,6 +33,18 @@ function listed(told) {
     ["Version", (one) => said(one.version)],
     ["Replica", (one) => said(one.replica)],
   ], told.workers, "No worker is connected.");
+}
+
+function lost(told) {
+  return table("Lost: gone without a goodbye", [
+    ["Worker", (one) => said(one.name)],
+    ["State", () => h("span", { class: "state DEAD_LETTER" }, "LOST")],
+    ["Lost", (one) => moment(one.lost_at)],
+    ["Jobs it had", (one) => whole(one.jobs), "number"],
+    ["Handled", (one) => (one.types.length ? said(one.types.join(", ")) : "any type")],
+    ["Host", (one) => said(one.host)],
+    ["Version", (one) => said(one.version)],
+  ], told.lost);
 }
 
 function drains(names, ns) {

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from queue_operator.api import schemas
 from queue_operator.api.views import jobs, steering
 from queue_operator.api.views.statistics import latency
+from queue_operator.backends.lost_workers import LostWorker
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.backends.watching import SeriesPoint, StatsSeries
 from queue_operator.domain.verdict import Cause, Situation, Verdict
@@ -57,6 +58,20 @@ def worker(one: WorkerSession) -> schemas.Worker:
         draining=one.draining,
         connected_at=one.connected_at,
         heartbeat_at=one.heartbeat_at,
+    )
+
+
+def lost_worker(one: LostWorker) -> schemas.LostWorker:
+    return schemas.LostWorker(
+        state="LOST",
+        name=one.worker_name or one.session_id,
+        session_id=one.session_id,
+        host=one.host,
+        version=one.version,
+        types=sorted(one.types),
+        capacity=one.capacity,
+        jobs=one.jobs,
+        lost_at=one.lost_at,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from queue_operator.backends.chances import SYSTEM, Entropy
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.listening import Versions, listen
+from queue_operator.backends.lost_workers import Loss, LostWorker, newest_of
 from queue_operator.backends.memory import sessions as book
 from queue_operator.backends.memory.shelf import MemoryShelf
 from queue_operator.backends.protocol import News, QueueDepth, Topic
@@ -78,6 +79,7 @@ class MemoryBackend(Engine, SessionsBase, ShelfWatching):
     async def _expire(self, lease_ttl_s: float, limit: int) -> list[Lost]:
         lost = await super()._expire(lease_ttl_s, limit)
         own = self._own.sessions
+        await self._alone(lambda: book.forget_lost(self._own.lost, self._clock()))
         # Looked for and forgotten at once: another sweep may be under way.
         await self._on_sessions(
             lambda: book.forget(own, book.silent(own, _STALE_SESSION_S, self._clock()))
@@ -97,6 +99,7 @@ class MemoryBackend(Engine, SessionsBase, ShelfWatching):
         def opened() -> SessionNews:
             before = self._own.sessions.get(session.session_id)
             new = book.open_session(self._own.sessions, session, self._clock())
+            book.find_again(self._own.lost, session)
             self._own.announce(Topic.SESSION)
             return told_of(new, before)
 
@@ -120,6 +123,18 @@ class MemoryBackend(Engine, SessionsBase, ShelfWatching):
 
     async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._on_sessions(lambda: book.close(self._own.sessions, session_ids, replica))
+
+    async def _lose_sessions(self, losses: Sequence[Loss], replica: str | None) -> None:
+        own = self._own
+        await self._on_sessions(
+            lambda: book.lose(own.sessions, own.lost, losses, replica, self._clock())
+        )
+
+    async def _lost_workers(self, namespace: str) -> list[LostWorker]:
+        lost = self._own.lost
+        return await self._alone(
+            lambda: newest_of(lost.values(), namespace, self._clock()), reads=True
+        )
 
     async def _on_sessions(self, change: Callable[[], bool]) -> None:
         def changed() -> None:

@@ -6,17 +6,21 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from queue_operator.backends.lost_workers import LOST_FOR, Loss, LostWorker
 from queue_operator.backends.worker_sessions import (
     SessionOrder,
     SessionRoll,
     WorkerSession,
+    is_back,
     keeping,
+    losing,
     opening,
     ordering,
     touching,
 )
 
 Book = dict[str, WorkerSession]
+LostBook = dict[str, LostWorker]
 
 
 def open_session(book: Book, session: WorkerSession, now: datetime) -> WorkerSession:
@@ -54,6 +58,30 @@ def close(book: Book, session_ids: Iterable[str], replica: str | None) -> bool:
     if replica is not None:
         mine = {name for name in mine if book[name].replica == replica}
     return forget(book, mine)
+
+
+def lose(
+    book: Book, lost: LostBook, losses: Iterable[Loss], replica: str | None, now: datetime
+) -> bool:
+    """As `close`, but it is kept that they were lost."""
+    known = {
+        one.session_id: losing(book[one.session_id], one, now)
+        for one in losses
+        if one.session_id in book
+    }
+    closed = close(book, known, replica)
+    lost.update({name: one for name, one in known.items() if name not in book})
+    return closed
+
+
+def find_again(lost: LostBook, opened: WorkerSession) -> None:
+    for name in [name for name, one in lost.items() if is_back(one, opened)]:
+        del lost[name]
+
+
+def forget_lost(lost: LostBook, now: datetime) -> None:
+    for name in [name for name, one in lost.items() if now - one.lost_at > LOST_FOR]:
+        del lost[name]
 
 
 def forget(book: Book, session_ids: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.listening import Versions
+from queue_operator.backends.lost_workers import LostWorker
 from queue_operator.backends.memory.outbox import MemoryOutbox
 from queue_operator.backends.protocol import (
     EventBatch,
@@ -116,6 +117,7 @@ class MemoryShelf:
     log: list[EventBatch] = field(default_factory=list)
     versions: Counter[str] = field(default_factory=Counter)
     sessions: dict[str, WorkerSession] = field(default_factory=dict)
+    lost: dict[str, LostWorker] = field(default_factory=dict)
     logs: dict[int, dict[int, dict[int, LogLine]]] = field(default_factory=dict)
     paused: dict[Name, Pause] = field(default_factory=dict)
     ledger: dict[_Entry, Tally] = field(default_factory=dict)

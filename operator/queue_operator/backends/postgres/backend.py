@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from queue_operator.backends.base import BaseBackend
 from queue_operator.backends.chances import SYSTEM, Entropy
+from queue_operator.backends.lost_workers import Loss, LostWorker
 from queue_operator.backends.news import News, about
 from queue_operator.backends.plane_base import PlaneBase
 from queue_operator.backends.postgres import arrivals
@@ -179,7 +180,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
         self._roll_ups = RollUps(pool)
         self._figures = FigureStore(pool, self._counts, self._depths)
         self._pruning = Pruning(pool)
-        self._webhooks = WebhookStore(pool, limits)
+        self.webhooks = WebhookStore(pool, limits)
         self._usages = UsageStore(pool, self._lanes, self._counts)
         self._windows = WindowStore(pool, self._lanes, self._roll_ups, self._counts)
         self._watch(pool, self._lanes, self._windows, self._counts, self._arrivals.places)
@@ -258,11 +259,6 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
     def figures(self) -> FigureStore:
         """What the metrics tell of the jobs."""
         return self._figures
-
-    @property
-    def webhooks(self) -> WebhookStore:
-        """What is told of jobs that ended, and to whom."""
-        return self._webhooks
 
     # Submission
 
@@ -552,6 +548,12 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
 
     async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._sessions.close_sessions(session_ids, replica=replica)
+
+    async def _lose_sessions(self, losses: Sequence[Loss], replica: str | None) -> None:
+        await self._sessions.lose_sessions(losses, replica=replica)
+
+    async def _lost_workers(self, namespace: str) -> list[LostWorker]:
+        return await self._sessions.lost_workers(namespace)
 
     async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._sessions.list_sessions(max_age_s=max_age_s)

@@ -27,7 +27,7 @@ TABLES: Final = (
     *("transition", "dependency", "parent_result", "idempotency", "job_event", "lane_count"),
     *("kind_count", "namespace_count", "lane_waiting", "count_progress"),
     *("count_delta", "mirror_outbox", "detached", "worker_session", "sweep"),
-    *("lease_check", "progress", "session_beat"),
+    *("lease_check", "progress", "session_beat", "lost_worker"),
     *(
         "checkpoint",
         "spawned",

@@ -65,6 +65,7 @@ class Housekeeping:
         await by_itself(
             "sessions are pruned", lambda: self._sessions.prune_sessions(_STALE_SESSION_S)
         )
+        await by_itself("lost workers are forgotten", self._sessions.forget_lost)
         await by_itself("arrivals are pruned", self._arrivals.prune)
         await by_itself("tombstones are pruned", self._mirror.prune)
         await by_itself("names are tidied up", self.tidying.tidy)

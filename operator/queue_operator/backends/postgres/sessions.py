@@ -5,6 +5,7 @@ from typing import Any, Final, LiteralString
 
 from psycopg.rows import TupleRow, dict_row
 
+from queue_operator.backends.lost_workers import LOST_FOR, MOST_LOST, Loss, LostWorker
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.signals import Announcer
 from queue_operator.backends.protocol import (
@@ -25,6 +26,9 @@ _CLOSE: Final = load(__package__, "session_close")
 _BEATS: Final = load(__package__, "session_beats")
 _LIST: Final = load(__package__, "session_list", beats=_BEATS)
 _NEWS: Final = load(__package__, "session_news")
+_LOSE: Final = load(__package__, "session_lose")
+_LOST: Final = load(__package__, "session_lost")
+_FORGET: Final = load(__package__, "session_forget")
 _ORDER: Final = load(__package__, "session_order")
 _PRUNE: Final = load(__package__, "session_prune", beats=_BEATS)
 
@@ -116,6 +120,31 @@ class SessionStore:
     ) -> None:
         if await self._count(_CLOSE, {"session_ids": list(session_ids), "replica": replica}):
             self._announcer.announce(Topic.SESSION)
+
+    async def lose_sessions(self, losses: Sequence[Loss], *, replica: str | None = None) -> None:
+        parameters: dict[str, object] = {
+            "session_ids": [one.session_id for one in losses],
+            "jobs": [one.jobs for one in losses],
+            "ago_s": [one.ago_s for one in losses],
+            "replica": replica,
+        }
+        if await self._count(_LOSE, parameters):
+            self._announcer.announce(Topic.SESSION)
+
+    async def lost_workers(self, namespace: str) -> list[LostWorker]:
+        asked = {
+            "namespace": namespace,
+            "max_age_s": LOST_FOR.total_seconds(),
+            "limit": MOST_LOST,
+        }
+        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
+            await c.execute(_LOST, asked)
+            rows = await c.fetchall()
+        return [LostWorker(**{**row, "types": frozenset(row["types"])}) for row in rows]
+
+    async def forget_lost(self) -> None:
+        """Removes what was kept of workers that were lost long ago."""
+        await self._count(_FORGET, {"max_age_s": LOST_FOR.total_seconds()})
 
     async def prune_sessions(self, max_age_s: float) -> int:
         """Removes sessions silent for longer, whose process died; gives their number."""

@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar
 
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.listening import Versions, listen
+from queue_operator.backends.lost_workers import Loss, LostWorker
 from queue_operator.backends.protocol import News, QueueDepth
 from queue_operator.backends.sessions_base import SessionsBase
 from queue_operator.backends.shelf import Shelf
@@ -156,6 +157,12 @@ class SqliteBackend(Engine, SessionsBase, ShelfWatching):
 
     async def _close_sessions(self, session_ids: Collection[str], replica: str | None) -> None:
         await self._file.write(lambda c: rows.close_sessions(c, session_ids, replica))
+
+    async def _lose_sessions(self, losses: Sequence[Loss], replica: str | None) -> None:
+        await self._file.write(lambda c: rows.lose_sessions(c, losses, replica, self._clock()))
+
+    async def _lost_workers(self, namespace: str) -> list[LostWorker]:
+        return await self._file.read(lambda c: rows.lost_workers(c, namespace, self._clock()))
 
     async def _list_sessions(self, max_age_s: float | None) -> list[WorkerSession]:
         return await self._file.read(lambda c: rows.list_sessions(c, max_age_s, self._clock()))

@@ -8,6 +8,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from queue_operator.backends.lost_workers import LOST_FOR, Loss, LostWorker, newest_of
 from queue_operator.backends.protocol import Topic
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite.rows import microseconds
@@ -18,6 +19,7 @@ from queue_operator.backends.worker_sessions import (
     SessionRoll,
     WorkerSession,
     keeping,
+    losing,
     news_of,
     opening,
     ordering,
@@ -29,6 +31,11 @@ _OPEN: Final = load(__package__, "open_session")
 _CLOSE: Final = load(__package__, "close_sessions")
 _LIST: Final = load(__package__, "list_sessions")
 _PRUNE: Final = load(__package__, "prune_sessions")
+_LOSE: Final = load(__package__, "lose_session")
+_LOST: Final = load(__package__, "lost_workers")
+_FIND_AGAIN: Final = load(__package__, "find_again")
+_PRUNE_LOST: Final = load(__package__, "prune_lost")
+_LOST_WORKER: Final = TypeAdapter(LostWorker)
 _SESSION: Final = TypeAdapter(WorkerSession)
 _EVER: Final = {"since": 0}
 
@@ -39,6 +46,8 @@ def open_session(
     before = _find(connection).get(session.session_id)
     opened = opening(session, before)
     _store(connection, replace(opened, connected_at=now), now)
+    name = {"namespace": session.namespace, "worker_name": session.worker_name}
+    connection.execute(_FIND_AGAIN, name)
     announce(connection, {Topic.SESSION})
     return told_of(opened, before)
 
@@ -85,8 +94,38 @@ def close_sessions(
         announce(connection, {Topic.SESSION})
 
 
+def lose_sessions(
+    connection: sqlite3.Connection, losses: Sequence[Loss], replica: str | None, now: datetime
+) -> None:
+    """As `close_sessions`, but it is kept that they were lost."""
+    stored = _find(connection)
+    for loss in losses:
+        closed = connection.execute(_CLOSE, {"id": loss.session_id, "replica": replica})
+        if closed.rowcount > 0:
+            _keep_lost(connection, losing(stored[loss.session_id], loss, now))
+            announce(connection, {Topic.SESSION})
+
+
+def _keep_lost(connection: sqlite3.Connection, lost: LostWorker) -> None:
+    parameters = {
+        "session_id": lost.session_id,
+        "namespace": lost.namespace,
+        "worker_name": lost.worker_name,
+        "lost_at": microseconds(lost.lost_at),
+        "record": _LOST_WORKER.dump_json(lost).decode(),
+    }
+    connection.execute(_LOSE, parameters)
+
+
+def lost_workers(connection: sqlite3.Connection, namespace: str, now: datetime) -> list[LostWorker]:
+    rows = connection.execute(_LOST, {"namespace": namespace})
+    found = [_LOST_WORKER.validate_json(record) for (record,) in rows]
+    return newest_of(found, namespace, now)
+
+
 def prune_sessions(connection: sqlite3.Connection, max_age_s: float, now: datetime) -> None:
     """Removes sessions silent for longer, whose process died."""
+    connection.execute(_PRUNE_LOST, {"since": microseconds(now - LOST_FOR)})
     if connection.execute(_PRUNE, _since(max_age_s, now)).rowcount > 0:
         announce(connection, {Topic.SESSION})
 

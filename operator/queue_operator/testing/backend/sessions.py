@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import (
     SessionNews,
     SessionOrder,
@@ -220,6 +221,74 @@ async def test_a_cancelled_closing_is_found_by_a_repeat(backend: Contract) -> No
     async for one in walk(bring, call):
         assert one.cancelled or one.answers == ([],), one
         assert await call(one.subject) == [], one
+
+
+async def test_a_lost_worker_is_told_of(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    types = frozenset({"mail"})
+    await sessions.open_session(_session("s-1", types=types, capacity=4, host="h", replica="r"))
+    await sessions.open_session(_session("s-2", worker_name="other", namespace="elsewhere"))
+    await sessions.lose_sessions([Loss(session_id="s-1", jobs=3), Loss(session_id="nobody")])
+    await sessions.lose_sessions([Loss(session_id="s-2", ago_s=1.0)], replica="")
+    assert await sessions.list_sessions() == []
+    [lost] = await sessions.lost_workers("team")
+    assert (lost.session_id, lost.worker_name, lost.namespace) == ("s-1", "mailer", "team")
+    assert (lost.types, lost.capacity, lost.host, lost.jobs) == (types, 4, "h", 3)
+    assert [one.session_id for one in await sessions.lost_workers("elsewhere")] == ["s-2"]
+    assert await sessions.lost_workers("nowhere") == []
+
+
+async def test_the_last_lost_are_told_of_first_and_the_old_not_at_all(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    for name in ("old", "first", "last"):
+        await sessions.open_session(_session(name, worker_name=name))
+    for name, ago_s in (("last", 1.0), ("old", 601.0), ("first", 60.0)):
+        await sessions.lose_sessions([Loss(session_id=name, ago_s=ago_s)])
+    last, first = await sessions.lost_workers("team")
+    assert (last.worker_name, first.worker_name) == ("last", "first")
+    assert 58 < (last.lost_at - first.lost_at).total_seconds() < 120
+
+
+async def test_a_worker_that_comes_back_is_lost_no_more(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    for name in ("s-1", "s-2"):
+        await sessions.open_session(_session(name, worker_name=name))
+    await sessions.lose_sessions([Loss(session_id="s-1"), Loss(session_id="s-2")])
+    await sessions.open_session(_session("again", worker_name="s-1", pod_uid="new"))
+    assert [one.session_id for one in await sessions.lost_workers("team")] == ["s-2"]
+    await sessions.close_sessions(["again"])
+    assert [one.session_id for one in await sessions.lost_workers("team")] == ["s-2"]
+    await sessions.open_session(_session("s-2", worker_name="s-2"))
+    assert await sessions.lost_workers("team") == []
+
+
+async def test_what_is_closed_by_another_hand_is_not_lost(backend: Contract) -> None:
+    sessions = _sessions(backend)
+    for name in ("moved", "ended", "closed"):
+        await sessions.open_session(_session(name, worker_name=name, replica="r"))
+    await sessions.open_session(_session("moved", worker_name="moved", replica="other"))
+    await sessions.order_session("ended", SessionOrder(ended=True))
+    await sessions.close_sessions(["closed"])
+    losses = [Loss(session_id=name) for name in ("moved", "ended", "closed")]
+    await sessions.lose_sessions(losses, replica="r")
+    assert await sessions.lost_workers("team") == []
+    assert [one.session_id for one in await sessions.list_sessions()] == ["moved"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "field"),
+    [
+        (Loss(session_id=""), "session_id"),
+        (Loss(session_id="s", jobs=-1), "jobs"),
+        (Loss(session_id="s", ago_s=NAN), "ago_s"),
+    ],
+)
+async def test_a_loss_that_is_none_is_refused(backend: Contract, loss: Loss, field: str) -> None:
+    with pytest.raises(InvalidArgument, match=field) as caught:
+        await _sessions(backend).lose_sessions([Loss(session_id="good"), loss])
+    assert caught.value.field == f"losses[1].{field}"
+    with pytest.raises(InvalidArgument, match="namespace"):
+        await _sessions(backend).lost_workers("")
 
 
 _NO_COUNTS: Final = (-1, 1.5, True, "1", None)

@@ -1,9 +1,14 @@
 -- Stores a session, or hands the one with its id to another connection of the same worker. Gives
 -- one row, what it is ordered and the connection that had it, or none where the id is another worker's
--- or was ended.
+-- or was ended. A worker of that name is not lost any more.
 -- Parameters: a value for each column but the opening, the time and the order's.
--- Index: worker_session's primary key. Locks: the one row.
+-- Index: worker_session's primary key; lost_worker_name. Locks: the one row, and what was kept of the
+--   lost worker.
 -- Trap: two connections of one session that open it at once both find the same one before them.
+WITH back AS (
+    DELETE FROM lost_worker
+    WHERE namespace = %(namespace)s AND worker_name = %(worker_name)s
+)
 INSERT INTO worker_session AS stored (
     session_id, namespace, worker_name, pod_uid, host, replica, tags, types, capacity, busy,
     draining, version, connection
