@@ -1,6 +1,7 @@
 """Webhooks, as the clients and the commands list, show, send again and purge them."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.integration.client.stage import TOKEN, Stage
@@ -27,8 +28,8 @@ def failed(stage: Stage) -> None:
     store = stage.backend.webhooks
     found = stage.run(store.claim("sender", limit=1000, per_receiver=1000, lease_s=60.0))
     mine = [one for one in found if one.namespace == stage.namespace]
-    told = {"state": MessageState.FAILED, "status": 503, "error": "\x1b[31maway"}
-    stage.run(store.settle([Told(id=one.id, claim=one.claim, **told) for one in mine]))  # type: ignore[arg-type]
+    told: dict[str, Any] = {"state": MessageState.FAILED, "status": 503, "error": "\x1b[31maway"}
+    stage.run(store.settle([Told(id=one.id, claim=one.claim, **told) for one in mine]))
 
 
 def test_messages_are_listed_and_shown(stage: Stage) -> None:
@@ -104,7 +105,7 @@ def test_the_asynchronous_client_does_likewise(stage: Stage) -> None:
 
     async def use() -> None:
         async with AsyncQueueClient(stage.url, TOKEN) as queue:
-            here = {"namespace": stage.namespace}
+            here: dict[str, Any] = {"namespace": stage.namespace}
             [one] = [one async for one in queue.webhooks_all(state="FAILED", **here)]
             assert (await queue.webhook(one.id, **here)).job_id == job_id
             assert (await queue.redeliver_webhooks([one.id], **here)).redelivered == 1
