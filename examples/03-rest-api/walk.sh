@@ -47,7 +47,7 @@ until_state() {
 }
 
 echo "# Submit a job. The key makes it safe to send again: the job is stored once."
-order='{"type": "invoice", "payload": {"number": 7, "cents": 1250}, "callback_url": "https://receiver.invalid/jobs", "tags": {"run": "'$run'"}, "idempotency_key": "'$run'-7"}'
+order='{"type": "invoice", "payload": {"number": 7, "cents": 1250}, "callback_url": "https://receiver.example/jobs", "tags": {"run": "'$run'"}, "idempotency_key": "'$run'-7"}'
 call POST /v1/jobs "$order"
 expect 201 '"status":"ACCEPTED"'
 invoice=$(field job_id)
@@ -122,7 +122,7 @@ call GET "/v1/webhooks?job_id=$invoice"
 expect 200 "\"job_id\":\"$invoice\"" '"job_state":"COMPLETED"'
 message=$(field id)
 call GET "/v1/webhooks/$message"
-expect 200 '"url":"https://receiver.invalid/jobs"'
+expect 200 '"url":"https://receiver.example/jobs"'
 call POST /v1/webhooks/redeliver '{"state": "FAILED", "dry_run": true}'
 expect 200 '"dry_run":true'
 call POST /v1/webhooks/purge '{"ids": ["'$message'"]}'

@@ -85,7 +85,7 @@ async def jobs_that_ended(backend: PostgresBackend) -> None:
 async def a_message(backend: PostgresBackend) -> str:
     """The id of one."""
     there = hooks.ATTIC
-    url = "https://receiver.invalid/jobs"
+    url = "https://receiver.example/jobs"
     await backend.enqueue_job(Job(id="told", type="told", namespace=there, callback_url=url))
     await backend.cancel_jobs((), ["told"], namespace=there)
     [message] = (await backend.webhooks.search(MessageSearch(namespace=there))).messages

@@ -8,7 +8,7 @@ from tests.integration.api.door import READER, Door, check_error
 from queue_operator.api.routes import webhooks as routes
 from queue_operator.backends.webhooks import Message, MessageState, Told
 
-HOOK = "https://receiver.invalid/jobs"
+HOOK = "https://receiver.example/jobs"
 
 
 async def ended(door: Door, **fields: Any) -> str:

@@ -10,7 +10,7 @@ from queue_operator.backends.webhooks import MessageState, Told
 from queue_operator.client import AsyncQueueClient, Submission
 from queue_operator.domain.errors import InvalidArgument, MessageNotFound
 
-HOOK = "https://receiver.invalid/jobs"
+HOOK = "https://receiver.example/jobs"
 
 
 def ended(stage: Stage) -> str:
