@@ -30,6 +30,7 @@ NOT_SETTINGS = frozenset(
         ("controller", "namespaces"),
         *((door, field) for door in ("rest", "grpc", "metrics") for field in ("host", "port")),
         *(("grpc", name) for name in ("certificate_file", "key_file", "client_ca_file")),
+        *(("webhooks", name) for name in ("enabled", "allow", "secrets_dir")),
         *(("tracing", name) for name in ("endpoint", "sample_ratio")),
         *(("auth", name) for name in ("mode", "audience", "tokens", "tokens_file")),
     }

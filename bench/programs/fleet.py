@@ -53,6 +53,7 @@ async def operator(dsn: str, **settings: str) -> AsyncIterator[Operator]:
         "DATABASE__DSN": dsn,
         "AUTH__MODE": "none",
         "CONTROLLER__ENABLED": "false",
+        "WEBHOOKS__ENABLED": "false",
         "REST__PORT": str(rest_port),
         "METRICS__PORT": "0",
         "GRPC__PORT": str(grpc_port),

@@ -1,8 +1,9 @@
 """Puts the server together: the one place that knows every part.
 
 The parent process runs the servers and the queue in one event loop. The kopf controller runs
-in a child process, because kopf cancels every task of its loop when it ends; the supervisor starts
-it again whenever it ends.
+in a child process, because kopf cancels every task of its loop when it ends, and so does the sender
+of messages, so that it takes nothing from the path of jobs; a supervisor starts each again whenever
+it ends.
 """
 
 import asyncio
@@ -10,8 +11,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -19,24 +21,36 @@ from queue_operator.api.app import create_app
 from queue_operator.api.health import create_health_app
 from queue_operator.api.measuring import Measured
 from queue_operator.api.server import CONNECTIONS, RestServer
+from queue_operator.api.views.jobs import job_status
 from queue_operator.auth.factory import build as build_auth
 from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.webhooks import Message
 from queue_operator.controller.credentials import Credentials
 from queue_operator.controller.startup import run_controller
 from queue_operator.controller.vitals import Vitals
 from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.job import Job
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.replica import ReplicaFigures, Survey
+from queue_operator.metrics.webhooks import WebhookFigures
 from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.hub import EventHub
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
 from queue_operator.supervisor.controller import ControllerChild
+from queue_operator.supervisor.sender import SenderChild
 from queue_operator.tracing.opening import Options, open_tracing
 from queue_operator.tracing.protocol import Tracing
+from queue_operator.webhooks.figures import Vitals as SenderVitals
+from queue_operator.webhooks.guard import Guard
+from queue_operator.webhooks.posting import Poster
+from queue_operator.webhooks.process import POOL_SIZE, run_sender
+from queue_operator.webhooks.secrets import Secrets
+from queue_operator.webhooks.signing import signed_headers
 from queue_operator.wire.certificate_files import ServerFiles
 from queue_operator.wire.listening import allow_open_files
 
@@ -68,12 +82,12 @@ def _tracing(settings: Settings, replica: str) -> Tracing:
     return open_tracing(options)
 
 
-async def open_store(settings: Settings) -> PostgresBackend:
+async def open_store(settings: Settings, *, pool_size: int | None = None) -> PostgresBackend:
     """The backend of the settings. Raises Unavailable when it cannot be reached."""
     database = settings.database
     return await PostgresBackend.open(
         database.dsn.get_secret_value(),
-        pool_size=database.pool_size,
+        pool_size=pool_size or database.pool_size,
         limits=settings.to_limits(),
         cancel_timeout_s=settings.queue.cancel_timeout_s,
         connect_timeout_s=database.connect_timeout_s,
@@ -137,19 +151,19 @@ async def serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _asked_to_stop, number, stop)
-    supervisor = ControllerChild(
-        settings.controller, partial(_run_controller, settings), SystemClock()
-    )
+    clock = SystemClock()
+    controller = ControllerChild(settings.controller, partial(_run_controller, settings), clock)
+    sender = SenderChild(settings.webhooks, partial(send_messages, settings), clock)
     async with AsyncExitStack() as stack:
         gate, doors = StoreGate(), Doors()
-        await stack.enter_async_context(_health(settings, doors, gate, supervisor))
+        await stack.enter_async_context(_health(settings, doors, gate, controller))
         opened = await _unless(stop, gate.open(settings))
         if opened is None:
             return 0
-        await stack.enter_async_context(_servers(settings, opened, supervisor))
+        await stack.enter_async_context(_servers(settings, opened, controller, sender))
         doors.open = True
-        if supervisor.enabled:
-            await stack.enter_async_context(_supervised(supervisor))
+        children = [child for child in (controller, sender) if child.enabled]
+        await stack.enter_async_context(_supervised(children))
         await stop.wait()
         doors.open = False
     return 0
@@ -162,11 +176,11 @@ def _asked_to_stop(number: signal.Signals, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _health(
-    settings: Settings, doors: Doors, store: StoreGate, supervisor: ControllerChild
+    settings: Settings, doors: Doors, store: StoreGate, controller: ControllerChild
 ) -> AsyncIterator[None]:
     parts = {"store": store.ping}
-    if supervisor.enabled:
-        parts["controller"] = supervisor.check
+    if controller.enabled:
+        parts["controller"] = controller.check
     server = RestServer(create_health_app(doors.check, parts), settings.health, "HEALTH")
     await server.start()
     try:
@@ -177,7 +191,7 @@ async def _health(
 
 @asynccontextmanager
 async def _servers(
-    settings: Settings, store: PostgresBackend, supervisor: ControllerChild
+    settings: Settings, store: PostgresBackend, controller: ControllerChild, sender: SenderChild
 ) -> AsyncIterator[None]:
     """The queue and its doors; stopped in reverse, so that workers hear of it first."""
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
@@ -200,11 +214,24 @@ async def _servers(
         figures=instrument(store.figures, metrics.recorder),
         streams=queue,
     )
-    ours = ReplicaFigures(metrics.registry, store, supervisor.figures)
+    ours = ReplicaFigures(metrics.registry, store, controller.figures)
     survey = Survey(metrics.registry, backend, clock, lambda: metrics.snapshot.leads())
+    hub = EventHub(
+        instrument(store.followed, metrics.recorder),
+        streams=settings.rest.streams,
+        each=settings.rest.streams_per_caller,
+    )
+    messages = WebhookFigures(
+        metrics.registry,
+        instrument(store.webhooks, metrics.recorder),
+        sender.figures,
+        clock,
+        lambda: metrics.snapshot.leads(),
+    )
     rest = RestServer(
         Measured(
-            create_app(queue, authenticator, authorizer, settings, tracing=tracing), ours.http
+            create_app(queue, authenticator, authorizer, settings, tracing=tracing, events=hub),
+            ours.http,
         ),
         settings.rest,
         connections=settings.rest.connections,
@@ -212,7 +239,7 @@ async def _servers(
         files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(
-        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc
+        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc, events=hub
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
@@ -220,23 +247,26 @@ async def _servers(
         await queue.start()
         await stack.enter_async_context(ours.watching(clock))
         await stack.enter_async_context(survey.looking())
+        await stack.enter_async_context(messages.looking())
         await exporter.start()
         stack.push_async_callback(exporter.stop)
         await rest.start()
         stack.push_async_callback(rest.stop)
         grpc_port = await plane.start()
         stack.push_async_callback(plane.stop)
+        # Streams do not end by themselves: whoever has one goes on at another replica.
+        stack.push_async_callback(hub.close)
         logger.info("serving: REST on port %s, gRPC on port %s", rest.port, grpc_port)
         yield
 
 
 @asynccontextmanager
-async def _supervised(supervisor: ControllerChild) -> AsyncIterator[None]:
-    running = asyncio.create_task(supervisor.run(), name="supervisor")
+async def _supervised(children: Sequence[ControllerChild | SenderChild]) -> AsyncIterator[None]:
+    running = [asyncio.create_task(child.run(), name="supervisor") for child in children]
     try:
         yield
     finally:
-        await end_tasks([running])
+        await end_tasks(running)
 
 
 def _run_controller(settings: Settings, vitals: Vitals) -> None:
@@ -250,6 +280,34 @@ def _run_controller(settings: Settings, vitals: Vitals) -> None:
         raise SystemExit(run_controller(settings, open_backend, vitals=vitals, tracing=tracing))
     finally:
         tracing.close(settings.tracing.flush_s)
+
+
+def send_messages(settings: Settings, vitals: SenderVitals) -> None:
+    """The body of the process that tells receivers of jobs that ended: runs until SIGTERM."""
+    configure_logging(settings.logs, "sender")
+    given = settings.webhooks
+    secrets, guard = Secrets(given.secrets_dir), Guard(given.reach())
+
+    async def open_backend() -> PostgresBackend:
+        return await open_store(settings, pool_size=POOL_SIZE)
+
+    def open_poster() -> Poster:
+        return Poster(
+            guard,
+            total_s=given.total_s,
+            answer_bytes=given.answer_bytes,
+            per_receiver=given.per_receiver,
+        )
+
+    def sign(message: Message, at: datetime, body: bytes) -> Mapping[str, str]:
+        return signed_headers(message.id, at, body, secrets.of(message.namespace))
+
+    run_sender(given, open_backend, open_poster, sign, _rendered, vitals)
+
+
+def _rendered(job: Job, now: datetime) -> bytes:
+    """As REST answers it."""
+    return job_status(job, now).model_dump_json(exclude_unset=True).encode()
 
 
 async def _unless(

@@ -204,6 +204,11 @@ def _processes(world: World) -> None:
     near(value("queueoperator_controller_cpu_seconds_total"), controller.cpu_s, share=0.1, by=2)
     memory = value("queueoperator_controller_resident_memory_bytes")
     near(memory, controller.resident_bytes, share=0.2)
+    sender = world.sources.sender()
+    near(value("queueoperator_webhook_sender_cpu_seconds_total"), sender.cpu_s, share=0.1, by=2)
+    memory = value("queueoperator_webhook_sender_resident_memory_bytes")
+    near(memory, sender.resident_bytes, share=0.2)
+    near(value("sum(queueoperator_webhook_sender_restarts_total)"), 0)
     # Four timers a second in each.
     lags = world.observer.by(
         "process", "sum by (process) (queueoperator_event_loop_lag_seconds_count)"
@@ -343,6 +348,21 @@ def _life_of_workers(world: World) -> None:
             assert 0 < time.time() - last[0][1] < since_s(pod["status"]["startTime"])
 
 
+def _messages(world: World) -> None:
+    """Each that was delivered took one try at least, and those of a demo are all kept."""
+    value, rows = world.observer.value, world.sources.rows
+    states = rows("SELECT lower(state), count(*) FROM webhook_message GROUP BY 1")
+    tries = world.observer.by("outcome", f"sum by (outcome) ({ever(_TRIES)})")
+    assert set(tries) == {"delivered", "retried", "failed", "refused"}
+    near(tries["delivered"], states.get("delivered", 0))
+    near(tries["failed"] + tries["refused"], states.get("failed", 0))
+    near(value("sum(queueoperator_webhook_delivery_seconds_count)"), sum(tries.values()))
+    near(value("sum(queueoperator_webhook_pending) or vector(0)"), states.get("pending", 0))
+    near(value("sum(queueoperator_webhook_failed) or vector(0)"), states.get("failed", 0))
+    near(value("max(queueoperator_webhook_oldest_due_seconds)"), 0, by=60)
+
+
+_TRIES: Final = "queueoperator_webhook_deliveries_total"
 _SCRAPE: Final = ("scrape_samples_scraped", "up")
 
 
@@ -405,6 +425,9 @@ _COMPARED: Final[Mapping[Callable[[World], None], Sequence[str]]] = {
         "process_resident_memory_bytes",
         "queueoperator_controller_cpu_seconds_total",
         "queueoperator_controller_resident_memory_bytes",
+        "queueoperator_webhook_sender_cpu_seconds_total",
+        "queueoperator_webhook_sender_resident_memory_bytes",
+        "queueoperator_webhook_sender_restarts_total",
         "queueoperator_event_loop_lag_seconds",
     ),
     _statuses: (
@@ -412,6 +435,13 @@ _COMPARED: Final[Mapping[Callable[[World], None], Sequence[str]]] = {
         "queueoperator_controller_status_backlog",
         "queueoperator_controller_intake_backlog",
         "queueoperator_controller_status_lag_seconds",
+    ),
+    _messages: (
+        "queueoperator_webhook_deliveries_total",
+        "queueoperator_webhook_delivery_seconds",
+        "queueoperator_webhook_pending",
+        "queueoperator_webhook_failed",
+        "queueoperator_webhook_oldest_due_seconds",
     ),
     _requests: (
         "queueoperator_controller_api_requests_total",

@@ -38,6 +38,10 @@ class Process:
         return int(found[1]) * 1024
 
     @property
+    def nice(self) -> int:
+        return int(self._fields()[16])
+
+    @property
     def cpu_s(self) -> float:
         return sum(map(int, self._fields()[11:13])) * _TICK_S
 
@@ -142,16 +146,26 @@ class Sources:
         return pod
 
     def server_and_controller(self) -> tuple[Process, Process]:
-        """The two processes of the operator's pod: the older one began the other."""
+        """Two processes of the operator's pod: the older one began the others."""
+        server, controller, _ = self._of_operator()
+        return server, controller
+
+    def sender(self) -> Process:
+        """The one that tells receivers, behind all others."""
+        return self._of_operator()[2]
+
+    def _of_operator(self) -> tuple[Process, Process, Process]:
         [container] = self.operator()["status"]["containerStatuses"]
-        return tuple(self._processes(container["containerID"]))[:2]  # type: ignore[return-value]
+        found = self._processes(container["containerID"], 3)
+        server, controller, sender = sorted(found, key=lambda one: one.nice > 0)
+        return server, controller, sender
 
     def worker_process(self, pod: dict[str, Any]) -> Process:
         [container] = pod["status"]["containerStatuses"]
-        return self._processes(container["containerID"])[0]
+        return self._processes(container["containerID"], 2)[0]
 
-    def _processes(self, container_id: str) -> list[Process]:
-        """Of a container, the largest two in the order of their start."""
+    def _processes(self, container_id: str, count: int) -> list[Process]:
+        """The largest of a container in the order of their start."""
         wanted = container_id.rpartition("/")[2]
         pids = [
             int(entry.name)
@@ -159,7 +173,7 @@ class Sources:
             if entry.name.isdigit() and wanted in _text(entry / "cgroup")
         ]
         found = [Process(pid) for pid in pids]
-        large = sorted(found, key=lambda one: one.resident_bytes, reverse=True)[:2]
+        large = sorted(found, key=lambda one: one.resident_bytes, reverse=True)[:count]
         return sorted(large, key=lambda one: one.age_s, reverse=True)
 
 

@@ -29,6 +29,7 @@ class Server:
         settings = {
             "AUTH__MODE": "none",
             "CONTROLLER__ENABLED": "false",
+            "WEBHOOKS__ENABLED": "false",
             **{f"{name}__PORT": port for name, port in ports.items()},
             **environment,
         }

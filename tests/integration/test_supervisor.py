@@ -16,10 +16,13 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.controller.ownership import NamespaceTaken
 from queue_operator.controller.vitals import BEAT_S, Standing, Vitals
 from queue_operator.domain.errors import QueueError, Unavailable
-from queue_operator.settings import ControllerSettings
+from queue_operator.settings import ControllerSettings, WebhookSettings
 from queue_operator.supervisor import child as module
 from queue_operator.supervisor.child import STEADY_S
 from queue_operator.supervisor.controller import ControllerChild
+from queue_operator.supervisor.sender import SenderChild
+from queue_operator.webhooks.figures import Vitals as SenderVitals
+from queue_operator.webhooks.schedule import Outcome
 
 BUSY_S = 0.3
 TICKS_S = 0.02
@@ -241,3 +244,38 @@ async def test_where_none_is_wanted_nothing_is_told() -> None:
     supervisor = ControllerChild(ControllerSettings(enabled=False), partial(end_with, 1), Pauses())
     assert supervisor.figures() is None
     await supervisor.check()
+
+
+def try_and_end(vitals: SenderVitals) -> None:
+    vitals.figures.tried(Outcome.DELIVERED, 0.02)
+    vitals.figures.tried(Outcome.RETRIED, 90.0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_the_sender_of_messages_is_watched_alike_and_its_counters_go_on() -> None:
+    pauses = Pauses()
+    sender = SenderChild(WebhookSettings(), try_and_end, pauses)
+    running = asyncio.create_task(sender.run())
+    try:
+        for starts in (1, 2):
+            await pauses.next()
+            figures = sender.figures()
+            assert figures is not None
+            assert figures.outcomes == {
+                "delivered": starts,
+                "retried": starts,
+                "failed": 0,
+                "refused": 0,
+            }
+            assert (figures.seconds[1], figures.seconds[-1]) == (starts, starts)
+            assert figures.seconds_total == pytest.approx(90.02 * starts)
+            assert (figures.restarts, figures.resident_bytes) == (starts - 1, None)
+            assert figures.cpu_s > 0
+            pauses.end()
+    finally:
+        await end_tasks([running])
+
+
+def test_where_no_sender_is_wanted_nothing_is_told_of_it() -> None:
+    sender = SenderChild(WebhookSettings(enabled=False), try_and_end, Pauses())
+    assert (sender.enabled, sender.figures()) == (False, None)

@@ -89,6 +89,7 @@ _JOBS: Final[Figures] = {
     f"queueoperator_leases_expired_total{{{MAIL}}}": Counter(0),
     "queueoperator_event_log_lag_seconds": Gauge(0.3),
     "queueoperator_unnamed_types": Gauge(0),
+    "queueoperator_webhook_oldest_due_seconds": Gauge(0.2),
     "queueoperator_database_oldest_transaction_seconds": Gauge(2),
     'queueoperator_database_dead_rows{table="lease"}': Gauge(2000),
     'queueoperator_database_connections{state="idle"}': Gauge(12),
@@ -106,6 +107,12 @@ _REPLICA: Final[Figures] = {
     'queueoperator_grpc_calls_total{method="Session",code="ok"}': Counter(1),
     'queueoperator_grpc_calls_total{method="Session",code="cancelled"}': Counter(1),
     'queueoperator_grpc_calls_total{method="Session",code="unavailable"}': Counter(0),
+}
+_SENDER: Final[Figures] = {
+    'queueoperator_webhook_deliveries_total{outcome="delivered"}': Counter(5),
+    'queueoperator_webhook_deliveries_total{outcome="retried"}': Counter(1),
+    'queueoperator_webhook_deliveries_total{outcome="failed"}': Counter(0),
+    'queueoperator_webhook_deliveries_total{outcome="refused"}': Counter(0),
 }
 _CONTROLLER: Final[Figures] = {
     "queueoperator_controller_up": Gauge(1),
@@ -126,7 +133,7 @@ _WORKER: Final[Figures] = {
     **histogram("queueworker_event_loop_lag_seconds", 'loop="session"', _LAG),
 }
 HEALTHY: Final[Mapping[str, Figures]] = {
-    OPERATOR: {**_JOBS, **_REPLICA, **_CONTROLLER},
+    OPERATOR: {**_JOBS, **_REPLICA, **_CONTROLLER, **_SENDER},
     WORKER: _WORKER,
 }
 
@@ -241,6 +248,12 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "QueueOperatorComparisonOld": Fault(
         operator={"queueoperator_controller_last_comparison_timestamp_seconds": Age(1000)},
         after_s=1020,
+    ),
+    "QueueOperatorWebhooksLate": Fault(
+        operator={"queueoperator_webhook_oldest_due_seconds": Gauge(400, slope=1)}
+    ),
+    "QueueOperatorWebhooksFail": Fault(
+        operator={'queueoperator_webhook_deliveries_total{outcome="failed"}': Counter(0.1)}
     ),
     "QueueOperatorOldestTransaction": Fault(
         operator={"queueoperator_database_oldest_transaction_seconds": Gauge(700, slope=1)}

@@ -165,6 +165,28 @@ CONTROLLER: Final = (
     ),
 )
 
+WEBHOOKS: Final = (
+    Alert(
+        name="QueueOperatorWebhooksLate",
+        expression="""max by (job) (queueoperator_webhook_oldest_due_seconds{:op})
+        > @webhookDueSeconds@""",
+        severity=Severity.WARNING,
+        summary="Receivers of callback URLs are told late",
+        description="""The oldest message that is due waits since {{ $value | humanizeDuration }}.
+        Jobs do not wait for it.""",
+    ),
+    Alert(
+        name="QueueOperatorWebhooksFail",
+        expression="""sum by (job)
+        (increase(queueoperator_webhook_deliveries_total{:op, outcome=~"failed|refused"}[10m]))
+        >= @webhookFailures@""",
+        held="0s",
+        severity=Severity.WARNING,
+        summary="Messages to callback URLs are given up",
+        description="{{ $value | humanize }} in ten minutes; they can be sent again.",
+    ),
+)
+
 DATABASE: Final = (
     Alert(
         name="QueueOperatorOldestTransaction",
@@ -198,6 +220,7 @@ GROUPS: Final = (
     Group("queue-operator-workers", WORKERS),
     Group("queue-operator-replicas", REPLICAS),
     Group("queue-operator-controller", CONTROLLER),
+    Group("queue-operator-webhooks", WEBHOOKS),
     Group("queue-operator-database", DATABASE),
 )
 ALERTS: Final = tuple(rule for group in GROUPS for rule in group.rules if isinstance(rule, Alert))

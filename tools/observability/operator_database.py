@@ -350,19 +350,23 @@ _CONTROLLER: Final = Row(
         ),
         Panel(
             kind="timeseries",
-            title="Starts of the controller",
-            description="An hour. More than one or two mean that it hangs or ends.",
+            title="Starts of the controller and the sender",
+            description="An hour. More than one or two mean that one hangs or ends.",
             queries=[
                 Query(
                     f"{_rate('queueoperator_controller_restarts_total', 'instance')} * 3600",
-                    "{{instance}}",
-                )
+                    "{{instance}} controller",
+                ),
+                Query(
+                    f"{_rate('queueoperator_webhook_sender_restarts_total', 'instance')} * 3600",
+                    "{{instance}} sender",
+                ),
             ],
         ),
         Panel(
             kind="timeseries",
             title="Processors in use",
-            description="By the server's process and by the controller's.",
+            description="By the server's process, by the controller's and by that of the sender.",
             queries=[
                 Query(
                     "sum by (instance) (rate(process_cpu_seconds_total{:job}[$__rate_interval]) "
@@ -373,12 +377,16 @@ _CONTROLLER: Final = Row(
                     _rate("queueoperator_controller_cpu_seconds_total", "instance"),
                     "{{instance}} controller",
                 ),
+                Query(
+                    _rate("queueoperator_webhook_sender_cpu_seconds_total", "instance"),
+                    "{{instance}} sender",
+                ),
             ],
         ),
         Panel(
             kind="timeseries",
             title="Memory",
-            description="Resident memory of the server's process and of the controller's.",
+            description="Resident memory of the server, the controller and the sender.",
             queries=[
                 Query(
                     "sum by (instance) (process_resident_memory_bytes{:job} "
@@ -388,6 +396,10 @@ _CONTROLLER: Final = Row(
                 Query(
                     "sum by (instance) (queueoperator_controller_resident_memory_bytes{:job})",
                     "{{instance}} controller",
+                ),
+                Query(
+                    "sum by (instance) (queueoperator_webhook_sender_resident_memory_bytes{:job})",
+                    "{{instance}} sender",
                 ),
             ],
             unit="bytes",

@@ -317,6 +317,51 @@ _WHY: Final = Row(
     ),
 )
 
+_TOLD: Final = Row(
+    "Are receivers told?",
+    (
+        Panel(
+            kind="timeseries",
+            title="Tries to tell receivers",
+            description="""A second, by outcome. Those that are `retried` failed and are made again;
+            after a day the message has `failed`.""",
+            queries=[
+                Query(
+                    "sum by (outcome) "
+                    "(rate(queueoperator_webhook_deliveries_total{:job}[$__rate_interval]))",
+                    "{{outcome}}",
+                )
+            ],
+            unit="ops",
+            stacked=True,
+        ),
+        Panel(
+            kind="timeseries",
+            title="Messages that wait",
+            description="Messages to callback URLs that are to be sent, and those given up.",
+            queries=[
+                Query("sum(queueoperator_webhook_pending{:ns})", "to send"),
+                Query("sum(queueoperator_webhook_failed{:ns})", "failed"),
+            ],
+        ),
+        Panel(
+            kind="timeseries",
+            title="How late and how slow receivers are told",
+            description="The oldest message that is due, and how long a try takes.",
+            queries=[
+                Query("max(queueoperator_webhook_oldest_due_seconds{:job})", "oldest due"),
+                Query(
+                    "histogram_quantile(0.95, sum by (le) (rate("
+                    "queueoperator_webhook_delivery_seconds_bucket{:job}[$__rate_interval])))",
+                    "p95 of a try",
+                ),
+            ],
+            unit="s",
+            steps=((None, "transparent"), (300, RED)),
+        ),
+    ),
+)
+
 _PROMISED: Final = Row(
     "Are the promises kept?",
     (
@@ -354,5 +399,5 @@ OVERVIEW: Final = Dashboard(
     name="overview",
     title="Queue Operator / Overview",
     description="Is the queue healthy, and if not, why? Needs the recording rules of the chart.",
-    rows=(_HEALTHY, _FLOWING, _WHY, _PROMISED),
+    rows=(_HEALTHY, _FLOWING, _WHY, _TOLD, _PROMISED),
 )

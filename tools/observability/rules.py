@@ -25,6 +25,8 @@ DEFAULTS: Final[Mapping[str, int | float]] = {
     "comparisonAgeSeconds": 900,
     "eventLoopLagSeconds": 0.5,
     "errorRatio": 0.05,
+    "webhookDueSeconds": 300,
+    "webhookFailures": 5,
     "oldestTransactionSeconds": 600,
     "deadRows": 1000000,
     "databaseConnections": 80,

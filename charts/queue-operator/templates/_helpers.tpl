@@ -223,6 +223,33 @@ seccompProfile:
 {{- end }}
 {{- end }}
 
+{{- define "queue-operator.webhooksEnv" -}}
+- name: QUEUE_OPERATOR_WEBHOOKS__ENABLED
+  value: {{ .Values.webhooks.enabled | quote }}
+- name: QUEUE_OPERATOR_WEBHOOKS__ALLOW
+  value: {{ .Values.webhooks.allow | toJson | quote }}
+{{- if .Values.webhooks.secretsSecret }}
+- name: QUEUE_OPERATOR_WEBHOOKS__SECRETS_DIR
+  value: /var/run/secrets/queue-operator-webhooks
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.webhooksMounts" -}}
+{{- if .Values.webhooks.secretsSecret }}
+- name: webhook-secrets
+  mountPath: /var/run/secrets/queue-operator-webhooks
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "queue-operator.webhooksVolumes" -}}
+{{- if .Values.webhooks.secretsSecret }}
+- name: webhook-secrets
+  secret:
+    secretName: {{ .Values.webhooks.secretsSecret }}
+{{- end }}
+{{- end }}
+
 {{- define "queue-operator.tlsEnv" -}}
 {{- if .Values.tls.existingSecret }}
 - name: QUEUE_OPERATOR_GRPC__CERTIFICATE_FILE

@@ -14,6 +14,7 @@ from queue_operator.api.schemas.base import TEXT_PATTERN
 from queue_operator.domain.limits import DEFAULT_LIMITS
 
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ALWAYS: Final = frozenset({400, 401, 403, 500, 503})
 _WITH_BODY: Final = frozenset({408, 413, 415})
@@ -44,6 +45,14 @@ _MESSAGE_ID: Final[dict[str, Any]] = {
     **_JOB_ID,
     "name": "message_id",
     "description": "That of a message, the `webhook-id` that its receiver sees.",
+}
+
+LAST_EVENT_ID: Final[dict[str, Any]] = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The `id` of the last event that came: what came since is told first.",
+    "schema": {"type": "string", "format": "cursor"},
 }
 
 
@@ -110,7 +119,11 @@ def error_statuses(operation: Operation[Any]) -> frozenset[int]:
 def _answer(operation: Operation[Any], status: int) -> dict[str, Any]:
     told: dict[str, Any] = {"description": _DESCRIPTIONS[status]}
     model = operation.answers[status]
-    if model is not None:
+    if operation.streams and model is not None:
+        schema = {"type": "string", "description": f"Each `data` is a `{model.__name__}`."}
+        shown = examples.STREAMS[operation.id]
+        told["content"] = {EVENTS: {"schema": schema, "example": shown}}
+    elif model is not None:
         example = examples.ANSWERS[operation.id][status]
         told["content"] = {JSON: {"schema": _reference(model), "example": example}}
     return told
@@ -121,6 +134,8 @@ def _parameters(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
         yield {**_JOB_ID, "example": examples.JOB_IDS.get(operation.id, examples.USUAL_JOB_ID)}
     if "{message_id}" in operation.path:
         yield {**_MESSAGE_ID, "example": examples.MESSAGE_ID}
+    if operation.streams:
+        yield LAST_EVENT_ID
     schema = operation.query.model_json_schema(ref_template=_REFERENCE)
     for name, found in schema["properties"].items():
         given = _without_null(found)

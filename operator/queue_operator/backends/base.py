@@ -3,11 +3,12 @@ their event become outcomes. A store implements the methods with a leading under
 get checked arguments.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from queue_operator.backends.named import NamedJobs
 from queue_operator.backends.owners import Owners
 from queue_operator.backends.protocol import (
     FailurePage,
@@ -58,7 +59,6 @@ from queue_operator.domain.validation import (
     check_kind,
     check_limit,
     check_limits,
-    check_pairs,
     check_sequence,
     check_tags,
     check_text,
@@ -75,7 +75,7 @@ _FAILED_STATES: Final = {JobState.DEAD_LETTER, JobState.FAILED_RETRY}
 _FAILED_PHASES: Final = {Phase.FAILED, Phase.DEAD_LETTER, Phase.RETRYING}
 
 
-class BaseBackend(UsagesBase, ABC):
+class BaseBackend(NamedJobs, UsagesBase):
     """Backend, Search, History and Failures but for the storage itself."""
 
     def __init__(self, limits: Limits, cancel_timeout_s: float) -> None:
@@ -355,11 +355,6 @@ class BaseBackend(UsagesBase, ABC):
         self._check_namespace(namespace)
         return await self._look_up(namespace, list(job_ids))
 
-    async def named_jobs(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        """As `look_up`, of jobs in any number of namespaces, by namespace and id."""
-        check_pairs("names", names)
-        return await self._named_jobs(list(names)) if names else {}
-
     async def get_job_stats(
         self, tags: Collection[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> JobStats:
@@ -528,9 +523,6 @@ class BaseBackend(UsagesBase, ABC):
     @abstractmethod
     async def _get(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:
         """By id; those that do not exist are left out."""
-
-    @abstractmethod
-    async def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]: ...
 
     @abstractmethod
     async def _look_up(self, namespace: str, job_ids: Sequence[str]) -> dict[str, Job]:

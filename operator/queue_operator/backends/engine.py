@@ -498,11 +498,6 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         return {one.job.id: without_content(one.job) for one in chosen}
 
     @reading
-    def _named_jobs(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        found = [self._shelf.get(name) for name in names]
-        return {(one.job.namespace, one.job.id): without_content(one.job) for one in found if one}
-
-    @reading
     def _stats(self, namespace: str, tags: frozenset[str]) -> JobStats:
         return JobStats.from_counts(tags, *self._shelf.counts(namespace, tags))
 

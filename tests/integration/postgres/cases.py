@@ -193,6 +193,12 @@ CASES = {
         60_000,
         also_whole=frozenset({"lane"}),
     ),
+    "follow": Case(
+        calls.follow,
+        {"job_event_by_xid", "job_pkey", "lane_pkey", "job_namespace_id_id_key"},
+        4000,
+        20000,
+    ),
     "count figures": Case(calls.count_figures, {"job_event_by_xid", "lane_pkey"}, 6000, 20000),
     "stats of a window": Case(
         # All that is not due is counted one by one, in an index alone.

@@ -94,6 +94,40 @@ def test_a_pod_has_the_time_that_all_its_parts_may_take_to_stop() -> None:
     assert sum(parts_s) <= spec["terminationGracePeriodSeconds"]
 
 
+def test_messages_go_where_callback_urls_lead_and_nowhere_inside() -> None:
+    policy = only(rendered(CHART, EVERYTHING), "NetworkPolicy")
+    ports = [443, 8443]
+    [rule] = [r for r in policy["spec"]["egress"] if {"port": 8443} in r["ports"]]
+    assert {"port": 443} in rule["ports"]
+    blocked = {cidr for peer in rule["to"] for cidr in peer["ipBlock"]["except"]}
+    assert {"10.0.0.0/8", "169.254.0.0/16", "fc00::/7"} <= blocked
+    given = {**EVERYTHING, "networkPolicy": {"enabled": True, "webhooks": {"ports": ports}}}
+    [rule] = [
+        r
+        for r in only(rendered(CHART, given), "NetworkPolicy")["spec"]["egress"]
+        if {"port": 8443} in r["ports"]
+    ]
+    assert rule["ports"] == [{"port": port} for port in ports]
+    without = {**EVERYTHING, "webhooks": {"enabled": False}}
+    egress = only(rendered(CHART, without), "NetworkPolicy")["spec"]["egress"]
+    assert not [r for r in egress if {"port": 8443} in r["ports"]]
+
+
+def test_secrets_of_namespaces_are_mounted_and_inside_targets_named() -> None:
+    given = {**DATABASE, "webhooks": {"secretsSecret": "signing", "allow": ["10.1.0.0/16"]}}
+    spec = pod_spec(rendered(CHART, given))
+    [server] = spec["containers"]
+    found = {one["name"]: one.get("value") for one in server["env"]}
+    folder = found["QUEUE_OPERATOR_WEBHOOKS__SECRETS_DIR"]
+    assert json.loads(found["QUEUE_OPERATOR_WEBHOOKS__ALLOW"] or "") == ["10.1.0.0/16"]
+    [mount] = [one for one in server["volumeMounts"] if one["mountPath"] == folder]
+    [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+    assert volume["secret"] == {"secretName": "signing"}
+    plain = pod_spec(rendered(CHART, DATABASE))["containers"][0]
+    names = {one["name"] for one in plain["env"]}
+    assert "QUEUE_OPERATOR_WEBHOOKS__SECRETS_DIR" not in names
+
+
 def test_any_password_reaches_the_database() -> None:
     parsed = conninfo_to_dict(dsn(DATABASE))
     assert parsed == {

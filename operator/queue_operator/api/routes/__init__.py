@@ -6,6 +6,7 @@ from queue_operator.api.operation import Operation
 from queue_operator.api.routes import (
     bulk,
     changing,
+    events,
     failures,
     pauses,
     reading,
@@ -29,4 +30,5 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     *pauses.OPERATIONS,
     *watching.OPERATIONS,
     *webhooks.OPERATIONS,
+    *events.OPERATIONS,
 )

@@ -1,0 +1,79 @@
+"""The sender as a server runs it: beside it, watched, and shown in its metrics."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import migrated_database
+from tests.integration.serving import Server, free_port
+from tests.integration.webhooks.scene import Scene, scene
+from tests.unit.metrics.exposition import key, scraped
+from tests.waiting import until
+
+from queue_operator.devcluster.processes import ProcessIdentity
+
+DELIVERED = key("queueoperator_webhook_deliveries_total", outcome="delivered")
+
+
+@pytest.fixture
+def dsn(postgres_admin_dsn: str) -> Iterator[str]:
+    with migrated_database(postgres_admin_dsn, "webhooks") as address:
+        yield address
+
+
+def sender_of(server: Server) -> ProcessIdentity:
+    """The child that is behind all others."""
+
+    def niceness(child: ProcessIdentity) -> int:
+        return os.getpriority(os.PRIO_PROCESS, child.pid)
+
+    found = max(server.children(), key=niceness)
+    assert niceness(found) > os.getpriority(os.PRIO_PROCESS, server.process.pid)
+    return found
+
+
+async def when(world: Scene, holds: Callable[[], bool]) -> None:
+    async def is_so() -> bool:
+        await world.store.ping()
+        return holds()
+
+    await until(is_so)
+
+
+async def test_a_sender_that_is_killed_is_started_again_and_its_counters_go_on(
+    dsn: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    async with scene(dsn, tmp_path, total_s=0.5) as world:
+        given = {
+            name.removeprefix("QUEUE_OPERATOR_"): value
+            for name, value in world.environment().items()
+        }
+        server = Server({**given, "METRICS__PORT": str(port)}, tmp_path / "server.log")
+        try:
+            server.await_ready()
+            await world.end([world.good(1)])
+            await when(world, lambda: scraped(port).get(DELIVERED) == 1)
+            killed = sender_of(server)
+            os.kill(killed.pid, signal.SIGKILL)
+            await when(world, lambda: "the sender of messages ended" in server.log)
+            assert scraped(port)[DELIVERED] == 1
+            await world.end([world.good(1), world.bad("failing", 0)])
+            retried = key("queueoperator_webhook_deliveries_total", outcome="retried")
+            await when(world, lambda: scraped(port)[DELIVERED] == 2)
+            await when(world, lambda: scraped(port)[retried] == 1)
+            found = scraped(port)
+            assert found[key("queueoperator_webhook_sender_restarts_total")] == 1
+            assert found[key("queueoperator_webhook_sender_cpu_seconds_total")] > 0
+            pending = key("queueoperator_webhook_pending", namespace=world.namespace)
+            await when(world, lambda: scraped(port).get(pending) == 1)
+            assert {told.job_id for told in world.told()} == world.ended.keys()
+            running = sender_of(server)
+            assert server.end() == 0
+            assert not running.alive()
+        finally:
+            server.process.kill()
+            server.process.wait()
+    assert "Traceback" not in server.log
