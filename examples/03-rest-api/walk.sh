@@ -66,6 +66,12 @@ until_state "$invoice" COMPLETED
 call GET "/v1/jobs/$invoice?include_result=true&include_history=true"
 expect 200 '"text":"Invoice 7: 12.50"' '"to_state":"COMPLETED"'
 
+echo "# Follow: a stream of events says how a job is, and all that happens until it has ended; one of a filter goes on and on."
+call GET "/v1/jobs/$invoice/events"
+expect 200 'event: job' '"status":"COMPLETED"' 'event: end'
+echo "\$ curl -X GET '$server/v1/events?type=invoice' --max-time 1"
+curl -sS --max-time 1 "$server/v1/events?type=invoice&namespace=$namespace" ${TOKEN:+-H "Authorization: Bearer $TOKEN"} 2>/dev/null || true
+
 echo "# Why does a job not run?"
 call GET "/v1/jobs/$run-later/why"
 expect 200 '"reason":"DELAYED"'

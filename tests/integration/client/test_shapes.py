@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from tests.integration.client.stage import Stage
 
-from queue_operator.client import QueueClient, messages, models, requests
+from queue_operator.client import QueueClient, events, messages, models, requests
 
 METHODS = {
     "submitJob": "submit",
@@ -44,6 +44,8 @@ METHODS = {
     "getWebhook": "webhook",
     "redeliverWebhooks": "redeliver_webhooks",
     "purgeWebhooks": "purge_webhooks",
+    "followJob": "watch",
+    "followJobs": "watch",
 }
 SENT = {
     "Submission": "JobSubmission",
@@ -106,4 +108,10 @@ def test_every_answer_has_a_model(document: Any) -> None:
         for response in operation["responses"].values()
         for content in response.get("content", {}).values()
     }
-    assert answers <= {name for name, _ in received()}
+    assert answers <= {name for name, _ in received()} | {events.JobEvent.__name__}
+
+
+def test_each_field_of_an_event_is_known(document: Any) -> None:
+    # Its position is the id of what the server sends, and not in it.
+    known = set(events.JobEvent.model_fields) - {"position"}
+    assert known == set(document["components"]["schemas"]["JobEvent"]["properties"])
