@@ -107,8 +107,10 @@ def test_every_answer_has_a_model(document: Any) -> None:
         for operation in methods.values()
         for response in operation["responses"].values()
         for content in response.get("content", {}).values()
+        # A stream is text; what its events hold has a test of its own.
+        if "$ref" in content["schema"]
     }
-    assert answers <= {name for name, _ in received()} | {events.JobEvent.__name__}
+    assert answers <= {name for name, _ in received()}
 
 
 def test_each_field_of_an_event_is_known(document: Any) -> None:
