@@ -65,8 +65,14 @@ CASES = {
     "webhooks": Case(
         telling.tell_of_ends,
         {
-            *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
-            *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),
+            *(
+                "callback_pkey",
+                "webhook_batch_pkey",
+                "webhook_message_pkey",
+                "webhook_due",
+                "webhook_later",
+            ),
+            *("webhook_listed", "webhook_by_job", "webhook_ended"),
         },
         4000,
         12000,
