@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,7 +78,7 @@ class Reader:
             self.told[data["job_id"], data["event"]] += 1
             self.ids[self.last_id] += 1
 
-    async def _lines(self) -> AsyncIterator[str]:
+    async def _lines(self) -> AsyncGenerator[str, None]:
         """Of one stream, to its end."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
