@@ -274,7 +274,7 @@ class Measuring:
         settings: Settings = {
             "jobs": self._scale.webhook_jobs,
             "payload": self._scale.payload,
-            "batch": 500,
+            "batch": min(500, self._scale.webhook_jobs),
             "rounds": self._scale.repeats,
         }
         run = self._run("webhooks", "webhooks", _Entry(OURS, webhooks(), settings))
