@@ -37,6 +37,7 @@ from queue_operator.metrics.replica import ReplicaFigures, Survey
 from queue_operator.metrics.webhooks import WebhookFigures
 from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
+from queue_operator.queue.hub import EventHub
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
@@ -215,6 +216,11 @@ async def _servers(
     )
     ours = ReplicaFigures(metrics.registry, store, controller.figures)
     survey = Survey(metrics.registry, backend, clock, lambda: metrics.snapshot.leads())
+    hub = EventHub(
+        instrument(store.followed, metrics.recorder),
+        streams=settings.rest.streams,
+        each=settings.rest.streams_per_caller,
+    )
     messages = WebhookFigures(
         metrics.registry,
         instrument(store.webhooks, metrics.recorder),
@@ -224,7 +230,8 @@ async def _servers(
     )
     rest = RestServer(
         Measured(
-            create_app(queue, authenticator, authorizer, settings, tracing=tracing), ours.http
+            create_app(queue, authenticator, authorizer, settings, tracing=tracing, events=hub),
+            ours.http,
         ),
         settings.rest,
         connections=settings.rest.connections,
@@ -232,7 +239,7 @@ async def _servers(
         files=ServerFiles.of(settings.rest),
     )
     plane = WorkerPlaneServer(
-        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc
+        queue, authenticator, settings, authorizer, tracing, figures=ours.grpc, events=hub
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
@@ -247,6 +254,8 @@ async def _servers(
         stack.push_async_callback(rest.stop)
         grpc_port = await plane.start()
         stack.push_async_callback(plane.stop)
+        # Streams do not end by themselves: whoever has one goes on at another replica.
+        stack.push_async_callback(hub.close)
         logger.info("serving: REST on port %s, gRPC on port %s", rest.port, grpc_port)
         yield
 

@@ -237,6 +237,14 @@ class RestSettings(_Frozen):
         description="Most connections that are open at a time. For one more, that which has had no "
         "request for longest is closed; where all have one, the new one is.",
     )
+    streams: Count = Field(
+        4000,
+        description="Most streams of events that are open at a time, over REST and gRPC together. "
+        "Each takes one of the connections.",
+    )
+    streams_per_caller: Count = Field(
+        2500, description="Most streams of events that one caller has open at a time."
+    )
     keep_alive_s: Seconds = Field(
         75.0,
         description="How long a connection stays open between two requests. Longer than a load "

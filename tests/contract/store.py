@@ -24,7 +24,7 @@ DELETE FROM detached; DELETE FROM checkpoint; DELETE FROM spawned; DELETE FROM l
 DELETE FROM callback; DELETE FROM suspension; DELETE FROM pause; DELETE FROM arrival;
 DELETE FROM roll_up; DELETE FROM roll_up_latency; DELETE FROM token_bucket;
 DELETE FROM lane; DELETE FROM job_type; DELETE FROM namespace; DELETE FROM worker_session;
-DELETE FROM webhook_message; DELETE FROM webhook_count;
+DELETE FROM webhook_batch; DELETE FROM webhook_message; DELETE FROM webhook_count;
 DELETE FROM lost_worker; DELETE FROM lease_check; DELETE FROM progress; DELETE FROM session_beat;
 UPDATE sweep SET swept_at = now(), resumed_at = NULL, kinds = '{}', marks = '{}', seen = NULL;
 """
@@ -41,6 +41,7 @@ UPDATE attempt SET assigned_at = assigned_at - s, ended_at = ended_at - s,
     FROM make_interval(secs => %(seconds)s) s;
 UPDATE transition SET at = at - make_interval(secs => %(seconds)s);
 UPDATE suspension SET changed_at = changed_at - make_interval(secs => %(seconds)s);
+UPDATE webhook_batch SET ended_at = ended_at - make_interval(secs => %(seconds)s);
 UPDATE webhook_message SET created_at = created_at - s, finalized_at = finalized_at - s,
     next_at = next_at - s, last_at = last_at - s
     FROM make_interval(secs => %(seconds)s) s;

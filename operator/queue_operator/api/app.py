@@ -17,6 +17,7 @@ from queue_operator.api.services import Services
 from queue_operator.api.tracing import RequestTracing
 from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
+from queue_operator.queue.hub import EventHub, hub_of
 from queue_operator.queue.operations import Operations
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.queue.watching import Watch
@@ -38,10 +39,12 @@ def create_app(
     now: Callable[[], datetime] = _utc_now,
     new_id: Callable[[], str] = new_job_id,
     tracing: Tracing = OFF,
+    events: EventHub | None = None,
 ) -> FastAPI:
     """The application for `queue`, which the caller keeps open and closes.
 
-    `now` (aware, UTC) only decides how a job is shown; `new_id` names jobs without an id.
+    `now` (aware, UTC) only decides how a job is shown; `new_id` names jobs without an id. Without
+    `events` those who follow jobs have a hub of this application's own, which is never closed.
     """
     app = document_app()
     app.state.services = Services(
@@ -56,6 +59,7 @@ def create_app(
         new_id=new_id,
         parsing=anyio.CapacityLimiter(1),
         tracing=tracing,
+        events=events or hub_of(queue, settings.rest.streams, settings.rest.streams_per_caller),
     )
     if settings.ui.enabled:
         page.install(app)

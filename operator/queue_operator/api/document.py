@@ -14,6 +14,7 @@ from queue_operator.api.schemas.base import TEXT_PATTERN
 from queue_operator.domain.limits import DEFAULT_LIMITS
 
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ALWAYS: Final = frozenset({400, 401, 403, 500, 503})
 _WITH_BODY: Final = frozenset({408, 413, 415})
@@ -38,6 +39,14 @@ _JOB_ID: Final[dict[str, Any]] = {
         "maxLength": DEFAULT_LIMITS.id_characters,
         "pattern": TEXT_PATTERN,
     },
+}
+
+LAST_EVENT_ID: Final[dict[str, Any]] = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The `id` of the last event that came: what came since is told first.",
+    "schema": {"type": "string", "format": "cursor"},
 }
 
 
@@ -104,7 +113,11 @@ def error_statuses(operation: Operation[Any]) -> frozenset[int]:
 def _answer(operation: Operation[Any], status: int) -> dict[str, Any]:
     told: dict[str, Any] = {"description": _DESCRIPTIONS[status]}
     model = operation.answers[status]
-    if model is not None:
+    if operation.streams and model is not None:
+        schema = {"type": "string", "description": f"Each `data` is a `{model.__name__}`."}
+        shown = examples.STREAMS[operation.id]
+        told["content"] = {EVENTS: {"schema": schema, "example": shown}}
+    elif model is not None:
         example = examples.ANSWERS[operation.id][status]
         told["content"] = {JSON: {"schema": _reference(model), "example": example}}
     return told
@@ -113,6 +126,8 @@ def _answer(operation: Operation[Any], status: int) -> dict[str, Any]:
 def _parameters(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
     if "{job_id}" in operation.path:
         yield {**_JOB_ID, "example": examples.JOB_IDS.get(operation.id, examples.USUAL_JOB_ID)}
+    if operation.streams:
+        yield LAST_EVENT_ID
     schema = operation.query.model_json_schema(ref_template=_REFERENCE)
     for name, found in schema["properties"].items():
         given = _without_null(found)

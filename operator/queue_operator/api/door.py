@@ -32,7 +32,8 @@ class Door:
     async def _answer(self, request: Request) -> Response:
         services = cast(Services, request.app.state.services)
         operation = self._operations[request.method]
-        identity = await services.authenticator.authenticate(_bearer_token(request))
+        token = _bearer_token(request)
+        identity = await services.authenticator.authenticate(token)
         query = parse_query(request.scope["query_string"], operation.query)
         namespace = identity.namespace if query.namespace is None else query.namespace
         check_text("namespace", namespace, services.limits.id_characters)
@@ -40,7 +41,7 @@ class Door:
             await services.authorizer.authorize(identity, operation.verb, QUEUE_JOBS, namespace)
         job_id = _job_id(request.scope["path_params"].get(JOB_ID, ""), services)
         return await operation.run(
-            Call(operation, request, services, identity, namespace, query, job_id)
+            Call(operation, request, services, identity, namespace, query, job_id, token)
         )
 
 

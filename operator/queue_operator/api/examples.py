@@ -11,6 +11,15 @@ _ID: Final = "0192f1d2-7a54-7cc3-9c3e-0d6f9a1b2c3d"
 _AT: Final = "2026-01-15T10:30:00Z"
 _LATER: Final = "2026-01-15T10:30:02.400000Z"
 
+_END: Final = "event: end\ndata: {}\n\n"
+
+
+def _stream(status: str, event: str) -> str:
+    told = f'"job_id":"{_ID}","namespace":"default","type":"send-email","status":"{status}",'
+    more = f'"state":"{status}","event":"{event}","attempt":1,"at":"{_LATER}"'
+    return f"id: 5d41402a.2s.1k9.\nevent: job\ndata: {{{told}{more}}}\n\n"
+
+
 _SUBMISSION: Final[dict[str, Any]] = {
     "type": "send-email",
     "payload": {"to": "ada@example.com", "template": "welcome"},
@@ -410,6 +419,12 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
 }
 """By operation and status."""
 ANSWERS["searchJobs"] = ANSWERS["listJobs"]
+
+STREAMS: Final[dict[str, str]] = {
+    "followJob": _stream(Phase.RUNNING, "CLAIM") + _stream(Phase.COMPLETED, "COMPLETE") + _END,
+    "followJobs": _stream(Phase.COMPLETED, "COMPLETE"),
+}
+"""What a stream of events looks like, by operation."""
 
 ERROR: Final[dict[str, Any]] = {
     "code": "INVALID_REQUEST",

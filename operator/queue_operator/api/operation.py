@@ -29,7 +29,9 @@ _IN_LOOP_BYTES: Final = 32 * 1024
 
 @dataclass(slots=True)
 class Call(Generic[Q]):
-    """One request of somebody who may make it. `job_id` is "" where the path has none."""
+    """One request of somebody who may make it. `job_id` is "" where the path has none, and
+    `token` what the caller showed.
+    """
 
     operation: "Operation[Q]"
     request: Request
@@ -38,6 +40,7 @@ class Call(Generic[Q]):
     namespace: str
     query: Q
     job_id: str
+    token: str | None = None
 
     async def body(self, limit: int) -> bytes:
         """At most `limit` bytes, and at most what the settings allow."""
@@ -86,7 +89,8 @@ class Body:
 class Operation(Generic[Q]):
     """`verb` is what the caller must be allowed to do to `queuejobs`, or ANYBODY, `answers` the
     model by status (None: no body), and `errors` the statuses beside those that any operation may
-    have. `subject` is the heading under which the document has it.
+    have. `subject` is the heading under which the document has it. One that
+    `streams` answers with events, each of which has the model.
     """
 
     id: str
@@ -100,6 +104,7 @@ class Operation(Generic[Q]):
     answers: Mapping[int, type[BaseModel] | None]
     body: Body | None = None
     errors: frozenset[int] = field(default_factory=frozenset)
+    streams: bool = False
 
 
 def render(answer: BaseModel, status: int = HTTPStatus.OK) -> Response:

@@ -9,6 +9,7 @@ import anyio
 from queue_operator.auth.audit import Audit
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.validation import Limits
+from queue_operator.queue.hub import EventHub
 from queue_operator.queue.operations import JobOperations
 from queue_operator.queue.watching import Watch
 from queue_operator.settings import Settings
@@ -18,7 +19,9 @@ from queue_operator.tracing.protocol import Tracing
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """`now` is used for views only. `parsing` admits one large body or result at a time."""
+    """`now` is used for views only. `parsing` admits one large body or result at a time.
+    `events` is None where the store cannot be followed.
+    """
 
     jobs: JobOperations
     watch: Watch
@@ -31,6 +34,7 @@ class Services:
     new_id: Callable[[], str]
     parsing: anyio.CapacityLimiter
     tracing: Tracing = OFF
+    events: EventHub | None = None
 
     @property
     def json_depth(self) -> int:

@@ -128,6 +128,9 @@ class Ear:
                 self._heard.extend(self._decoder.feed(reply.chunk))
             except TooLong as error:
                 raise ServerError(f"{self._call.path}: {error}", "") from error
+            if not self._heard:
+                # Whoever is told of nothing for long goes on from where that was, too.
+                self._position = self._decoder.last_id or self._position
             # Silence is bounded when a stream is opened: nearer to the end, by less.
             if self._heard or self._left_s() >= self._silence_s:
                 return

@@ -35,6 +35,11 @@ class Decoder:
         self._rest = b""
         self._kind, self._data, self._size = "", list[str](), 0
 
+    @property
+    def last_id(self) -> str:
+        """The one that was given last, with or without an event."""
+        return self._id
+
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that end in `chunk`. Raises TooLong."""
         text = self._rest + chunk

@@ -6,6 +6,7 @@ QueueError
 │   ├── DuplicateJob        the id, or an id of the batch, is taken
 │   └── KeyConflict         the idempotency key belongs to a job with other content
 ├── JobNotFound         no such job in this namespace
+├── PositionExpired     what happened since a position is not known any more; begin anew
 ├── MessageNotFound     no such message of a webhook in this namespace
 ├── InvalidTransition   the job's state does not allow it
 ├── StaleLease          the token is not the current one: somebody claimed since
@@ -136,6 +137,19 @@ class JobNotFound(QueueError):
         super().__init__(f"job {job_id!r} does not exist in namespace {namespace!r}")
         self.job_id = job_id
         self.namespace = namespace
+
+
+class PositionExpired(QueueError):
+    """What happened since a position in the stream of events cannot be told any more."""
+
+    code = "POSITION_EXPIRED"
+
+    def __init__(
+        self,
+        text: str = "what happened since is not kept any more, or happened in another database: "
+        "begin anew, without Last-Event-ID, and look once at the jobs that matter",
+    ) -> None:
+        super().__init__(text)
 
 
 class MessageNotFound(QueueError):

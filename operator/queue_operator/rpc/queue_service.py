@@ -21,9 +21,11 @@ from queue_operator.domain.errors import (
 from queue_operator.domain.job import Job
 from queue_operator.domain.lease import Held
 from queue_operator.queue.bulk import MOST_JOBS
+from queue_operator.queue.hub import EventHub
 from queue_operator.queue.protocol import HostedQueue, JobBatches
 from queue_operator.rpc.changes import Changes, count_of
 from queue_operator.rpc.door import Context, Door, Unreadable, reader, refuse
+from queue_operator.rpc.following import Following
 from queue_operator.rpc.queue_calls import (
     METHODS,
     OUTCOME,
@@ -58,8 +60,14 @@ class QueueServicer:
     """Serves `queueoperator.v1.Queue`."""
 
     def __init__(
-        self, queue: HostedQueue, door: Door, settings: Settings, tracing: Tracing = OFF
+        self,
+        queue: HostedQueue,
+        door: Door,
+        settings: Settings,
+        tracing: Tracing = OFF,
+        events: EventHub | None = None,
     ) -> None:
+        self._following = Following(door, events, settings.limits)
         self._queue = queue
         self._tracing = tracing
         self._door = door
@@ -84,6 +92,11 @@ class QueueServicer:
             self._refusing(self._stream_jobs),
             request_deserializer=self._reader(pb.StreamJobsRequest),
             response_serializer=pb.JobBatch.SerializeToString,
+        )
+        handlers["WatchJobs"] = grpc.unary_stream_rpc_method_handler(
+            self._refusing(self._following.watch_jobs),
+            request_deserializer=self._reader(pb.WatchJobsRequest),
+            response_serializer=pb.JobEventMessage.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 

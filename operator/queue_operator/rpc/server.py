@@ -10,6 +10,7 @@ from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.hosts import authority
 from queue_operator.metrics.doors import GrpcFigures
+from queue_operator.queue.hub import EventHub, hub_of
 from queue_operator.queue.protocol import HostedQueue
 from queue_operator.rpc.door import Door
 from queue_operator.rpc.gate import Gate
@@ -38,7 +39,8 @@ class WorkerPlaneServer:
     """Start it after the queue, stop it before: sessions are told to reconnect elsewhere.
 
     It serves worker sessions and the Queue. Unless told otherwise by the `authorizer`, the
-    Queue is for administrators only. `figures` counts the calls.
+    Queue is for administrators only. `figures` counts the calls. Those who
+    follow jobs share the hub of `events`.
     """
 
     def __init__(
@@ -50,14 +52,18 @@ class WorkerPlaneServer:
         tracing: Tracing = OFF,
         *,
         figures: GrpcFigures | None = None,
+        events: EventHub | None = None,
     ) -> None:
         door = Door(
             authenticator, authorizer or AdministratorsOnly(), settings.limits.id_characters
         )
+        rest = settings.rest
+        hub = events or hub_of(queue, rest.streams, rest.streams_per_caller)
+        self._own_hub = None if events else hub
         gate = Gate(authenticator)
         self._interceptors = (gate,) if figures is None else (Measuring(figures), gate)
         self._sessions = WorkerPlaneServicer(queue, door, settings)
-        self._calls = QueueServicer(queue, door, settings, tracing)
+        self._calls = QueueServicer(queue, door, settings, tracing, hub)
         self._settings = settings.grpc
         self._server: grpc.aio.Server | None = None
 
@@ -90,6 +96,8 @@ class WorkerPlaneServer:
         """Says goodbye to every worker; calls still open after `grace_s` are cut."""
         if self._server is not None:
             self._sessions.say_goodbye()
+            if self._own_hub is not None:
+                await self._own_hub.close()
             await self._calls.leave()
             await self._server.stop(grace_s)
             await self._calls.finish(grace_s)

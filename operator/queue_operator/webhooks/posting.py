@@ -195,8 +195,9 @@ class Poster:
             await self._exchange(
                 self._direct.post(url, headers=headers, data=BytesIO(body), **_NO), heard
             )
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if trying.allowed or trying.refusal or heard.status is not None:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            is_new = bool(trying.allowed) or isinstance(error, aiohttp.ClientConnectorError)
+            if is_new or trying.refusal or heard.status is not None:
                 raise
             # It was a connection of an earlier message, which the receiver just closed.
             await self._exchange(

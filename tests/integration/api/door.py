@@ -15,6 +15,7 @@ from queue_operator.domain.states import Event
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import Quota
 
+EVENTS = "text/event-stream; charset=utf-8"
 TOKEN = "a-token-for-tests"
 READER, SUBMITTER, MANAGER = "reads", "submits", "manages"
 QUOTAS = {
@@ -60,10 +61,16 @@ class Door:
     async def call_as(
         self, token: str | None, method: str, path: str, body: Any = None
     ) -> httpx.Response:
-        """A call with another token, None for none."""
+        """A call with another token, None for none. Of a stream of events nothing is read."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=self.url, headers=headers) as http:
-            return await http.request(method, path, json=body, params={"namespace": self.namespace})
+        params = {"namespace": self.namespace}
+        async with (
+            httpx.AsyncClient(base_url=self.url, headers=headers) as http,
+            http.stream(method, path, json=body, params=params) as answer,
+        ):
+            if answer.headers["content-type"] != EVENTS:
+                await answer.aread()
+            return answer
 
     async def send(self, path: str, content: Any, **headers: str) -> httpx.Response:
         """A POST of raw bytes as JSON, unless the headers say otherwise."""

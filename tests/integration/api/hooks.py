@@ -27,6 +27,12 @@ def ended(number: int) -> str:
     return f"ended-{number}"
 
 
+schemathesis.openapi.format(
+    "callback-url",
+    strategies.from_regex(
+        r"https://[a-z]{1,9}\.example\.(com|org)(:8443)?(/[A-Za-z0-9._~-]{0,20})?", fullmatch=True
+    ),
+)
 schemathesis.openapi.format("cursor", strategies.just(""))
 schemathesis.openapi.format("job-id", strategies.integers(0, PARENTS - 1).map(parent))
 schemathesis.openapi.format("namespace", strategies.just("default"))

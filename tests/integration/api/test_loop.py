@@ -199,7 +199,8 @@ async def stranger(tmp_path: Path) -> AsyncIterator[Stranger]:
 
 
 def test_every_operation_is_tried() -> None:
-    assert {operation.id for operation in OPERATIONS} == set(REQUESTS)
+    """But for streams, which take no more than a list does, and do not end."""
+    assert {operation.id for operation in OPERATIONS if not operation.streams} == set(REQUESTS)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,8 @@ async def run(url: str, folder: Path, *options: str) -> Told:
         f"{url}/v1/openapi.json",
         f"--header=Authorization: Bearer {TOKEN}",
         "--checks=all",
+        # Streams do not end.
+        "--exclude-path-regex=/events$",
         f"--max-examples={EXAMPLES * 10 if FULL else EXAMPLES}",
         "--workers=1",
         "--continue-on-failure",
@@ -154,14 +156,15 @@ async def test_the_server_does_what_the_document_says(url: str, tmp_path: Path) 
     told = await run(url, tmp_path / "all")
     assert told.code == 0, told.said
     counted = told.report["operations"]
-    assert (counted["tested"], counted["errored"], counted["skipped"]) == (len(OPERATIONS), 0, 0)
+    tried = [one for one in OPERATIONS if not one.streams]
+    assert (counted["tested"], counted["errored"], counted["skipped"]) == (len(tried), 0, 0)
     # Where ids come from the jobs that others have made, those that are deleted are used up soon.
     for number, name in enumerate(few(told.made)):
         more = await run(url, tmp_path / f"more-{number}", f"--include-name={name}")
         assert more.code == 0, more.said
         told.made.update(more.made)
         told.good.update(more.good)
-    names = {f"{one.method} {one.path}" for one in OPERATIONS}
+    names = {f"{one.method} {one.path}" for one in tried}
     assert set(told.made) == names
     assert few(told.made) == []
     assert {name for name in names if not told.good[name]} == set()

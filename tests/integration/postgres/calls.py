@@ -351,6 +351,17 @@ async def roll_up(backend: PostgresBackend) -> None:
     await backend.roll_up()
 
 
+async def follow(backend: PostgresBackend) -> None:
+    """Of what happened since a moment all that is of one namespace."""
+    log, jobs = backend.followed, new_jobs(50)
+    mark = await log.mark()
+    await backend.enqueue_jobs(jobs)
+    looked = await log.look([(job.namespace, job.id) for job in jobs])
+    numbers = [one.number for one in looked.jobs.values()]
+    step = await log.step(mark.horizon, None, mark.above_seq, lambda kind: False, numbers, 1000)
+    assert len(step.events) == len(jobs)
+
+
 async def figures(backend: PostgresBackend) -> None:
     """What the metrics tell of jobs, but for what happened to them."""
     await backend.figures.lead("us", 600.0)

@@ -65,8 +65,14 @@ CASES = {
     "webhooks": Case(
         telling.tell_of_ends,
         {
-            *("callback_pkey", "webhook_message_pkey", "webhook_due", "webhook_later"),
-            *("webhook_due_since", "webhook_listed", "webhook_by_job", "webhook_ended"),
+            *(
+                "callback_pkey",
+                "webhook_batch_pkey",
+                "webhook_message_pkey",
+                "webhook_due",
+                "webhook_later",
+            ),
+            *("webhook_listed", "webhook_by_job", "webhook_ended"),
         },
         4000,
         12000,
@@ -192,6 +198,12 @@ CASES = {
         150_000,
         60_000,
         also_whole=frozenset({"lane"}),
+    ),
+    "follow": Case(
+        calls.follow,
+        {"job_event_by_xid", "job_pkey", "lane_pkey", "job_namespace_id_id_key"},
+        4000,
+        20000,
     ),
     "count figures": Case(calls.count_figures, {"job_event_by_xid", "lane_pkey"}, 6000, 20000),
     "stats of a window": Case(

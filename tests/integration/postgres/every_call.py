@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from queue_operator.backends.figures import Buckets, Naming
+from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.figures import FigureStore
+from queue_operator.backends.postgres.following import FollowedLog
 from queue_operator.backends.postgres.webhooks import WebhookStore
 from queue_operator.backends.protocol import (
     CheckpointReport,
@@ -115,6 +117,9 @@ EVERY: Final[dict[str, Call]] = {
     "figures.names": lambda b, x: b.figures.names(),
     "figures.count": lambda b, x: b.figures.count(x, _NAMING, _BUCKETS),
     "figures.lag_s": lambda b, x: b.figures.lag_s(),
+    "followed.mark": lambda b, x: b.followed.mark(),
+    "followed.look": lambda b, x: b.followed.look([("default", f"{x}-before")]),
+    "followed.step": lambda b, x: b.followed.step(Horizon(0), None, 0, bool, [1], 1000),
     "webhooks.claim": lambda b, x: b.webhooks.claim(x, limit=1, per_receiver=1, lease_s=TTL_S),
     "webhooks.settle": lambda b, x: b.webhooks.settle([_TOLD]),
     "webhooks.get": lambda b, x: _missing(b.webhooks.get(_TOLD.id, namespace="default")),
@@ -126,13 +131,14 @@ EVERY: Final[dict[str, Call]] = {
 }
 # These do not ask the server anything that they wait for, or are a test of their own.
 APART: Final = frozenset(
-    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures"}
+    {"open", "close", "listen", "hears_itself", "pool_usage", "on_wait", "figures", "followed"}
 )
 
 
 def methods() -> set[str]:
     ours = _public(PostgresBackend) - APART
     ours |= {f"figures.{name}" for name in _public(FigureStore)}
+    ours |= {f"followed.{name}" for name in _public(FollowedLog)}
     return ours | {f"webhooks.{name}" for name in _public(WebhookStore)}
 
 

@@ -594,6 +594,20 @@ CREATE TABLE transition (
 );
 ALTER TABLE transition ADD CONSTRAINT transition_pkey PRIMARY KEY (job_no, number);
 
+CREATE TABLE webhook_batch (
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    salt uuid NOT NULL DEFAULT gen_random_uuid(),
+    ended_at timestamp with time zone NOT NULL DEFAULT now(),
+    job_state text NOT NULL,
+    receivers bigint[] STORAGE EXTERNAL NOT NULL,
+    attempts integer[] STORAGE EXTERNAL NOT NULL,
+    namespaces text[] STORAGE EXTERNAL NOT NULL,
+    job_ids text[] STORAGE EXTERNAL NOT NULL,
+    types text[] STORAGE EXTERNAL NOT NULL,
+    urls text[] STORAGE EXTERNAL NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+ALTER TABLE webhook_batch ADD CONSTRAINT webhook_batch_pkey PRIMARY KEY (number);
+
 CREATE TABLE webhook_count (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     namespace text NOT NULL,
@@ -604,11 +618,11 @@ ALTER TABLE webhook_count ADD CONSTRAINT webhook_count_pkey PRIMARY KEY (id);
 
 CREATE TABLE webhook_message (
     number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    salt uuid NOT NULL DEFAULT gen_random_uuid(),
+    salt uuid NOT NULL,
     receiver bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL DEFAULT now(),
-    finalized_at timestamp with time zone NOT NULL DEFAULT now(),
-    next_at timestamp with time zone DEFAULT now(),
+    created_at timestamp with time zone NOT NULL,
+    finalized_at timestamp with time zone NOT NULL,
+    next_at timestamp with time zone,
     last_at timestamp with time zone,
     attempt integer NOT NULL,
     tries integer NOT NULL DEFAULT 0,
@@ -629,7 +643,6 @@ ALTER TABLE webhook_message ADD CONSTRAINT webhook_message_state_check CHECK ((s
 ALTER TABLE webhook_message ADD CONSTRAINT webhook_message_pkey PRIMARY KEY (number);
 CREATE INDEX webhook_by_job ON queue_operator.webhook_message USING btree (job_id, number);
 CREATE INDEX webhook_due ON queue_operator.webhook_message USING btree (receiver, number) WHERE due;
-CREATE INDEX webhook_due_since ON queue_operator.webhook_message USING btree (next_at) WHERE due;
 CREATE INDEX webhook_ended ON queue_operator.webhook_message USING btree (state, last_at) WHERE (state = ANY (ARRAY['DELIVERED'::text, 'FAILED'::text]));
 CREATE INDEX webhook_later ON queue_operator.webhook_message USING btree (next_at) WHERE ((NOT due) AND (state = 'PENDING'::text));
 CREATE INDEX webhook_listed ON queue_operator.webhook_message USING btree (namespace, state, number);

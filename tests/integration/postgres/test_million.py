@@ -28,6 +28,7 @@ UNWATCHED = {
     "number_pass_by",
     # COPY has no plan, and the others are parts of some.
     *("copy_job", "copy_ready", "search_condition", "roll_up_fresh", "roll_up_cells"),
+    "stream_fresh",
     "session_beats",
     "lease_standing",
     *("count_tail", "count_summed_up", "roll_up_closed", "depth_kinds", "statistics_spans"),

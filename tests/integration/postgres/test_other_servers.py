@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from tests.integration.postgres.taking import claim
 
+from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.connection import borrowed, trust
-from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.protocol import StatsWindow
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job

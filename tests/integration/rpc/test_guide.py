@@ -50,6 +50,7 @@ def test_the_guide_names_the_status_of_every_error() -> None:
         errors.DuplicateJob(("j",)),
         errors.KeyConflict("k", "j"),
         errors.JobNotFound("j", "n"),
+        errors.PositionExpired(),
         errors.InvalidTransition("j", "s", "e"),
         errors.StaleLease("j"),
         errors.Unauthenticated(""),

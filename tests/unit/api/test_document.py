@@ -41,7 +41,13 @@ def test_an_operation_is_described_with_examples(operation: Operation[Any]) -> N
         body = told["requestBody"]["content"]["application/json"]
         operation.body.model.model_validate(body["example"])
     for status, model in operation.answers.items():
-        if model is not None:
+        if operation.streams and model is not None:
+            events = told["responses"][str(status)]["content"]["text/event-stream"]["example"]
+            lines = [one for one in events.splitlines() if one.startswith('data: {"')]
+            assert lines
+            for line in lines:
+                model.model_validate_json(line.removeprefix("data: "))
+        elif model is not None:
             answer = told["responses"][str(status)]["content"]["application/json"]
             model.model_validate(answer["example"])
             assert answer["schema"] == {"$ref": f"#/components/schemas/{model.__name__}"}

@@ -31,6 +31,7 @@ EXAMPLES: list[tuple[QueueError, int, str]] = [
     (errors.KeyConflict("k", "a"), 409, "DUPLICATE"),
     (errors.JobNotFound("a", "b"), 404, "NOT_FOUND"),
     (errors.MessageNotFound("a", "b"), 404, "NOT_FOUND"),
+    (errors.PositionExpired(), 410, "POSITION_EXPIRED"),
     (errors.InvalidTransition("a", "X", "Y"), 409, "INVALID_REQUEST"),
     (errors.StaleLease("a"), 409, "INVALID_REQUEST"),
     (errors.Unauthenticated("who?"), 401, "UNAUTHORIZED"),

@@ -5,7 +5,7 @@ import ipaddress
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, cast
 
 _HEADER: Final = struct.Struct("!HHHHHH")
 _ANSWERED: Final = 0x8180
@@ -22,8 +22,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.asked: list[str] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.DatagramTransport, transport)
         self.address: tuple[str, int] = transport.get_extra_info("sockname")
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:

@@ -23,6 +23,7 @@ EVERY = [
     errors.DuplicateJob(("a", "ü"), (0, 7)),
     errors.KeyConflict("kéy", "j", "jobs[1].idempotency_key"),
     errors.JobNotFound("j", "team"),
+    errors.PositionExpired(),
     errors.MessageNotFound("m", "team"),
     errors.InvalidTransition("j", "COMPLETED", "FAIL"),
     errors.StaleLease("j"),

@@ -13,6 +13,7 @@ CODES = [
     (errors.KeyConflict("k", "j"), grpc.StatusCode.ALREADY_EXISTS),
     (errors.JobNotFound("j", "n"), grpc.StatusCode.NOT_FOUND),
     (errors.MessageNotFound("m", "n"), grpc.StatusCode.NOT_FOUND),
+    (errors.PositionExpired(), grpc.StatusCode.OUT_OF_RANGE),
     (errors.InvalidTransition("j", "s", "e"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.StaleLease("j"), grpc.StatusCode.ABORTED),
     (errors.Unauthenticated("u"), grpc.StatusCode.UNAUTHENTICATED),

@@ -6,6 +6,7 @@ from queue_operator.api.operation import Operation
 from queue_operator.api.routes import (
     bulk,
     changing,
+    events,
     failures,
     pauses,
     reading,
@@ -27,4 +28,5 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     *statistics.OPERATIONS,
     *pauses.OPERATIONS,
     *watching.OPERATIONS,
+    *events.OPERATIONS,
 )

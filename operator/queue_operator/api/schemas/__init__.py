@@ -21,6 +21,11 @@ from queue_operator.api.schemas.errors import (
     ItemError,
     QuotaError,
 )
+from queue_operator.api.schemas.events import (
+    EventsQuery,
+    JobEvent,
+    JobEventsQuery,
+)
 from queue_operator.api.schemas.failures import (
     AttemptInfo,
     AttemptResult,
@@ -127,6 +132,7 @@ __all__ = [
     "Counts",
     "ErrorDetail",
     "ErrorInfo",
+    "EventsQuery",
     "FailingQuery",
     "FailingType",
     "FailingTypes",
@@ -141,6 +147,8 @@ __all__ = [
     "ItemError",
     "JobCriteria",
     "JobError",
+    "JobEvent",
+    "JobEventsQuery",
     "JobExplanation",
     "JobFilter",
     "JobListQuery",

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.postgres.connection import HISTORY, LONG_S, Pool, borrowed, trust
 from queue_operator.backends.postgres.counts import TAIL
 from queue_operator.backends.postgres.fronts import END, Fronts, Place, Range
-from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.postgres.lanes import TOLD, Lane, Lanes, lanes_of, names_of
 from queue_operator.backends.postgres.staging import Staging
 from queue_operator.backends.sql import load

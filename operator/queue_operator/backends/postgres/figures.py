@@ -21,6 +21,7 @@ from queue_operator.backends.figures import (
     shown,
     spread_of,
 )
+from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.postgres.arrays import Int8s
 from queue_operator.backends.postgres.connection import (
     LONG_S,
@@ -30,7 +31,6 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.counts import TAIL, Counts
 from queue_operator.backends.postgres.depth import KINDS, DepthStore
-from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.slots import Slots
 from queue_operator.backends.sql import load

@@ -47,6 +47,7 @@ TABLES: Final = (
         "figure_leader",
         "figure_progress",
         "figure_name",
+        "webhook_batch",
         "webhook_message",
         "webhook_count",
         "schema_migration",

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import (
     LONG_S,
@@ -18,7 +19,6 @@ from queue_operator.backends.postgres.connection import (
     again_when_undone,
     borrowed,
 )
-from queue_operator.backends.postgres.horizon import Horizon
 from queue_operator.backends.sql import load
 from queue_operator.backends.tallies import SPANS
 from queue_operator.domain.histogram import BUCKETS, lower_bound

@@ -13,6 +13,7 @@ from queue_operator.backends.postgres.arrays import Int8s, Times
 from queue_operator.backends.postgres.connection import Pool, borrowed
 from queue_operator.backends.postgres.counts import TAIL, Counts
 from queue_operator.backends.postgres.depth import Places, ages
+from queue_operator.backends.postgres.following import FollowedLog
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.roll_ups import BOUNDS, CELLS, STORED, Progress
 from queue_operator.backends.postgres.statistics import WindowStore
@@ -32,7 +33,13 @@ class Watching(WatchingBase):
     def _watch(
         self, pool: Pool, lanes: Lanes, windows: WindowStore, counts: Counts, places: Places
     ) -> None:
+        self._followed = FollowedLog(pool)
         self._watched = _Watched(pool, lanes, windows, counts, places)
+
+    @property
+    def followed(self) -> FollowedLog:
+        """The log as those read it who follow jobs."""
+        return self._followed
 
     async def _series(self, window: SeriesWindow) -> StatsSeries:
         return await self._watched.series(window)

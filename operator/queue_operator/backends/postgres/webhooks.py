@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, Uuids
 from queue_operator.backends.postgres.connection import (
+    LONG_S,
     Pool,
     again_when_undone,
     borrowed,
@@ -33,6 +34,8 @@ _COLUMNS: Final = (
     "state, tries, next_at, last_at, last_status, last_error, created_at, claim"
 )
 _CHOSEN: Final = load(__package__, "webhook_choose")
+_FOLDED: Final = load(__package__, "webhook_folded")
+_UNFOLD: Final = load(__package__, "webhook_unfold")
 _DUE: Final = load(__package__, "webhook_due")
 _CLAIM: Final = load(__package__, "webhook_claim", columns=_COLUMNS)
 _SETTLE: Final = load(__package__, "webhook_settle")
@@ -46,6 +49,8 @@ _FOLD: Final = load(__package__, "webhook_fold")
 _STOCK: Final = load(__package__, "webhook_stock")
 _DUE_AT_ONCE: Final = 1000
 _FOLDED_AT_ONCE: Final = 5000
+_UNFOLDED_AT_ONCE: Final = 10
+_STEPS: Final = 20
 _NUMBERS: Final = 2**64
 _SHOWN: Final = tuple(
     field for field in Message.__dataclass_fields__ if field not in ("id", "state", "job_state")
@@ -74,6 +79,7 @@ class WebhookStore(WebhooksBase):
             "holder": holder,
             "lease_s": lease_s,
         }
+        await self._unfold()
         async with borrowed(self._pool) as connection:
             await connection.execute(_DUE, {"limit": _DUE_AT_ONCE})
             async with connection.cursor(row_factory=dict_row) as cursor:
@@ -84,6 +90,21 @@ class WebhookStore(WebhooksBase):
             behind = self._last + 1 + max(turns)
             self._last = (behind + _NUMBERS // 2) % _NUMBERS - _NUMBERS // 2
         return [_message(row) for row in rows]
+
+    async def _unfold(self) -> None:
+        """What statements that ended jobs have noted becomes messages before anybody looks."""
+        async with borrowed(self._pool) as connection:
+            [(is_folded,)] = await (await connection.execute(_FOLDED)).fetchall()
+        steps = _STEPS if is_folded else 0
+        while steps and await self._unfold_some() == _UNFOLDED_AT_ONCE:
+            steps -= 1
+
+    @again_when_undone
+    async def _unfold_some(self) -> int:
+        async with borrowed(self._pool, LONG_S) as connection:
+            cursor = await connection.execute(_UNFOLD, {"limit": _UNFOLDED_AT_ONCE})
+            [(statements,)] = await cursor.fetchall()
+        return int(statements)
 
     @again_when_undone
     async def _settle(self, told: Mapping[Named, Told]) -> None:
@@ -118,6 +139,7 @@ class WebhookStore(WebhooksBase):
         return await self._read(_OF_JOB if search.job_id else _LIST, wanted)
 
     async def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[Message]:
+        await self._unfold()
         async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
             await c.execute(statement.encode(), wanted)
             return [_message(row) for row in await c.fetchall()]
@@ -126,6 +148,7 @@ class WebhookStore(WebhooksBase):
         return await self._change(_REDELIVER, namespace, chosen, limit)
 
     async def _purge(self, namespace: str, chosen: Chosen, limit: int) -> int:
+        await self._unfold()
         return await self._change(_PURGE, namespace, chosen, limit)
 
     @again_when_undone
@@ -143,6 +166,7 @@ class WebhookStore(WebhooksBase):
         return int(count)
 
     async def _stock(self) -> MessageStock:
+        await self._unfold()
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_STOCK)).fetchall()
         [oldest_s] = [value for namespace, _, value in rows if not namespace]

@@ -1363,3 +1363,106 @@ class MarkWorkerUnresponsiveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MarkWorkerUnresponsiveResponse: _TypeAlias = MarkWorkerUnresponsiveResponse  # noqa: Y015
+
+@_typing.final
+class WatchJobsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_IDS_FIELD_NUMBER: _builtins.int
+    TYPES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    GOES_ON_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """The position of the last message that came: what came since is told first. OUT_OF_RANGE with the
+    code POSITION_EXPIRED where that cannot be told any more.
+    """
+    goes_on: _builtins.bool
+    """Go on after the named jobs have ended: they may be retried."""
+    @_builtins.property
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 10,000; with them there are no other filters."""
+
+    @_builtins.property
+    def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Any of these."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All of these."""
+
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Any of the nine that the REST API shows."""
+
+    def __init__(
+        self,
+        *,
+        job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        types: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        statuses: _abc.Iterable[_builtins.str] | None = ...,
+        after: _builtins.str = ...,
+        goes_on: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "goes_on", b"goes_on", "job_ids", b"job_ids", "statuses", b"statuses", "tags", b"tags", "types", b"types"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchJobsRequest: _TypeAlias = WatchJobsRequest  # noqa: Y015
+
+@_typing.final
+class JobEventMessage(_message.Message):
+    """One change of a job. A message with nothing but a position says that there was no change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    ENDING_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    job_id: _builtins.str
+    namespace: _builtins.str
+    type: _builtins.str
+    status: _builtins.str
+    state: _builtins.str
+    event: _builtins.str
+    """What happened; CURRENT where it is told how the job is."""
+    attempt: _builtins.int
+    ending: _builtins.str
+    """Of the last message: `end`, or `slow` to a caller who reads too slowly, and goes on by another
+    call with its last position. Nothing else is in it.
+    """
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        position: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        namespace: _builtins.str = ...,
+        type: _builtins.str = ...,
+        status: _builtins.str = ...,
+        state: _builtins.str = ...,
+        event: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        ending: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "attempt", b"attempt", "ending", b"ending", "event", b"event", "job_id", b"job_id", "namespace", b"namespace", "position", b"position", "state", b"state", "status", b"status", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobEventMessage: _TypeAlias = JobEventMessage  # noqa: Y015

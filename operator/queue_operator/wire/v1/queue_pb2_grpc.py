@@ -109,6 +109,11 @@ class QueueStub:
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.GetJobRequest.SerializeToString,
                 response_deserializer=queueoperator_dot_v1_dot_queue__pb2.GetJobResponse.FromString,
                 _registered_method=True)
+        self.WatchJobs = channel.unary_stream(
+                '/queueoperator.v1.Queue/WatchJobs',
+                request_serializer=queueoperator_dot_v1_dot_queue__pb2.WatchJobsRequest.SerializeToString,
+                response_deserializer=queueoperator_dot_v1_dot_queue__pb2.JobEventMessage.FromString,
+                _registered_method=True)
         self.GetJobStats = channel.unary_unary(
                 '/queueoperator.v1.Queue/GetJobStats',
                 request_serializer=queueoperator_dot_v1_dot_queue__pb2.GetJobStatsRequest.SerializeToString,
@@ -244,6 +249,15 @@ class QueueServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchJobs(self, request, context):
+        """Needs `get` on queuejobs where it names jobs, else `list`. Tells of jobs as they change, of those
+        named, or of those that meet all filters; of named ones first how each is, unless there is a
+        position. It ends when all named ones have ended, unless told to go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetJobStats(self, request, context):
         """Needs `list` on queuejobs.
         """
@@ -355,6 +369,11 @@ def add_QueueServicer_to_server(servicer, server):
                     servicer.GetJob,
                     request_deserializer=queueoperator_dot_v1_dot_queue__pb2.GetJobRequest.FromString,
                     response_serializer=queueoperator_dot_v1_dot_queue__pb2.GetJobResponse.SerializeToString,
+            ),
+            'WatchJobs': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchJobs,
+                    request_deserializer=queueoperator_dot_v1_dot_queue__pb2.WatchJobsRequest.FromString,
+                    response_serializer=queueoperator_dot_v1_dot_queue__pb2.JobEventMessage.SerializeToString,
             ),
             'GetJobStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJobStats,
@@ -787,6 +806,33 @@ class Queue:
             '/queueoperator.v1.Queue/GetJob',
             queueoperator_dot_v1_dot_queue__pb2.GetJobRequest.SerializeToString,
             queueoperator_dot_v1_dot_queue__pb2.GetJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/queueoperator.v1.Queue/WatchJobs',
+            queueoperator_dot_v1_dot_queue__pb2.WatchJobsRequest.SerializeToString,
+            queueoperator_dot_v1_dot_queue__pb2.JobEventMessage.FromString,
             options,
             channel_credentials,
             insecure,

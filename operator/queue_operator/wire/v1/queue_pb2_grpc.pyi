@@ -68,6 +68,11 @@ class QueueStub:
     """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetJobRequest, _queue_pb2.GetJobResponse]
     """Needs `get` on queuejobs."""
+    WatchJobs: _grpc.UnaryStreamMultiCallable[_queue_pb2.WatchJobsRequest, _queue_pb2.JobEventMessage]
+    """Needs `get` on queuejobs where it names jobs, else `list`. Tells of jobs as they change, of those
+    named, or of those that meet all filters; of named ones first how each is, unless there is a
+    position. It ends when all named ones have ended, unless told to go on.
+    """
     GetJobStats: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetJobStatsRequest, _queue_pb2.GetJobStatsResponse]
     """Needs `list` on queuejobs."""
     DeleteJobs: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DeleteJobsRequest, _queue_pb2.DeleteJobsResponse]
@@ -113,6 +118,11 @@ class QueueAsyncStub(QueueStub):
     """Needs `update` on queuejobs. Jobs of QueueJobs are refused: their spec.suspend says it."""
     GetJob: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetJobRequest, _queue_pb2.GetJobResponse]  # type: ignore[assignment]
     """Needs `get` on queuejobs."""
+    WatchJobs: _aio.UnaryStreamMultiCallable[_queue_pb2.WatchJobsRequest, _queue_pb2.JobEventMessage]  # type: ignore[assignment]
+    """Needs `get` on queuejobs where it names jobs, else `list`. Tells of jobs as they change, of those
+    named, or of those that meet all filters; of named ones first how each is, unless there is a
+    position. It ends when all named ones have ended, unless told to go on.
+    """
     GetJobStats: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetJobStatsRequest, _queue_pb2.GetJobStatsResponse]  # type: ignore[assignment]
     """Needs `list` on queuejobs."""
     DeleteJobs: _aio.UnaryUnaryMultiCallable[_queue_pb2.DeleteJobsRequest, _queue_pb2.DeleteJobsResponse]  # type: ignore[assignment]
@@ -245,6 +255,17 @@ class QueueServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.GetJobResponse, _abc.Awaitable[_queue_pb2.GetJobResponse]]:
         """Needs `get` on queuejobs."""
+
+    @_abc_1.abstractmethod
+    def WatchJobs(
+        self,
+        request: _queue_pb2.WatchJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_queue_pb2.JobEventMessage], _abc.AsyncIterator[_queue_pb2.JobEventMessage]]:
+        """Needs `get` on queuejobs where it names jobs, else `list`. Tells of jobs as they change, of those
+        named, or of those that meet all filters; of named ones first how each is, unless there is a
+        position. It ends when all named ones have ended, unless told to go on.
+        """
 
     @_abc_1.abstractmethod
     def GetJobStats(

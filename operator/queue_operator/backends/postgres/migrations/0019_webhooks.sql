@@ -5,18 +5,38 @@ ALTER TABLE callback ADD COLUMN job_id    text;
 ALTER TABLE callback ADD COLUMN type      text;
 ALTER TABLE callback ADD COLUMN receiver  bigint;
 
--- A row for each end of a job that has a callback, written together with that end. Nothing in it
+-- What the ends of jobs with a callback leave behind, all of one statement and one state together: to
+-- write a message of its own for each would take the statement twice as long. Arrays of equal length,
+-- not compressed, as they are soon read.
+CREATE TABLE webhook_batch (
+    number     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    salt       uuid        NOT NULL DEFAULT gen_random_uuid(),
+    ended_at   timestamptz NOT NULL DEFAULT now(),
+    job_state  text        NOT NULL,
+    receivers  bigint[]    NOT NULL,
+    attempts   integer[]   NOT NULL,
+    namespaces text[]      NOT NULL,
+    job_ids    text[]      NOT NULL,
+    types      text[]      NOT NULL,
+    urls       text[]      NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+ALTER TABLE webhook_batch ALTER COLUMN receivers SET STORAGE EXTERNAL,
+    ALTER COLUMN attempts SET STORAGE EXTERNAL, ALTER COLUMN namespaces SET STORAGE EXTERNAL,
+    ALTER COLUMN job_ids SET STORAGE EXTERNAL, ALTER COLUMN types SET STORAGE EXTERNAL,
+    ALTER COLUMN urls SET STORAGE EXTERNAL;
+
+-- A row for each end of a job that has a callback, made of those by whoever looks first. Nothing in it
 -- refers to the job, which may be gone, or run again. Jobs that ended before have none.
--- The id that everybody knows is made of `number` and `salt`, so that a copy of this database makes
--- others. What is `due` is told now; what is PENDING and not due becomes so at `next_at`: it failed
--- before, or `holder` tells it right now and counts as dead by then.
+-- The id that everybody knows is made of `number` and `salt`, which is random, so that a copy of this
+-- database makes others. What is `due` is told now; what is PENDING and not due becomes so at
+-- `next_at`: it failed before, or `holder` tells it right now and counts as dead by then.
 CREATE TABLE webhook_message (
     number       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    salt         uuid        NOT NULL DEFAULT gen_random_uuid(),
+    salt         uuid        NOT NULL,
     receiver     bigint      NOT NULL,
-    created_at   timestamptz NOT NULL DEFAULT now(),
-    finalized_at timestamptz NOT NULL DEFAULT now(),
-    next_at      timestamptz DEFAULT now(),
+    created_at   timestamptz NOT NULL,
+    finalized_at timestamptz NOT NULL,
+    next_at      timestamptz,
     last_at      timestamptz,
     attempt      integer     NOT NULL,
     tries        integer     NOT NULL DEFAULT 0,
@@ -36,7 +56,6 @@ CREATE TABLE webhook_message (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 -- From receiver to receiver, passing over what else each of them has.
 CREATE INDEX webhook_due ON webhook_message (receiver, number) WHERE due;
-CREATE INDEX webhook_due_since ON webhook_message (next_at) WHERE due;
 CREATE INDEX webhook_later ON webhook_message (next_at) WHERE NOT due AND state = 'PENDING';
 CREATE INDEX webhook_listed ON webhook_message (namespace, state, number);
 CREATE INDEX webhook_by_job ON webhook_message (job_id, number);

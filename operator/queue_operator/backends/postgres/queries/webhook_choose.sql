@@ -2,7 +2,7 @@
 -- states. Parameters: namespace, states (text[]), numbers (bigint[]; NULL: all) and, aligned with
 --   them, salts (uuid[]); limit (int).
 -- Index: the primary key, or webhook_listed. Locks: the messages, the lowest number first.
--- Trap: the rows are locked before they are changed, and looked at once more, so that of two who
+-- Traps: for the state see `webhook_list.sql`. The rows are locked before they are changed, and looked at once more, so that of two who
 --   do the same one counts them. IS TRUE keeps webhook_listed out of that, which would be asked for
 --   each state.
 chosen AS MATERIALIZED (
@@ -19,8 +19,9 @@ chosen AS MATERIALIZED (
             CASE WHEN %(numbers)s::bigint[] IS NULL THEN %(states)s::text[] END
         ) AS wanted(state) CROSS JOIN LATERAL (
             SELECT number FROM webhook_message
-            WHERE namespace = %(namespace)s AND webhook_message.state = wanted.state
-            ORDER BY number LIMIT %(limit)s::int
+            WHERE namespace = %(namespace)s AND webhook_message.state >= wanted.state
+              AND webhook_message.state <= wanted.state
+            ORDER BY webhook_message.state, number LIMIT %(limit)s::int
         ) found
         ORDER BY number LIMIT %(limit)s::int
     ))

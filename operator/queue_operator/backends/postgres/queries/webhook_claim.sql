@@ -2,11 +2,12 @@
 -- Parameters: after (bigint, the receiver that had the last turn), visits (how many receivers are looked
 --   at), full (bigint[], receivers that get none), per_receiver, limit (int), holder, lease_s.
 -- Index: webhook_due: a look for each receiver, and then for the messages taken; the primary key.
--- Locks: the rows taken, and up to per_receiver of each receiver that is looked at: whoever claims at
+-- Locks: the rows taken, and about as many more of the receivers that are looked at: whoever claims at
 --   the same time passes them by.
 -- Traps: a receiver that is full is passed with one look like all others: it may be the one with the
 --   most messages. What another has locked is passed by within its receiver alone. The turns go once
---   around the circle of numbers, beginning after the last one.
+--   around the circle of numbers, beginning after the last one. Were the receiver said to be equal,
+--   the primary key could be read for the order.
 WITH RECURSIVE forth AS (
     (SELECT receiver FROM webhook_message WHERE due AND receiver > %(after)s::bigint
      ORDER BY receiver, number LIMIT 1)
@@ -32,9 +33,11 @@ WITH RECURSIVE forth AS (
     SELECT turns.receiver, turns.turn, head.number
     FROM turns CROSS JOIN LATERAL (
         SELECT number FROM webhook_message
-        WHERE due AND webhook_message.receiver = turns.receiver
+        WHERE due AND webhook_message.receiver >= turns.receiver
+          AND webhook_message.receiver <= turns.receiver
         ORDER BY webhook_message.receiver, number
-        LIMIT %(per_receiver)s::int
+        LIMIT (SELECT least(%(per_receiver)s::int,
+                            (2 * %(limit)s::int + count(*) - 1) / greatest(count(*), 1)) FROM turns)
         FOR UPDATE SKIP LOCKED
     ) head
     WHERE turns.receiver <> ALL (%(full)s::bigint[])

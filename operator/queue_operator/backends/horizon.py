@@ -44,3 +44,27 @@ class Horizon:
     def before(self, end_xid: int) -> "Horizon":
         """What it sees of transactions before `end_xid`."""
         return Horizon(end_xid, tuple(xid for xid in self.open_xids if xid < end_xid))
+
+    def sees(self, xid: int) -> bool:
+        """Whether what that transaction committed is seen."""
+        return xid < self.end_xid and xid not in self.open_xids
+
+    def covers(self, other: "Horizon") -> bool:
+        """Whether it sees all that `other` sees."""
+        beyond = max(other.end_xid - self.end_xid, 0)
+        return sum(xid >= self.end_xid for xid in other.open_xids) == beyond and not any(
+            map(other.sees, self.open_xids)
+        )
+
+    def meet(self, other: "Horizon") -> "Horizon":
+        """What both of them see."""
+        end = min(self.end_xid, other.end_xid)
+        unseen = {*self.open_xids, *other.open_xids}
+        return Horizon(end, tuple(sorted(xid for xid in unseen if xid < end)))
+
+    def up_to(self, later: "Horizon", xid: int) -> "Horizon":
+        """What it sees, and what `later` sees of transactions before `xid`."""
+        end = max(self.end_xid, min(later.end_xid, xid))
+        mine = (one for one in self.open_xids if one >= xid or not later.sees(one))
+        theirs = (one for one in later.open_xids if self.end_xid <= one < end)
+        return Horizon(end, (*mine, *theirs))

@@ -1,0 +1,25 @@
+-- Makes messages of what statements that ended jobs have noted. Gives one row: of how many statements.
+-- Parameters: limit (int), in statements. Index: webhook_batch_pkey.
+-- Locks: the rows that go; where another replica is at it, this finds fewer.
+WITH taken AS (
+    DELETE FROM webhook_batch
+    WHERE number = ANY (ARRAY(
+        SELECT number FROM webhook_batch WHERE number > 0
+        ORDER BY number LIMIT %(limit)s::int
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING *
+), written AS (
+    INSERT INTO webhook_message (salt, receiver, created_at, finalized_at, next_at, job_state,
+                                 attempt, namespace, job_id, type, url)
+    SELECT salt, one.receiver, ended_at, ended_at, ended_at, job_state, one.attempt,
+           one.namespace, one.job_id, one.type, one.url
+    FROM (SELECT * FROM taken ORDER BY number) AS taken CROSS JOIN LATERAL unnest(
+        receivers, attempts, namespaces, job_ids, types, urls
+    ) AS one(receiver, attempt, namespace, job_id, type, url)
+    RETURNING namespace, state
+), counted AS (
+    INSERT INTO webhook_count (namespace, state, messages)
+    SELECT namespace, state, count(*) FROM written GROUP BY namespace, state
+)
+SELECT count(*)::int FROM taken

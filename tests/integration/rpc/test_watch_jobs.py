@@ -1,0 +1,84 @@
+"""WatchJobs: jobs as they change, over gRPC."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from tests.integration.rpc.conftest import TOKEN, Plane
+from tests.waiting import DEADLINE_S
+
+from queue_operator.domain.job import Job
+from queue_operator.wire.status import ERROR_CODE_KEY
+from queue_operator.wire.v1 import queue_pb2 as pb
+from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
+
+OURS = (("authorization", f"Bearer {TOKEN}"),)
+
+
+@pytest.fixture
+async def stub(plane: Plane) -> AsyncIterator[QueueStub]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{plane.port}") as channel:
+        yield QueueStub(channel)
+
+
+def watched(stub: QueueStub, namespace: str, **wish: object) -> AsyncIterator[pb.JobEventMessage]:
+    call = stub.WatchJobs(
+        pb.WatchJobsRequest(**wish),  # type: ignore[arg-type]
+        metadata=(*OURS, ("namespace", namespace)),
+        timeout=DEADLINE_S,
+    )
+    return aiter(call)  # type: ignore[arg-type]
+
+
+async def test_jobs_are_followed_to_their_end(
+    plane: Plane, stub: QueueStub, namespace: str
+) -> None:
+    await plane.queue.enqueue_jobs([Job(id=one, type="t", namespace=namespace) for one in "ab"])
+    stream = watched(stub, namespace, job_ids=["a", "b"])
+    first = [await anext(stream) for _ in range(2)]
+    assert {one.job_id for one in first} == {"a", "b"}
+    assert {(one.status, one.event) for one in first} == {("SCHEDULED", "CURRENT")}
+    await plane.queue.cancel_jobs([], ["a", "b"], namespace=namespace)
+    *rest, last = [one async for one in stream]
+    assert [(one.status, one.state, one.event) for one in rest] == [
+        ("CANCELLED", "UNSCHEDULED", "CANCEL")
+    ] * 2
+    assert last == pb.JobEventMessage(ending="end")
+    again = [one async for one in watched(stub, namespace, job_ids=["a"], after=first[1].position)]
+    assert [(one.job_id, one.event, one.ending) for one in again if one.event or one.ending] == [
+        ("a", "CANCEL", ""),
+        ("", "", "end"),
+    ]
+
+
+async def test_a_filter_goes_on_from_a_position(
+    plane: Plane, stub: QueueStub, namespace: str
+) -> None:
+    stream = watched(stub, namespace, types=["t"], statuses=["SCHEDULED"])
+    begun = await anext(stream)
+    assert begun == pb.JobEventMessage(position=begun.position)
+    await plane.queue.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    assert (await anext(stream)).job_id == "a"
+    again = watched(stub, namespace, types=["t"], after=begun.position)
+    told = [await anext(again), await anext(again)]
+    assert [one.job_id for one in told if one.job_id] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "ours"),
+    [
+        ({"after": "x"}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"),
+        ({"after": "12345678.1.1."}, grpc.StatusCode.OUT_OF_RANGE, "POSITION_EXPIRED"),
+        ({"job_ids": ["no"]}, grpc.StatusCode.NOT_FOUND, "NOT_FOUND"),
+        ({"statuses": ["DONE"]}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"),
+        ({"job_ids": ["a"], "types": ["t"]}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"),
+        ({"tags": ["t"] * 33}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"),
+    ],
+)
+async def test_what_is_wrong_is_told(
+    stub: QueueStub, namespace: str, wish: dict[str, object], code: grpc.StatusCode, ours: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await anext(watched(stub, namespace, **wish))
+    assert refused.value.code() is code
+    assert dict(refused.value.trailing_metadata() or ())[ERROR_CODE_KEY] == ours
