@@ -387,6 +387,7 @@ class Miniature:
                 type=self.rng.choice(["good", "good", "stepping", "parent", "failing"]),
                 max_attempts=self.rng.choice([1, 2, 5]),
                 backoff=Backoff(initial_delay_s=0.1, max_delay_s=1.0),
+                callback_url="https://receiver.example/hook" if number % 2 else "",
             )
             await queue.enqueue_job(job)
             await self.clock.sleep(self.rng.uniform(0.0, 0.4))

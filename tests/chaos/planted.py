@@ -14,6 +14,7 @@ import pytest
 from queue_operator.backends import engine, plane_base
 from queue_operator.backends.engine import Engine
 from queue_operator.backends.memory import shelf
+from queue_operator.backends.memory.outbox import MemoryOutbox
 from queue_operator.backends.protocol import (
     CheckpointAnswer,
     CheckpointReport,
@@ -22,6 +23,7 @@ from queue_operator.backends.protocol import (
     SpawnRequest,
 )
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.webhooks import Message
 from queue_operator.domain import overdue as overdue_
 from queue_operator.domain import record, transition
 from queue_operator.domain.errors import StaleLease
@@ -319,3 +321,37 @@ def claim_rolled_back(patch: Patch) -> None:
         return real(job, f"not {token}" if forgets() else token, *args)
 
     patch.setattr(record, "assignment", assignment)
+
+
+@bug("an end is told to nobody", Rule.MESSAGE_ONCE)
+def end_untold(patch: Patch) -> None:
+    forgets, real = now_and_then(), MemoryOutbox.add
+
+    def add(self: MemoryOutbox, message: Callable[[int], Message]) -> None:
+        if not forgets():
+            real(self, message)
+
+    patch.setattr(MemoryOutbox, "add", add)
+
+
+@bug("an end is told twice", Rule.MESSAGE_ONCE)
+def end_told_twice(patch: Patch) -> None:
+    repeats, real = now_and_then(), MemoryOutbox.add
+
+    def add(self: MemoryOutbox, message: Callable[[int], Message]) -> None:
+        for _ in range(2 if repeats() else 1):
+            real(self, message)
+
+    patch.setattr(MemoryOutbox, "add", add)
+
+
+@bug("two ends have messages of one id", Rule.MESSAGE_ONCE)
+def ends_of_one_id(patch: Patch) -> None:
+    repeats, real = now_and_then(), MemoryOutbox.add
+
+    def add(self: MemoryOutbox, message: Callable[[int], Message]) -> None:
+        before = self.posts.get(self.numbers)
+        known = before.message.id if before and repeats() else ""
+        real(self, lambda number: replace(message(number), id=known or message(number).id))
+
+    patch.setattr(MemoryOutbox, "add", add)

@@ -93,18 +93,17 @@ class WebhookStore(WebhooksBase):
 
     async def _unfold(self) -> None:
         """What statements that ended jobs have noted becomes messages before anybody looks."""
-        async with borrowed(self._pool) as connection:
-            [(is_folded,)] = await (await connection.execute(_FOLDED)).fetchall()
-        steps = _STEPS if is_folded else 0
-        while steps and await self._unfold_some() == _UNFOLDED_AT_ONCE:
-            steps -= 1
+        for _ in range(_STEPS):
+            async with borrowed(self._pool) as connection:
+                [(is_folded,)] = await (await connection.execute(_FOLDED)).fetchall()
+            if not is_folded:
+                return
+            await self._unfold_some()
 
     @again_when_undone
-    async def _unfold_some(self) -> int:
+    async def _unfold_some(self) -> None:
         async with borrowed(self._pool, LONG_S) as connection:
-            cursor = await connection.execute(_UNFOLD, {"limit": _UNFOLDED_AT_ONCE})
-            [(statements,)] = await cursor.fetchall()
-        return int(statements)
+            await connection.execute(_UNFOLD, {"limit": _UNFOLDED_AT_ONCE})
 
     @again_when_undone
     async def _settle(self, told: Mapping[Named, Told]) -> None:

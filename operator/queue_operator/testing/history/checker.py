@@ -5,6 +5,7 @@ from typing import Final
 
 from queue_operator.testing.history import (
     kept_rules,
+    message_rules,
     outcome_rules,
     run_rules,
     stored_rules,
@@ -31,6 +32,7 @@ _RULES: Final[tuple[Callable[[History], Iterator[Violation]], ...]] = (
     kept_rules.checkpoints,
     kept_rules.children,
     kept_rules.lines,
+    message_rules.messages,
     stream_rules.renewals,
     stream_rules.stored_capacity,
     stream_rules.handlers,

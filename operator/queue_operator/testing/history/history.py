@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 
 from queue_operator.backends.protocol import Attempt, AttemptLog, TransitionRecord
+from queue_operator.backends.webhooks import Message
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import SLOT_HOLDING, Event, JobState
 from queue_operator.testing.history.records import Kind, Record
@@ -25,7 +26,8 @@ class LoggedEvent:
 @dataclass(frozen=True)
 class StoredJob:
     """All that the store says of one job. `events` is None where it keeps no event log, and
-    `logs` is empty where it keeps none of handlers.
+    `logs` is empty where it keeps none of handlers. `messages` are None where it has no webhooks,
+    and where nobody asked for any.
     """
 
     job: Job
@@ -33,6 +35,7 @@ class StoredJob:
     transitions: tuple[TransitionRecord, ...]
     events: tuple[LoggedEvent, ...] | None = None
     logs: tuple[AttemptLog, ...] = ()
+    messages: tuple[Message, ...] | None = None
 
     @cached_property
     def by_token(self) -> Mapping[str, Attempt]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from queue_operator.backends.protocol import (
@@ -14,6 +15,7 @@ from queue_operator.backends.protocol import (
     JobSearch,
     Search,
 )
+from queue_operator.backends.webhooks import Message, MessageSearch, Webhooks
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Job
 from queue_operator.testing.history.history import LoggedEvent, StoredJob
 
@@ -39,15 +41,17 @@ async def read_store(
 
     async def read(job_id: str) -> StoredJob:
         told = await store.get_history(job_id, namespace=namespace)
+        # A page of a search leaves results out.
+        job = await store.get_job(job_id, namespace=namespace)
         return StoredJob(
-            # A page of a search leaves results out.
-            job=await store.get_job(job_id, namespace=namespace),
+            job=job,
             attempts=told.attempts,
             transitions=told.transitions,
             events=None if events is None else tuple(events.get(job_id, ())),
             logs=await _logs(store, job_id, namespace)
             if logged is None or job_id in logged
             else (),
+            messages=await _messages(store, job),
         )
 
     events = await _events(store, namespace) if isinstance(store, EventLog) else None
@@ -62,6 +66,20 @@ async def _logs(store: ReadableStore, job_id: str, namespace: str) -> tuple[Atte
     if not isinstance(store, JobLogs):
         return ()
     return tuple(await store.job_log(job_id, namespace=namespace))
+
+
+async def _messages(store: ReadableStore, job: Job) -> tuple[Message, ...] | None:
+    box = getattr(store, "webhooks", None)
+    if not isinstance(box, Webhooks) or not job.callback_url:
+        return None
+    found: list[Message] = []
+    search = MessageSearch(namespace=job.namespace, job_id=job.id, limit=_PAGE)
+    while True:
+        page = await box.search(search)
+        found += page.messages
+        if not page.next_cursor:
+            return tuple(found)
+        search = replace(search, after=page.next_cursor)
 
 
 async def _ids(store: ReadableStore, namespace: str) -> AsyncIterator[str]:

@@ -27,6 +27,7 @@ class Rule(StrEnum):
     CHECKPOINT_KEPT = "an attempt starts from the last acknowledged checkpoint, or a newer one"
     CHILD_ONCE = "an acknowledged child is in the store, once"
     LINES_KEPT = "the stored log of an attempt is what its handler said, each line once"
+    MESSAGE_ONCE = "an end of a job with a callback left one message, with an id of its own"
     ALL_ENDED = "in the end every job has ended, for a reason that somebody gave"
 
 

@@ -1,12 +1,13 @@
 -- Makes messages of what statements that ended jobs have noted. Gives one row: of how many statements.
 -- Parameters: limit (int), in statements. Index: webhook_batch_pkey.
--- Locks: the rows that go; where another replica is at it, this finds fewer.
+-- Locks: the rows that go, the lowest number first. Who looks at the same time waits, or would read
+--   before the messages are there.
 WITH taken AS (
     DELETE FROM webhook_batch
     WHERE number = ANY (ARRAY(
         SELECT number FROM webhook_batch WHERE number > 0
         ORDER BY number LIMIT %(limit)s::int
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE
     ))
     RETURNING *
 ), written AS (
