@@ -11,7 +11,7 @@ import pytest
 from tests.integration.client.stage import TOKEN, Stage
 from tests.waiting import DEADLINE_S
 
-from queue_operator.client import AsyncQueueClient, JobEvent, QueueClient, Submission
+from queue_operator.client import AsyncQueueClient, JobEvent, Phase, QueueClient, Submission
 from queue_operator.client.lines import Line
 from queue_operator.client.listening import Listen
 from queue_operator.domain.states import Event
@@ -89,7 +89,7 @@ def test_whoever_kept_a_position_misses_nothing(stage: Stage) -> None:
         rest = list(queue.watch(job_id, after=position, namespace=stage.namespace))
         assert [one.status for one in rest] == ["RUNNING", "COMPLETED"]
         options: dict[str, Any] = {"after": position, "namespace": stage.namespace}
-        filtered = queue.watch(types=["t"], states=["COMPLETED"], tags={"k": "v"}, **options)
+        filtered = queue.watch(types=["t"], states=[Phase.COMPLETED], tags={"k": "v"}, **options)
         assert next(filtered) == rest[-1]
 
 
