@@ -24,6 +24,7 @@ from bench.contenders import (
     rest_reads,
     rest_submit,
     scrape,
+    webhooks,
     wide_row,
 )
 from bench.hours import PINNED, UNPINNED
@@ -49,7 +50,8 @@ class Scale:
     """How much of everything. `lane_jobs` is the backlog of many_lanes and `stats_jobs` what
     is stored in stats. `whole_jobs` is the backlog of end_to_end, `pickup_rate` the submissions
     per second of pickup, and `sessions` the workers of idle_sessions. scrape stores
-    `scraped_jobs` and connects `scraped_sessions` workers. `rest_singles` and
+    `scraped_jobs` and connects `scraped_sessions` workers. Of `webhook_jobs` a receiver is told in
+    each round of webhooks. `rest_singles` and
     `rest_jobs` are submitted over REST, alone and in batches; `search_jobs` is what is stored in
     rest_search, and single jobs are looked at for `status_seconds`.
 
@@ -80,6 +82,7 @@ class Scale:
     idle_seconds: float = 20.0
     scraped_jobs: int = 1_000_000
     scraped_sessions: int = 500
+    webhook_jobs: int = 20_000
     rest_singles: int = 20_000
     rest_jobs: int = 1_000_000
     search_jobs: int = 1_000_000
@@ -115,6 +118,7 @@ QUICK: Final = Scale(
     idle_seconds=5.0,
     scraped_jobs=100_000,
     scraped_sessions=50,
+    webhook_jobs=2_000,
     rest_singles=5_000,
     rest_jobs=200_000,
     search_jobs=100_000,
@@ -264,6 +268,18 @@ class Measuring:
         run = self._run("scrape", "scrape", _Entry(OURS, scrape(), settings))
         described = self._settings("scrape", settings)
         self._add([Result("scrape", OURS, described, {**run.extra})])
+
+    def webhooks(self) -> None:
+        """Lives of jobs of whose end a receiver is told, and of others, in turn."""
+        settings: Settings = {
+            "jobs": self._scale.webhook_jobs,
+            "payload": self._scale.payload,
+            "batch": min(500, self._scale.webhook_jobs),
+            "rounds": self._scale.repeats,
+        }
+        run = self._run("webhooks", "webhooks", _Entry(OURS, webhooks(), settings))
+        described = self._settings("webhooks", settings)
+        self._add([Result("webhooks", OURS, described, {**run.extra})])
 
     def rest_submit(self) -> None:
         """Single submissions over REST, beside what the framework can answer at most."""
@@ -439,7 +455,9 @@ class Measuring:
         spec = {**self._common(mode), **entry.settings, "mode": mode}
         jobs = int(spec["jobs"]) if mode in {"submit", "burn_down"} else 0
         seconds = (
-            0.0 if jobs or mode in {"reads", "names", "scrape"} else float(spec.get("seconds", 0.0))
+            0.0
+            if jobs or mode in {"reads", "names", "scrape", "webhooks"}
+            else float(spec.get("seconds", 0.0))
         )
         label = f"{scenario}: {entry.name} {_brief(entry.settings)}"
         with self._board.run(label, jobs=jobs, seconds=seconds) as on_tick:
@@ -516,6 +534,10 @@ def _headline(run: Run, mode: str) -> str:
     if mode == "idle":
         share, calls = run.extra["idle_cpu_share"], run.extra["idle_statements_per_s"]
         return f"{share:.2%} of a core, {calls:.1f} statements/s"
+    if mode == "webhooks":
+        return "{told_of_plain:.3f} of plain jobs, {deliveries_per_s:,.0f} told/s".format(
+            **run.extra
+        )
     if mode == "scrape":
         return "{scrape_max_ms:,.0f} ms at most, {scrape_samples:,.0f} samples".format(**run.extra)
     return f"{_jobs_per_s(run, mode):,.0f} jobs/s"
@@ -541,6 +563,7 @@ CELLS: Final[Mapping[str, Cell]] = {
     "pickup": Measuring.pickup,
     "idle_sessions": Measuring.idle_sessions,
     "scrape": Measuring.scrape,
+    "webhooks": Measuring.webhooks,
     "rest_submit": Measuring.rest_submit,
     "rest_batches": Measuring.rest_batches,
     "rest_search": Measuring.rest_search,
@@ -552,7 +575,7 @@ CELLS: Final[Mapping[str, Cell]] = {
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "storage": ("submit", "burn_down", "continuous", "continuous_pinned", "many_lanes", "stats"),
-    "whole": ("end_to_end", "pickup", "idle_sessions", "scrape"),
+    "whole": ("end_to_end", "pickup", "idle_sessions", "scrape", "webhooks"),
     "rest": ("rest_submit", "rest_batches", "rest_search", "rest_stats"),
     "lasting": ("pinned_hour", "many_names", "long_history"),
 }

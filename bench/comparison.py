@@ -43,6 +43,7 @@ PASS_LINES: Final[Mapping[tuple[str, str], tuple[str, float]]] = {
     ("idle_sessions", "idle_rss_mb"): ("below", 200.0),
     ("idle_sessions", "idle_statements_per_s"): ("at most", 15.0),
     ("scrape", "scrape_max_ms"): ("below", 1000.0),
+    ("webhooks", "told_of_plain"): ("at least", 0.95),
     ("rest_submit", "ratio_to_empty_endpoint"): ("at least", 0.25),
     ("rest_batches", "ratio_to_postgres_copy"): ("at least", 0.1),
     ("rest_batches", "rss_growth_share"): ("below", 0.05),

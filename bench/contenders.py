@@ -79,6 +79,10 @@ def scrape() -> System:
     return System(OURS, [sys.executable, "-m", "bench.programs.scrape"])
 
 
+def webhooks() -> System:
+    return System(OURS, [sys.executable, "-m", "bench.programs.webhooks"])
+
+
 def rest_submit() -> Contender:
     """An operator that is called over REST."""
     return _rest(OURS, "product")

@@ -47,7 +47,7 @@ until_state() {
 }
 
 echo "# Submit a job. The key makes it safe to send again: the job is stored once."
-order='{"type": "invoice", "payload": {"number": 7, "cents": 1250}, "tags": {"run": "'$run'"}, "idempotency_key": "'$run'-7"}'
+order='{"type": "invoice", "payload": {"number": 7, "cents": 1250}, "callback_url": "https://receiver.example/jobs", "tags": {"run": "'$run'"}, "idempotency_key": "'$run'-7"}'
 call POST /v1/jobs "$order"
 expect 201 '"status":"ACCEPTED"'
 invoice=$(field job_id)
@@ -65,6 +65,12 @@ echo "# Watch: result and history of one job."
 until_state "$invoice" COMPLETED
 call GET "/v1/jobs/$invoice?include_result=true&include_history=true"
 expect 200 '"text":"Invoice 7: 12.50"' '"to_state":"COMPLETED"'
+
+echo "# Follow: a stream of events says how a job is, and all that happens until it has ended; one of a filter goes on and on."
+call GET "/v1/jobs/$invoice/events"
+expect 200 'event: job' '"status":"COMPLETED"' 'event: end'
+echo "\$ curl -X GET '$server/v1/events?type=invoice' --max-time 1"
+curl -sS --max-time 1 "$server/v1/events?type=invoice&namespace=$namespace" ${TOKEN:+-H "Authorization: Bearer $TOKEN"} 2>/dev/null || true
 
 echo "# Why does a job not run?"
 call GET "/v1/jobs/$run-later/why"
@@ -116,6 +122,17 @@ expect 200 '"dry_run":true'
 echo "# What did a job log? By attempt, the newest lines."
 call GET "/v1/jobs/$invoice/logs?lines=10"
 expect 200 '"message":"writing an invoice"' '"fields":{"number":7}'
+
+echo "# Who is told that it has ended, and how does that go? Nobody answers there, so it is tried again for a day."
+call GET "/v1/webhooks?job_id=$invoice"
+expect 200 "\"job_id\":\"$invoice\"" '"job_state":"COMPLETED"'
+message=$(field id)
+call GET "/v1/webhooks/$message"
+expect 200 '"url":"https://receiver.example/jobs"'
+call POST /v1/webhooks/redeliver '{"state": "FAILED", "dry_run": true}'
+expect 200 '"dry_run":true'
+call POST /v1/webhooks/purge '{"ids": ["'$message'"]}'
+expect 200 '"purged":1'
 
 echo "# Cancel: a running job is asked to stop, a waiting one does not run."
 call POST /v1/jobs '{"job_id": "'$run'-report", "type": "report", "payload": {"number": 11, "cents": 0}, "tags": {"run": "'$run'"}}'

@@ -34,6 +34,7 @@ from queue_operator.domain.job import Job
 from queue_operator.metrics.exporter import Exporter, Metrics
 from queue_operator.metrics.instrumented import instrument
 from queue_operator.metrics.replica import ReplicaFigures, Survey
+from queue_operator.metrics.streams import StreamFigures
 from queue_operator.metrics.webhooks import WebhookFigures
 from queue_operator.observing.lines import TEXT_WITH_PROCESS, configure
 from queue_operator.queue.clock import SystemClock
@@ -221,6 +222,7 @@ async def _servers(
         streams=settings.rest.streams,
         each=settings.rest.streams_per_caller,
     )
+    StreamFigures(metrics.registry, hub)
     messages = WebhookFigures(
         metrics.registry,
         instrument(store.webhooks, metrics.recorder),

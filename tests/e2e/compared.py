@@ -161,6 +161,7 @@ def _rest(world: World) -> None:
     every = world.observer.value("sum(queueoperator_http_requests_total)")
     near(world.observer.value("sum(queueoperator_http_request_seconds_count)"), every)
     near(world.observer.value("sum(queueoperator_http_requests_in_flight)"), 0)
+    near(world.observer.value("sum(queueoperator_event_streams)"), 0)
     # Two thousand jobs in batches of five hundred.
     created = 'queueoperator_http_requests_total{method="POST", route="/v1/jobs/batch"}'
     assert world.observer.value(f"sum({ever(created)})") >= 4
@@ -407,6 +408,9 @@ _COMPARED: Final[Mapping[Callable[[World], None], Sequence[str]]] = {
         "queueoperator_http_requests_total",
         "queueoperator_http_request_seconds",
         "queueoperator_http_requests_in_flight",
+        "queueoperator_event_streams",
+        "queueoperator_event_streams_sent_total",
+        "queueoperator_event_streams_slow_total",
     ),
     _grpc: ("queueoperator_grpc_calls_total", "queueoperator_grpc_call_seconds"),
     _store: (

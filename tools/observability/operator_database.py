@@ -169,6 +169,32 @@ _DOORS: Final = Row(
         ),
         Panel(
             kind="timeseries",
+            title="Streams of events",
+            description="Those who follow jobs, and those a minute that were too slow.",
+            queries=[
+                Query("sum by (instance) (queueoperator_event_streams{:job})", "{{instance}}"),
+                Query(
+                    "sum(rate(queueoperator_event_streams_slow_total{:job}"
+                    "[$__rate_interval])) * 60",
+                    "too slow",
+                ),
+            ],
+        ),
+        Panel(
+            kind="timeseries",
+            title="Events told",
+            description="A second, to all streams together.",
+            queries=[
+                Query(
+                    "sum by (instance) (rate(queueoperator_event_streams_sent_total{:job}"
+                    "[$__rate_interval]))",
+                    "{{instance}}",
+                )
+            ],
+            unit="ops",
+        ),
+        Panel(
+            kind="timeseries",
             title="gRPC calls by status",
             description="A second; a worker's stream counts when it ends.",
             queries=[Query(_rate("queueoperator_grpc_calls_total", "code"), "{{code}}")],

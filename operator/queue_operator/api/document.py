@@ -41,6 +41,12 @@ _JOB_ID: Final[dict[str, Any]] = {
     },
 }
 
+_MESSAGE_ID: Final[dict[str, Any]] = {
+    **_JOB_ID,
+    "name": "message_id",
+    "description": "That of a message, the `webhook-id` that its receiver sees.",
+}
+
 LAST_EVENT_ID: Final[dict[str, Any]] = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -126,6 +132,8 @@ def _answer(operation: Operation[Any], status: int) -> dict[str, Any]:
 def _parameters(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
     if "{job_id}" in operation.path:
         yield {**_JOB_ID, "example": examples.JOB_IDS.get(operation.id, examples.USUAL_JOB_ID)}
+    if "{message_id}" in operation.path:
+        yield {**_MESSAGE_ID, "example": examples.MESSAGE_ID}
     if operation.streams:
         yield LAST_EVENT_ID
     schema = operation.query.model_json_schema(ref_template=_REFERENCE)

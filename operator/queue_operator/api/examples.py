@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from queue_operator.backends.webhooks import MessageState
 from queue_operator.domain.states import JobState
 from queue_operator.domain.verdict import Code, Level
 from queue_operator.domain.views import Phase
@@ -227,6 +228,24 @@ _POINT: Final[dict[str, Any]] = {
     "queue_latency": _LATENCY,
     "execution_time": _LATENCY,
 }
+MESSAGE_ID: Final = "msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d"
+_MESSAGE: Final[dict[str, Any]] = {
+    "id": MESSAGE_ID,
+    "namespace": "default",
+    "job_id": _ID,
+    "type": "send-email",
+    "url": "https://example.com/jobs",
+    "job_state": Phase.COMPLETED,
+    "finalized_at": _LATER,
+    "attempt": 1,
+    "state": MessageState.FAILED,
+    "tries": 9,
+    "next_at": None,
+    "last_at": "2026-01-16T10:30:02.400000Z",
+    "last_status": 503,
+    "last_error": "",
+    "created_at": _LATER,
+}
 
 REQUESTS: Final[dict[str, dict[str, Any]]] = {
     "submitJob": _SUBMISSION,
@@ -268,6 +287,8 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
         "pagination": {"limit": 20},
     },
     "pause": {"type": "send-email", "reason": "mail server is down"},
+    "redeliverWebhooks": {"state": "FAILED"},
+    "purgeWebhooks": {"ids": ["msg_4712_0192f1d29b017cc39c3e0d6f9a1b2c3d"], "dry_run": True},
 }
 """By operation."""
 
@@ -414,6 +435,10 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "workers": {"patch": False},
         }
     },
+    "listWebhooks": {200: {"messages": [_MESSAGE], "next_cursor": None, "has_more": False}},
+    "getWebhook": {200: _MESSAGE},
+    "redeliverWebhooks": {200: {"redelivered": 1, "dry_run": False, "has_more": False}},
+    "purgeWebhooks": {200: {"purged": 1, "dry_run": True, "has_more": False}},
     "pause": {200: _PAUSE},
     "resume": {200: {"resumed": True}},
 }

@@ -27,6 +27,7 @@ from queue_operator.domain.errors import (
     InvalidTransition,
     JobNotFound,
     KeyConflict,
+    MessageNotFound,
     QueueError,
     QuotaExceeded,
     Unauthenticated,
@@ -50,6 +51,8 @@ HINTS: Final[dict[type[QueueError], str]] = {
     "queuejobs.queueoperator.dev, or whoever keeps the file of tokens for the scope that is "
     "missing, or give another --namespace",
     JobNotFound: "is --namespace right? `queue-operator list` shows the jobs that are there",
+    MessageNotFound: "is --namespace right? `queue-operator webhooks list` shows the messages that "
+    "are there; what was delivered is kept for a while only",
     KeyConflict: "give another --key, or repeat the submission exactly as it was",
     InvalidTransition: "`queue-operator get` shows its state, `queue-operator why` what holds it",
 }

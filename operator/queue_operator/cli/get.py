@@ -10,12 +10,13 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from queue_operator.cli import rendering, verdicts
+from queue_operator.cli import rendering, verdicts, webhooks
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration, JobId
-from queue_operator.client import JobExplanation, JobStatus, QueueClient
+from queue_operator.client import JobExplanation, JobStatus, QueueClient, ServerError
 from queue_operator.client.models import JobResult, StateTransition
+from queue_operator.domain.errors import Forbidden, InvalidArgument, Unavailable
 from queue_operator.domain.traces import trace_id
 from queue_operator.domain.views import Phase
 
@@ -54,7 +55,8 @@ def get(
         raise click.UsageError("--timeout is for --watch and --wait")
     with remote.connected() as queue:
         if not (watch or wait):
-            _print(remote, _look(remote, queue, job_id, payload))
+            status = _look(remote, queue, job_id, payload)
+            _print(remote, status, _told(remote, queue, status))
             return
         told = _Changes(remote).tell if watch else None
         status = wait_for(remote, queue, job_id, timeout, told)
@@ -92,6 +94,17 @@ def _look(remote: Remote, queue: QueueClient, job_id: str, payload: bool) -> Job
     )
 
 
+def _told(remote: Remote, queue: QueueClient, status: JobStatus) -> str:
+    """Whether somebody was told of its newest end, as far as the caller may know."""
+    if not (status.callback_url and status.completed_at) or remote.output == "json":
+        return ""
+    try:
+        page = queue.webhooks(job_id=status.job_id, limit=1, namespace=remote.namespace)
+    except (Forbidden, InvalidArgument, ServerError, Unavailable):
+        return ""
+    return webhooks.summary(page.messages[0]) if page.messages else "DELIVERED, or deleted"
+
+
 class _Changes:
     """Prints a line when something has changed."""
 
@@ -114,18 +127,18 @@ class _Changes:
         print(line, flush=True)
 
 
-def _print(remote: Remote, status: JobStatus) -> None:
+def _print(remote: Remote, status: JobStatus, told: str = "") -> None:
     if remote.output == "json":
         rendering.print_json(status)
     else:
-        rendering.show(_page(status))
+        rendering.show(_page(status, told))
 
 
 def _is_held(status: JobStatus) -> bool:
     return status.suspended and status.completed_at is None
 
 
-def _page(status: JobStatus) -> RenderableType:
+def _page(status: JobStatus, told: str) -> RenderableType:
     progress = status.progress
     facts = rendering.facts(
         [
@@ -140,6 +153,8 @@ def _page(status: JobStatus) -> RenderableType:
             ("tags", rendering.tags(status.tags)),
             ("correlation id", status.correlation_id),
             ("trace", trace_id(status.traceparent)),
+            ("callback", status.callback_url),
+            ("told", told),
             ("created", rendering.moment(status.created_at)),
             ("not before", rendering.moment(status.scheduled_for)),
             ("started", rendering.moment(status.started_at)),

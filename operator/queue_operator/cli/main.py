@@ -33,6 +33,11 @@ _JOBS: Final = {
     "pause": ("queue_operator.cli.pauses", "pause", "Start no more jobs of a type."),
     "resume": ("queue_operator.cli.pauses", "resume", "Start them again, or suspended jobs."),
     "suspend": ("queue_operator.cli.pauses", "suspend", "Start no more attempts of jobs."),
+    "webhooks": (
+        "queue_operator.cli.webhooks",
+        "webhooks",
+        "Who is told of ends, and how.",
+    ),
     "delete": ("queue_operator.cli.change", "delete", "Delete jobs that have ended."),
 }
 _COMMANDS: Final = {**_JOBS, **_SERVER}

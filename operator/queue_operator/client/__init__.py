@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from queue_operator.client.credentials import file_token
     from queue_operator.client.events import JobEvent
     from queue_operator.client.flows import QuotaWait
+    from queue_operator.client.messages import (
+        WebhookList,
+        WebhookMessage,
+        WebhookPurgeResult,
+        WebhookRedeliveryResult,
+    )
     from queue_operator.client.models import (
         Access,
         BatchCancellationResult,
@@ -105,6 +111,10 @@ _HOMES: Final = {
     "TimeRange": "requests",
     "Verdict": "models",
     "WaitingJob": "models",
+    "WebhookList": "messages",
+    "WebhookMessage": "messages",
+    "WebhookPurgeResult": "messages",
+    "WebhookRedeliveryResult": "messages",
     "Worker": "models",
     "file_token": "credentials",
 }
@@ -159,6 +169,10 @@ __all__ = [
     "TimeRange",
     "Verdict",
     "WaitingJob",
+    "WebhookList",
+    "WebhookMessage",
+    "WebhookPurgeResult",
+    "WebhookRedeliveryResult",
     "Worker",
     "file_token",
 ]

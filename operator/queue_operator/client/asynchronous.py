@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
@@ -10,13 +10,19 @@ from typing import Self, TypeVar
 import httpx
 
 from queue_operator.backends.statistics import Breakdown
-from queue_operator.client import flows, operations
+from queue_operator.client import flows, operations, telling
 from queue_operator.client.credentials import Token, authorization
 from queue_operator.client.environment import CertificateFiles, File
 from queue_operator.client.events import JobEvent
 from queue_operator.client.lines import MANY, AsyncLine
 from queue_operator.client.listening import Flow, Hear, Leave, Listen, Step, Told
 from queue_operator.client.listening import Pause as Rest
+from queue_operator.client.messages import (
+    WebhookList,
+    WebhookMessage,
+    WebhookPurgeResult,
+    WebhookRedeliveryResult,
+)
 from queue_operator.client.models import (
     Access,
     BatchCancellationResult,
@@ -440,6 +446,69 @@ class AsyncQueueClient:
     async def resume(self, type: str | None = None, *, namespace: str | None = None) -> bool:
         """Ends exactly this pause; False where there was none."""
         return (await self._ask(operations.resume(type, namespace))).resumed
+
+    async def webhooks(
+        self,
+        *,
+        state: str | None = None,
+        job_id: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+        namespace: str | None = None,
+    ) -> WebhookList:
+        """A page of what is told of the ends of jobs, newest first."""
+        return await self._ask(telling.webhooks(state, job_id, cursor, limit, namespace))
+
+    async def webhooks_all(
+        self,
+        *,
+        state: str | None = None,
+        job_id: str | None = None,
+        namespace: str | None = None,
+    ) -> AsyncIterator[WebhookMessage]:
+        """All such messages, page by page as they are asked for."""
+        cursor, has_more = None, True
+        while has_more:
+            page = await self.webhooks(
+                state=state,
+                job_id=job_id,
+                cursor=cursor,
+                limit=telling.PAGE_MESSAGES,
+                namespace=namespace,
+            )
+            for message in page.messages:
+                yield message
+            cursor, has_more = page.next_cursor, page.next_cursor is not None
+
+    async def webhook(self, message_id: str, *, namespace: str | None = None) -> WebhookMessage:
+        """One message. Raises MessageNotFound."""
+        return await self._ask(telling.webhook(message_id, namespace))
+
+    async def redeliver_webhooks(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        state: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> WebhookRedeliveryResult:
+        """Tells these messages once more, or those that are FAILED or DELIVERED, up to 10,000."""
+        which = telling.Messages(ids, state)
+        return await self._ask(telling.redeliver(which, dry_run, namespace))
+
+    async def purge_webhooks(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        state: str | None = None,
+        dry_run: bool = False,
+        namespace: str | None = None,
+    ) -> WebhookPurgeResult:
+        """Deletes these messages, or those in a state, up to 10,000; what is PENDING is never told
+        then.
+        """
+        which = telling.Messages(ids, state)
+        return await self._ask(telling.purge(which, dry_run, namespace))
 
     async def aclose(self) -> None:
         """Closes the connections."""

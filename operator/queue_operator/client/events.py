@@ -2,18 +2,14 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
-
-from queue_operator.client.models import FINISHED
+from queue_operator.client.models import FINISHED, Received
 from queue_operator.domain.views import Phase
 
 
-class JobEvent(BaseModel):
+class JobEvent(Received):
     """What happened to a job, as a stream tells it: `event`, after which the job is `status`.
     `position` is where a stream goes on that is opened after it.
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     job_id: str
     namespace: str

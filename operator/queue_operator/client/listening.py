@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from queue_operator.client.events import JobEvent
 from queue_operator.client.protocol import Call, Reply, ServerError, error_of, unreachable
-from queue_operator.client.retrying import RETRIED_STATUSES, RetryPolicy
+from queue_operator.client.retrying import REFUSED, RETRIED_STATUSES, RetryPolicy
 from queue_operator.client.sse import Decoder, ServerEvent, TooLong
 from queue_operator.domain.errors import InvalidArgument
 
@@ -79,8 +79,9 @@ class Ear:
     """The events of one stream. What breaks is opened again after the last event that was heard;
     where the server no longer knows it, from now on, which `on_gap` is told.
 
-    Raises NoStream, OutOfTime when the clock says `until`, Unavailable when the server was not
-    heard for `outage_s`, and the error that its answer stands for.
+    Raises NoStream, with `or_else` also where there is no room for one more, OutOfTime when the
+    clock says `until`, Unavailable when the server was not heard for `outage_s`, and the error
+    that its answer stands for.
     """
 
     def __init__(
@@ -93,7 +94,9 @@ class Ear:
         until: float = float("inf"),
         after: str | None = None,
         on_gap: Callable[[str], None] | None = None,
+        or_else: bool = False,
     ) -> None:
+        self._or_else = or_else
         self._call, self._policy, self._clock = call, policy, clock
         self._outage_s, self._until = outage_s, until
         self._on_gap = on_gap or _warn
@@ -154,6 +157,8 @@ class Ear:
 
     def _opened(self, reply: Reply) -> Flow[bool]:
         response = reply.response
+        if self._or_else and response is not None and response.status_code == REFUSED:
+            raise NoStream
         if response is None or response.status_code in RETRIED_STATUSES:
             yield from self._pause(reply)
             return False

@@ -17,11 +17,13 @@ FINISHED: Final = frozenset({PHASE[state] for state in JobState if is_terminal(s
 """The states that a job does not leave by itself."""
 
 
-class _Received(BaseModel):
+class Received(BaseModel):
+    """An answer, or a part of one."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class ErrorDetail(_Received):
+class ErrorDetail(Received):
     """One fault."""
 
     field: str = ""
@@ -32,7 +34,7 @@ class ErrorDetail(_Received):
     event: str | None = None
 
 
-class QuotaError(_Received):
+class QuotaError(Received):
     """Which limit, how much of it is used, and when there may be room; None for a batch that
     never fits as a whole.
     """
@@ -43,7 +45,7 @@ class QuotaError(_Received):
     retry_after: timedelta | None = None
 
 
-class APIError(_Received):
+class APIError(Received):
     """The body of every answer that is not a success; `quota` with QUOTA_EXCEEDED."""
 
     code: str
@@ -53,7 +55,7 @@ class APIError(_Received):
     quota: QuotaError | None = None
 
 
-class ItemError(_Received):
+class ItemError(Received):
     """Why one job of a batch was rejected; `quota` with QUOTA_EXCEEDED."""
 
     code: str
@@ -62,7 +64,7 @@ class ItemError(_Received):
     quota: QuotaError | None = None
 
 
-class SubmissionResult(_Received):
+class SubmissionResult(Received):
     """What became of one submission: ACCEPTED, DUPLICATE of the job `existing_job_id`, or
     REJECTED with an `error`.
     """
@@ -76,7 +78,7 @@ class SubmissionResult(_Received):
     error: ItemError | None = None
 
 
-class BatchResult(_Received):
+class BatchResult(Received):
     """What became of a batch, in the order of the submissions. Duplicates count as accepted."""
 
     total: int
@@ -85,20 +87,20 @@ class BatchResult(_Received):
     results: tuple[SubmissionResult, ...]
 
 
-class ProgressInfo(_Received):
+class ProgressInfo(Received):
     percent: int
     message: str
     updated_at: datetime
 
 
-class ErrorInfo(_Received):
+class ErrorInfo(Received):
     category: ErrorCategory
     code: str
     message: str
     stack_trace: str | None = None
 
 
-class JobResult(_Received):
+class JobResult(Received):
     """How a job ended. `output` is a JSON value, `output_base64` bytes."""
 
     status: Literal["SUCCESS", "FAILURE"]
@@ -114,7 +116,7 @@ class JobResult(_Received):
         return None if self.output_base64 is None else base64.b64decode(self.output_base64)
 
 
-class StateTransition(_Received):
+class StateTransition(Received):
     """One change of a job's state; the first has no `from_state`."""
 
     from_state: Phase | None = None
@@ -123,7 +125,7 @@ class StateTransition(_Received):
     reason: str = ""
 
 
-class JobStatus(_Received):
+class JobStatus(Received):
     """One job as it was when the server answered. With `include_payload` it has what it was
     submitted with: `payload`, or `payload_bytes` of one that is no JSON.
     """
@@ -150,6 +152,7 @@ class JobStatus(_Received):
     tags: dict[str, str] = Field(default_factory=dict)
     correlation_id: str = ""
     traceparent: str = ""
+    callback_url: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -162,7 +165,7 @@ class JobStatus(_Received):
         return None if self.payload_base64 is None else base64.b64decode(self.payload_base64)
 
 
-class JobSearchResult(_Received):
+class JobSearchResult(Received):
     """A page of jobs. `total_count` is a lower bound unless `total_is_exact`."""
 
     jobs: tuple[JobStatus, ...]
@@ -172,7 +175,7 @@ class JobSearchResult(_Received):
     has_more: bool = False
 
 
-class SuspensionResult(_Received):
+class SuspensionResult(Received):
     """A job that was suspended or resumed."""
 
     job_id: str
@@ -181,7 +184,7 @@ class SuspensionResult(_Received):
     message: str = ""
 
 
-class Pause(_Received):
+class Pause(Received):
     """No job of the namespace, or of its `type`, starts."""
 
     namespace: str
@@ -191,24 +194,24 @@ class Pause(_Received):
     since: datetime | None = None
 
 
-class PauseList(_Received):
+class PauseList(Received):
     pauses: tuple[Pause, ...]
 
 
-class ResumeResult(_Received):
+class ResumeResult(Received):
     """`resumed`: whether there was such a pause."""
 
     resumed: bool
 
 
-class Parent(_Received):
+class Parent(Received):
     """A job that another depends on, and how it ended; None while it has not."""
 
     job_id: str
     state: Phase | None = None
 
 
-class JobExplanation(_Received):
+class JobExplanation(Received):
     """Why a job does not run. `position` counts the jobs before it, None unless it waits in
     line; `workers` the connected workers that would take it, `free_slots` what those have free.
     """
@@ -226,7 +229,7 @@ class JobExplanation(_Received):
     free_slots: int = 0
 
 
-class FailureInfo(_Received):
+class FailureInfo(Received):
     """How one attempt failed, and where. In a search, a job that was assigned again since has no
     worker and no host, and no attempt where it is not known.
     """
@@ -243,7 +246,7 @@ class FailureInfo(_Received):
     host: str | None = None
 
 
-class AttemptInfo(_Received):
+class AttemptInfo(Received):
     """One run of a job: SUCCESS, FAILURE, TIMEOUT or CANCELLED; None while it runs."""
 
     attempt: int
@@ -255,7 +258,7 @@ class AttemptInfo(_Received):
     failure: FailureInfo | None = None
 
 
-class LogLine(_Received):
+class LogLine(Received):
     """One line of a handler, with what it gave beside the message."""
 
     at: datetime
@@ -264,7 +267,7 @@ class LogLine(_Received):
     fields: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class AttemptLog(_Received):
+class AttemptLog(Received):
     """The newest lines of one attempt; `dropped` are not among them."""
 
     attempt: int
@@ -272,14 +275,14 @@ class AttemptLog(_Received):
     lines: tuple[LogLine, ...] = ()
 
 
-class JobLog(_Received):
+class JobLog(Received):
     """What a job logged, by attempt, the oldest first."""
 
     job_id: str
     attempts: tuple[AttemptLog, ...] = ()
 
 
-class FailureDetails(_Received):
+class FailureDetails(Received):
     """What went wrong with a job."""
 
     job_id: str
@@ -291,7 +294,7 @@ class FailureDetails(_Received):
     attempts: tuple[AttemptInfo, ...] | None = None
 
 
-class FailureSearchResult(_Received):
+class FailureSearchResult(Received):
     """A page of failed jobs, and how all that match spread over categories, codes and types."""
 
     failures: tuple[FailureDetails, ...]
@@ -302,7 +305,7 @@ class FailureSearchResult(_Received):
     by_type: dict[str, int] = Field(default_factory=dict)
 
 
-class CancellationResult(_Received):
+class CancellationResult(Received):
     """`status`: CANCELLED, CANCEL_REQUESTED or ALREADY_COMPLETE."""
 
     job_id: str
@@ -311,7 +314,7 @@ class CancellationResult(_Received):
     message: str
 
 
-class RetryResult(_Received):
+class RetryResult(Received):
     """`status`: QUEUED, or NOT_RETRIABLE with a `message` that says why and what to do."""
 
     job_id: str
@@ -321,7 +324,7 @@ class RetryResult(_Received):
     message: str | None = None
 
 
-class JobError(_Received):
+class JobError(Received):
     """Why one job could not be changed."""
 
     job_id: str
@@ -329,7 +332,7 @@ class JobError(_Received):
     message: str
 
 
-class BulkResult(_Received):
+class BulkResult(Received):
     """What became of the jobs of a bulk request: `requested` were meant, `skipped` had no need
     or could not. `has_more`: call again, there are others. Of a dry run: what would become.
     """
@@ -374,7 +377,7 @@ class BatchDeletionResult(BulkResult):
         return self.deleted
 
 
-class LatencyStats(_Received):
+class LatencyStats(Received):
     """None where nothing was measured."""
 
     p50: timedelta | None = None
@@ -383,7 +386,7 @@ class LatencyStats(_Received):
     max: timedelta | None = None
 
 
-class Counts(_Received):
+class Counts(Received):
     """`pending` and `running` now; the others, each a way to end, in the window."""
 
     pending: int = 0
@@ -394,7 +397,7 @@ class Counts(_Received):
     cancelled: int = 0
 
 
-class QueueStats(_Received):
+class QueueStats(Received):
     """One namespace: counts of now, and what happened between `since` and `until`. Rates are per
     second; `counts` are by internal state.
     """
@@ -421,7 +424,7 @@ class QueueStats(_Received):
     counts: dict[JobState, int]
 
 
-class Cause(_Received):
+class Cause(Received):
     """One thing that keeps jobs back: what was counted, and what to do next."""
 
     code: str
@@ -433,7 +436,7 @@ class Cause(_Received):
     command: str = ""
 
 
-class Verdict(_Received):
+class Verdict(Received):
     """How a namespace does, or one type in it. `level`: HEALTHY, BUSY, DEGRADED or STUCK."""
 
     namespace: str
@@ -450,7 +453,7 @@ class Verdict(_Received):
     busy: int = 0
 
 
-class Worker(_Received):
+class Worker(Received):
     """A connected worker; without `types` it handles any."""
 
     name: str
@@ -467,7 +470,7 @@ class Worker(_Received):
     heartbeat_at: datetime | None = None
 
 
-class LostWorker(_Received):
+class LostWorker(Received):
     """A worker that went without a goodbye; without `types` it handled any."""
 
     state: str = "LOST"
@@ -481,23 +484,23 @@ class LostWorker(_Received):
     lost_at: datetime
 
 
-class WorkerList(_Received):
+class WorkerList(Received):
     workers: tuple[Worker, ...]
     lost: tuple[LostWorker, ...] = ()
 
 
-class WaitingJob(_Received):
+class WaitingJob(Received):
     """A job that could run, and why it does not."""
 
     job: JobStatus
     why: JobExplanation
 
 
-class WaitingList(_Received):
+class WaitingList(Received):
     waiting: tuple[WaitingJob, ...]
 
 
-class FailureCluster(_Received):
+class FailureCluster(Received):
     """Failures of one code whose messages are alike; `job_id` and `message` of the newest."""
 
     code: str
@@ -509,7 +512,7 @@ class FailureCluster(_Received):
     message: str = ""
 
 
-class FailingType(_Received):
+class FailingType(Received):
     """A type of which attempts failed in the window."""
 
     type: str
@@ -518,7 +521,7 @@ class FailingType(_Received):
     clusters: tuple[FailureCluster, ...] = ()
 
 
-class FailingTypes(_Received):
+class FailingTypes(Received):
     """The worst first; `read` failures were put into clusters, unless `is_complete` not all."""
 
     since: datetime
@@ -527,7 +530,7 @@ class FailingTypes(_Received):
     types: tuple[FailingType, ...] = ()
 
 
-class SeriesPoint(_Received):
+class SeriesPoint(Received):
     """What happened from `begins_at` until the next point."""
 
     begins_at: datetime
@@ -541,7 +544,7 @@ class SeriesPoint(_Received):
     execution_time: LatencyStats
 
 
-class StatsSeries(_Received):
+class StatsSeries(Received):
     """Points `step` apart, none left out; the last one is not over."""
 
     until: datetime
@@ -549,7 +552,7 @@ class StatsSeries(_Received):
     points: tuple[SeriesPoint, ...]
 
 
-class JobRights(_Received):
+class JobRights(Received):
     """By the verbs of `queuejobs`."""
 
     get: bool = False
@@ -559,13 +562,13 @@ class JobRights(_Received):
     delete: bool = False
 
 
-class WorkerRights(_Received):
+class WorkerRights(Received):
     """By the verbs of `queueworkers`."""
 
     patch: bool = False
 
 
-class Access(_Received):
+class Access(Received):
     """What the caller may do in a namespace."""
 
     name: str

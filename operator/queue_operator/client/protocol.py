@@ -21,6 +21,7 @@ from queue_operator.domain.errors import (
     InvalidTransition,
     JobNotFound,
     KeyConflict,
+    MessageNotFound,
     QueueError,
     QuotaExceeded,
     Unauthenticated,
@@ -47,8 +48,8 @@ NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request. `content` is its body, as JSON. `job_ids` are those it is about, "" for an id
-    that only the server knows; `keys` the idempotency keys of its jobs. `is_repeatable`: done
-    twice it does no more than done once.
+    that only the server knows; `keys` the idempotency keys of its jobs; `message_id` the message
+    that it is about. `is_repeatable`: done twice it does no more than done once.
     """
 
     method: str
@@ -58,6 +59,7 @@ class Call:
     job_ids: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     is_repeatable: bool = True
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +172,18 @@ def job_path(job_id: str, suffix: str = "") -> str:
     """Where a job is found, and what is done with it. Raises InvalidArgument for an empty id,
     which would name all jobs, and for one that is no text.
     """
-    if not job_id:
-        raise InvalidArgument("job_id", "must not be empty")
+    return f"/v1/jobs/{segment('job_id', job_id)}{suffix}"
+
+
+def segment(field: str, name: str) -> str:
+    """A name as a part of a path of its own. Raises InvalidArgument, which names `field`."""
+    if not name:
+        raise InvalidArgument(field, "must not be empty")
     # As segments of their own, dots would be taken for a way through the path.
     try:
-        segment = job_id.replace(".", "%2E") if job_id in (".", "..") else quote(job_id, safe="")
+        return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
     except UnicodeEncodeError:
-        raise InvalidArgument("job_id", "half a character (a lone surrogate) is no text") from None
-    return f"/v1/jobs/{segment}{suffix}"
+        raise InvalidArgument(field, "half a character (a lone surrogate) is no text") from None
 
 
 def parsed(call: Call, model: type[M]) -> Operation[M]:
@@ -218,6 +224,9 @@ def _meant(call: Call, status: int, told: APIError) -> QueueError:
             return _invalid(call, status, told)
         case "NOT_FOUND" if len(call.job_ids) == 1:
             return _not_found(call, told)
+        case "NOT_FOUND" if call.message_id:
+            missing = MessageNotFound(call.message_id, call.params.get("namespace", ""))
+            return _said(missing, told.message)
         case "UNAUTHORIZED":
             return Unauthenticated(told.message)
         case "FORBIDDEN":

@@ -64,7 +64,7 @@ def wait(
     state = "not known"
     look = operations.get(job_id, namespace, include_result=True)
     call = operations.job_events(job_id, False, namespace)
-    ear = None if told is not None else _ear(call, how, until=until)
+    ear = None if told is not None else _ear(call, how, until=until, or_else=True)
     heard = False
     while True:
         try:
@@ -144,6 +144,7 @@ def _ear(
     until: float = float("inf"),
     after: str | None = None,
     on_gap: Callable[[str], None] | None = None,
+    or_else: bool = False,
 ) -> Ear:
     return Ear(
         call,
@@ -153,6 +154,7 @@ def _ear(
         until=until,
         after=after,
         on_gap=on_gap,
+        or_else=or_else,
     )
 
 

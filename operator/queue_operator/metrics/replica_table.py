@@ -30,6 +30,21 @@ HTTP_IN_FLIGHT: Final = Metric(
     kind=Kind.GAUGE,
     help="Requests to the REST door that are being answered.",
 )
+EVENT_STREAMS: Final = Metric(
+    name="queueoperator_event_streams",
+    kind=Kind.GAUGE,
+    help="Streams of events that are open at this replica, over REST and gRPC.",
+)
+EVENTS_SENT: Final = Metric(
+    name="queueoperator_event_streams_sent_total",
+    kind=Kind.COUNTER,
+    help="Events that these were told, each as often as it was told.",
+)
+EVENT_STREAMS_SLOW: Final = Metric(
+    name="queueoperator_event_streams_slow_total",
+    kind=Kind.COUNTER,
+    help="Streams that were ended because their readers were too slow; these come back.",
+)
 GRPC_CALLS: Final = Metric(
     name="queueoperator_grpc_calls_total",
     kind=Kind.COUNTER,
@@ -253,6 +268,9 @@ REPLICA: Final = (
     HTTP_REQUESTS,
     HTTP_SECONDS,
     HTTP_IN_FLIGHT,
+    EVENT_STREAMS,
+    EVENTS_SENT,
+    EVENT_STREAMS_SLOW,
     GRPC_CALLS,
     GRPC_SECONDS,
     CONNECTIONS,

@@ -18,6 +18,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.backends.statistics import Statistics, StatsWindow, WindowStats
 from queue_operator.backends.steering import Pause, Pauses
+from queue_operator.backends.webhooks import Webhooks
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Cancelled, Job, JobStats, Submitted
 from queue_operator.domain.outcome import Settled
@@ -131,6 +132,11 @@ class JobOperations(Protocol):
 
     async def resume(self, namespace: str, type: str) -> bool: ...
 
+    @property
+    def webhooks(self) -> Webhooks:
+        """What is told of the ends of jobs."""
+        ...
+
 
 class Operations:
     """The operations on a queue of this process."""
@@ -148,6 +154,8 @@ class Operations:
         self._pauses = store if isinstance(store, Pauses) else None
         self._search = store if isinstance(store, Search) else None
         self._statistics = store if isinstance(store, Statistics) else None
+        webhooks = getattr(store, "webhooks", None)
+        self._webhooks = webhooks if isinstance(webhooks, Webhooks) else None
 
     # Submission
 
@@ -294,6 +302,10 @@ class Operations:
         if ended:
             self._queue.look()
         return ended
+
+    @property
+    def webhooks(self) -> Webhooks:
+        return _able(self._webhooks, "webhooks")
 
 
 def _able(store: C | None, what: str) -> C:

@@ -27,7 +27,7 @@ LEASES: Final = 4
 """A message is held for so many times as long as one try may take."""
 MARGIN_S: Final = 5.0
 """For what comes of a try to be written down before the message is somebody else's."""
-CLAIM: Final = 64
+CLAIM: Final = 128
 """Messages that one claim takes at most."""
 APART_S: Final = 0.02
 """Between two claims, so that each finds more than one message."""
@@ -153,16 +153,30 @@ class Sender:
         return len(messages)
 
     async def _take(self, messages: Sequence[Message], begin_by_s: float) -> None:
-        jobs = await self._with.jobs.named_jobs({(m.namespace, m.job_id) for m in messages})
+        try:
+            jobs = await self._with.jobs.named_jobs({(m.namespace, m.job_id) for m in messages})
+        except QueueError:
+            for message in messages:
+                self._note(given_back(message), has_place=False)
+            raise
         now = self._with.now()
         refused = []
         for message in messages:
             job = jobs.get((message.namespace, message.job_id))
-            held = Held(message, body(message, job, now, self._with.render), begin_by_s)
+            held = Held(message, self._body(message, job, now), begin_by_s)
             if not self._receivers.take(held):
                 refused.append(held)
         self._give_back(refused, now + timedelta(seconds=LATER_S))
         self._begin_tries()
+
+    def _body(self, message: Message, job: Job | None, now: datetime) -> bytes:
+        """A job that cannot be shown must not keep others from being told."""
+        try:
+            return body(message, job, now, self._with.render)
+        except Exception:
+            where = about(message.namespace, message.job_id)
+            logger.exception("a job cannot be shown; its receiver is told less", extra=where)
+            return body(message, None, now, self._with.render)
 
     async def _wait(self, stop: asyncio.Event, claimed: int) -> None:
         """Until there may be more to do: at once after a claim that found something, as soon as a

@@ -1,5 +1,6 @@
 """What schemathesis cannot guess, for the process in which it runs: see `test_schemathesis`."""
 
+import os
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,9 @@ ENDED = 50
 ATTIC = "attic"
 """Where those are: examples that delete whatever they find are not for this namespace."""
 _EXAMPLE = "report-2025-12"
+_MESSAGE = "msg_4711_0192f1d29b017cc39c3e0d6f9a1b2c3d"
+MESSAGE = "QUEUE_OPERATOR_TEST_MESSAGE"
+"""The variable with the id of a message in the attic: no store makes that of the example."""
 
 _ended = count()
 
@@ -40,7 +44,10 @@ schemathesis.openapi.format("namespace", strategies.just("default"))
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """The example of a deletion can be deleted once; others stand in for it."""
+    """The example of a deletion can be deleted once; others stand in for it, and for a message."""
+    if (case.path_parameters or {}).get("message_id") == _MESSAGE:
+        case.path_parameters["message_id"] = os.environ[MESSAGE]
+        case.query = {**(case.query or {}), "namespace": ATTIC}
     if case.method == "DELETE" and (case.path_parameters or {}).get("job_id") == _EXAMPLE:
         case.path_parameters["job_id"] = ended(next(_ended) % ENDED)
         case.query = {**(case.query or {}), "namespace": ATTIC}

@@ -17,6 +17,8 @@ BODIES: dict[str, Any] = {
     "cancelJobs": {"job_ids": ["none"]},
     "retryJobs": {"job_ids": ["none"]},
     "deleteJobs": {"job_ids": ["none"]},
+    "redeliverWebhooks": {"ids": ["none"]},
+    "purgeWebhooks": {"ids": ["none"]},
 }
 ALLOWED = {
     READER: {"get", "list"},
@@ -27,7 +29,7 @@ ALLOWED = {
 
 
 async def called(door: Door, operation: Operation[Any], token: str | None) -> Any:
-    path = operation.path.replace("{job_id}", "none")
+    path = operation.path.replace("{job_id}", "none").replace("{message_id}", "none")
     return await door.call_as(token, operation.method, path, BODIES.get(operation.id))
 
 

@@ -30,6 +30,8 @@ CHANGES: dict[str, tuple[str, str, Any]] = {
     "deleteJob": ("DELETE", "/v1/jobs/j", None),
     "pause": ("PUT", "/v1/pauses", {"type": "a"}),
     "resume": ("DELETE", "/v1/pauses", None),
+    "redeliverWebhooks": ("POST", "/v1/webhooks/redeliver", {"ids": ["m"]}),
+    "purgeWebhooks": ("POST", "/v1/webhooks/purge", {"ids": ["m"]}),
 }
 """A call of each operation that changes something; of those of a job, there is none."""
 

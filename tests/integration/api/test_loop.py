@@ -154,6 +154,16 @@ REQUESTS: Final[dict[str, dict[str, Make]]] = {
         ),
         "many tags": lambda: get("/stats", tag=["t"] * 900),
     },
+    "listWebhooks": {"most": lambda: get("/webhooks", job_id=LONG, limit=1000)},
+    "getWebhook": {"longest id": lambda: get(f"/webhooks/{LONG}")},
+    "redeliverWebhooks": {
+        "most ids": lambda: post("/webhooks/redeliver", {"ids": IDS[:1000]}),
+        "too many ids": lambda: raw("/webhooks/redeliver", '{"ids":["' + "x" * MIB + '"]}'),
+    },
+    "purgeWebhooks": {
+        "most ids": lambda: post("/webhooks/purge", {"ids": IDS[:1000]}),
+        "rehearsed": lambda: post("/webhooks/purge", {"state": "FAILED", "dry_run": True}),
+    },
     "listPauses": {"of all": lambda: get("/pauses")},
     "pause": {"longest": lambda: post("/pauses", {"type": LONG, "reason": "x" * 1024})},
     "resume": {"longest": lambda: ("DELETE", f"/pauses?{urlencode({'type': LONG})}", b"")},

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from pydantic import SecretStr
 from pytest_asyncio import fixture
 from tests.integration.api import hooks
@@ -21,6 +22,7 @@ from queue_operator.api.routes import OPERATIONS
 from queue_operator.api.server import RestServer
 from queue_operator.auth.factory import build
 from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.webhooks import MessageSearch
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
 from queue_operator.settings import AuthMode, AuthSettings, RestSettings, Settings
@@ -36,7 +38,7 @@ SETTINGS: Final = Settings(
 
 
 @fixture(loop_scope="session")
-async def url(new_database: Any) -> AsyncIterator[str]:
+async def url(new_database: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """A server on a store of its own, with jobs to ask for."""
     dsn = new_database()
     await migrate(dsn)
@@ -48,6 +50,7 @@ async def url(new_database: Any) -> AsyncIterator[str]:
     await server.start()
     await jobs_that_run(backend)
     await jobs_that_ended(backend)
+    monkeypatch.setenv(hooks.MESSAGE, await a_message(backend))
     yield server.url
     await server.stop()
     await queue.close()
@@ -63,7 +66,8 @@ async def jobs_that_run(backend: PostgresBackend) -> None:
         for operation in methods.values()
         for parameter in operation.get("parameters", ())
     ]
-    names = {one["example"] for one in parameters if one["name"] == "job_id"}
+    in_path = [one for one in parameters if one["in"] == "path"]
+    names = {one["example"] for one in in_path if one["name"] == "job_id"}
     names |= {hooks.parent(n) for n in range(hooks.PARENTS)}
     await backend.enqueue_jobs([Job(id=name, type="example") for name in sorted(names)])
     for job in await backend.dequeue_jobs("worker", (), len(names)):
@@ -76,6 +80,16 @@ async def jobs_that_ended(backend: PostgresBackend) -> None:
     there = hooks.ATTIC
     await backend.enqueue_jobs([Job(id=one, type="ended", namespace=there) for one in names])
     await backend.cancel_jobs((), names, namespace=there)
+
+
+async def a_message(backend: PostgresBackend) -> str:
+    """The id of one."""
+    there = hooks.ATTIC
+    url = "https://receiver.example/jobs"
+    await backend.enqueue_job(Job(id="told", type="told", namespace=there, callback_url=url))
+    await backend.cancel_jobs((), ["told"], namespace=there)
+    [message] = (await backend.webhooks.search(MessageSearch(namespace=there))).messages
+    return message.id
 
 
 @dataclass

@@ -34,6 +34,7 @@ LITTLE = Scale(
     idle_seconds=1.0,
     scraped_jobs=5_000,
     scraped_sessions=10,
+    webhook_jobs=100,
     rest_singles=300,
     search_jobs=5_000,
     status_seconds=0.5,
@@ -129,6 +130,9 @@ def test_the_whole_product_gives_figures(measuring: Measuring) -> None:
     scrape = results["scrape", OURS].metrics
     assert 0 < scrape["scrape_p50_ms"] <= scrape["scrape_max_ms"]
     assert scrape["scrape_samples"] > 200
+    webhooks = results["webhooks", OURS].metrics
+    assert min(webhooks["told_of_plain"], webhooks["deliveries_per_s"]) > 0
+    assert webhooks["sender_rss_mb"] > 0
 
 
 def test_the_rest_api_gives_figures(measuring: Measuring) -> None:

@@ -196,6 +196,15 @@ def test_waiting_hears_of_the_end_and_looks_then() -> None:
     assert script.listened[0].path == "/v1/jobs/a/events"
 
 
+def test_where_there_is_no_room_for_a_stream_waiting_looks() -> None:
+    clock = Clock()
+    full = refused(429, "QUOTA_EXCEEDED", "too many streams")
+    with serving(RUNNING, COMPLETED, streams=[full]) as script, client(script, clock) as queue:
+        assert queue.wait("a").state == "COMPLETED"
+    assert clock.pauses == pytest.approx([0.1])
+    assert len(script.listened) == 1
+
+
 def test_a_job_that_was_retried_as_it_ended_is_waited_for_again() -> None:
     parts = [stream(event("p1", "FAILED"), END), stream(event("p2", "COMPLETED"), END)]
     looks = [RUNNING, RUNNING, RUNNING, COMPLETED]

@@ -14,6 +14,7 @@ from queue_operator.api.routes import (
     statistics,
     submitting,
     watching,
+    webhooks,
 )
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
@@ -28,5 +29,6 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     *statistics.OPERATIONS,
     *pauses.OPERATIONS,
     *watching.OPERATIONS,
+    *webhooks.OPERATIONS,
     *events.OPERATIONS,
 )

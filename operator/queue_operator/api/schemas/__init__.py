@@ -109,6 +109,15 @@ from queue_operator.api.schemas.watching import (
     WorkerList,
     WorkerRights,
 )
+from queue_operator.api.schemas.webhooks import (
+    WebhookList,
+    WebhookListQuery,
+    WebhookMessage,
+    WebhookPurge,
+    WebhookPurgeResult,
+    WebhookRedelivery,
+    WebhookRedeliveryResult,
+)
 
 __all__ = [
     "APIError",
@@ -193,6 +202,13 @@ __all__ = [
     "VerdictQuery",
     "WaitingJob",
     "WaitingList",
+    "WebhookList",
+    "WebhookListQuery",
+    "WebhookMessage",
+    "WebhookPurge",
+    "WebhookPurgeResult",
+    "WebhookRedelivery",
+    "WebhookRedeliveryResult",
     "Worker",
     "WorkerList",
     "WorkerRights",

@@ -89,6 +89,9 @@ class JobStatus(Answer):
         description="The span of its submission, as W3C Trace Context writes it; only where it "
         "had one. Each attempt is a trace of its own, linked to this span.",
     )
+    callback_url: str | None = Field(
+        None, description="Who is told whenever the job has ended; only where somebody is."
+    )
 
 
 class Parent(Answer):

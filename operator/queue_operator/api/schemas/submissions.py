@@ -140,8 +140,7 @@ class JobSubmission(Request):
     )
     callback_url: CallbackUrl | None = Field(
         None,
-        description="Where to tell that the job has ended: http or https, without credentials. It "
-        "is kept with the job, and not called yet.",
+        description="Who is told whenever the job has ended: http or https, without credentials.",
     )
 
 

@@ -81,6 +81,8 @@ def job_status(
         fields["result"] = result
     if job.traceparent:
         fields["traceparent"] = job.traceparent
+    if job.callback_url:
+        fields["callback_url"] = job.callback_url
     if include_payload:
         fields |= _content("payload", job.payload, job.content_type)
     return schemas.JobStatus(

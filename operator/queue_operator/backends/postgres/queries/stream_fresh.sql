@@ -1,4 +1,4 @@
--- Part of others: what the snapshot `upto` sees of the log and an earlier one did not.
+-- Part of others: the rows of the log that the snapshot `upto` sees and an earlier one did not.
 -- Parameters, index and traps: as of `roll_up_fresh.sql`.
     SELECT xid, seq, at, event, to_state, job_nos, attempts, failed, ids, lane_ids, lane_of
     FROM job_event

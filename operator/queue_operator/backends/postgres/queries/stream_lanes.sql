@@ -4,5 +4,5 @@
 WITH fresh AS MATERIALIZED (
 {{fresh}}
 )
-SELECT (SELECT coalesce(max(seq), 0) FROM job_event),
+SELECT (SELECT coalesce(max(seq), 0) FROM job_event WHERE seq > 0),
        ARRAY(SELECT DISTINCT lane_id FROM fresh, unnest(lane_ids) AS lane_id)
