@@ -32,6 +32,7 @@ EMPTY = {
     "nothing waits": ("Backlog by namespace", "Oldest waiting job of each type"),
     "no worker is busy": ("Since the last heartbeat was answered",),
     "nothing fires": ("Alerts that fire or are about to",),
+    "no job of the demo has a callback": ("Messages that wait",),
 }
 """Panels that rightly show nothing after the demo, and why."""
 
