@@ -14,7 +14,7 @@ from tests.waiting import until
 FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 ENDS: Final = 10_000 if FULL else 1000
 KILLS: Final = 10 if FULL else 3
-GOOD_S: Final = 10.0
+GOOD_S: Final = 35.0
 """A third of the time for which a receiver that never answers holds up what waits for it."""
 
 
