@@ -61,7 +61,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--callback-url",
-                help="Where to tell that the job has ended; kept with it, not called yet.",
+                help="Where to tell that the job has ended: a webhook.",
             ),
             click.option(
                 "--backoff",

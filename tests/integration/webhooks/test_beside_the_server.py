@@ -14,6 +14,7 @@ from tests.waiting import until
 
 from queue_operator.backends.webhooks import MessageState
 from queue_operator.devcluster.processes import ProcessIdentity
+from queue_operator.testing.clauses import proves
 
 DELIVERED = key("queueoperator_webhook_deliveries_total", outcome="delivered")
 
@@ -50,6 +51,7 @@ async def written(world: Scene) -> None:
     await until(is_so)
 
 
+@proves("external-api.JobSubmission.rule.14")
 async def test_a_sender_that_is_killed_is_started_again_and_its_counters_go_on(
     dsn: str, tmp_path: Path
 ) -> None:
