@@ -135,8 +135,11 @@ class ApiServer:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
+        since = int(request.query.get("resourceVersion") or 0)
         while (event := await self.happenings.get()) is not None:
-            await response.write(json.dumps(event).encode() + b"\n")
+            # What a list has shown already is not told again.
+            if int(event["object"]["metadata"]["resourceVersion"]) > since:
+                await response.write(json.dumps(event).encode() + b"\n")
         return response
 
     async def _list(self, request: web.Request) -> web.StreamResponse:

@@ -341,6 +341,10 @@ async def clean_up(backend: PostgresBackend) -> None:
     await backend.cleanup_expired_jobs(max((age_s or 0) - 400, 3600))
 
 
+async def nothing(backend: PostgresBackend) -> None:
+    pass
+
+
 async def roll_up(backend: PostgresBackend) -> None:
     """In the middle of other things, with hours that are over, and with something old to forget."""
     await backend.enqueue_jobs(new_jobs(3))

@@ -68,6 +68,7 @@ async def test_a_call_looks_up_what_it_needs_by_index(
     async with watched(million_dsn, plans=plans) as (backend, seen):
         # Where jobs wait is found out once, which is a case of its own.
         await backend._arrivals.catch_up()
+        await case.first(backend)
         with at_most(seen, rows=case.rows, pages=case.pages, also_whole=case.also_whole):
             await case.call(backend)
     assert case.indexes - seen.indexes == set(), str(seen)
