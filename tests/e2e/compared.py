@@ -355,6 +355,7 @@ def _messages(world: World) -> None:
     states = rows("SELECT lower(state), count(*) FROM webhook_message GROUP BY 1")
     tries = world.observer.by("outcome", f"sum by (outcome) ({ever(_TRIES)})")
     assert set(tries) == {"delivered", "retried", "failed", "refused"}
+    assert (states, tries["retried"] >= 1) == ({"pending": 1}, True)
     near(tries["delivered"], states.get("delivered", 0))
     near(tries["failed"] + tries["refused"], states.get("failed", 0))
     near(value("sum(queueoperator_webhook_delivery_seconds_count)"), sum(tries.values()))
