@@ -1,6 +1,7 @@
 """Where somebody wants to hear that a job has ended."""
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,6 +10,8 @@ from queue_operator.domain.limits import MAX_URL_CHARACTERS
 from queue_operator.domain.reach import Reach
 
 _SCHEMES: Final = ("http", "https")
+_REMEMBERED: Final = 1000
+"""So many URLs are judged once."""
 # What a URL may hold unescaped (RFC 3986); anything else would be sent as something else.
 _URL: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 
@@ -24,16 +27,21 @@ def check_callback_url(field: str, url: object, reach: Reach | None = None) -> N
         raise InvalidArgument(
             field, f"has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}"
         )
-    if not _URL.fullmatch(url):
-        raise InvalidArgument(field, "must be a URL; escape blanks and other characters as %XX")
-    fault = _fault(url)
-    if fault is None and reach is not None:
-        fault = reach.url_fault(url)
+    fault = _fault(url, reach)
     if fault is not None:
         raise InvalidArgument(field, fault)
 
 
-def _fault(url: str) -> str | None:
+@lru_cache(maxsize=_REMEMBERED)
+def _fault(url: str, reach: Reach | None) -> str | None:
+    """Most jobs of a batch have the same one."""
+    fault = _malformed(url)
+    return fault if fault is not None or reach is None else reach.url_fault(url)
+
+
+def _malformed(url: str) -> str | None:
+    if not _URL.fullmatch(url):
+        return "must be a URL; escape blanks and other characters as %XX"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -24,7 +24,7 @@ from queue_operator.webhooks.runner import Courier, Jobs, Poster, Sender, Sign
 
 logger = logging.getLogger(__name__)
 
-NICE: Final = 10
+NICE: Final = 19
 """What jobs need of a processor comes before what receivers do."""
 POOL_SIZE: Final = 2
 """Connections of the sender to the database."""

@@ -1,5 +1,6 @@
 """Jobs that end, a sender that may be killed, and receivers of every kind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -38,6 +39,7 @@ class Told:
     host: str
     id: str
     job_id: str
+    body: str
 
 
 @dataclass
@@ -71,8 +73,7 @@ class Scene:
 
     def told(self) -> list[Told]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
-        found = [line.split(" ") for line in lines]
-        return [Told(float(at), host, id, job_id) for at, host, id, job_id in found]
+        return [Told(*json.loads(line)) for line in lines]
 
     async def end(self, urls: Sequence[str]) -> list[str]:
         """Jobs with these callback URLs are submitted, run and completed."""

@@ -1,9 +1,14 @@
 """The sender as a server runs it: beside it, watched, and shown in its metrics."""
 
+import asyncio
+import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import migrated_database
@@ -44,11 +49,51 @@ async def when(world: Scene, holds: Callable[[], bool]) -> None:
     await until(is_so)
 
 
+@contextmanager
+def serving(world: Scene, settings: Mapping[str, str]) -> Iterator[Server]:
+    given = {
+        name.removeprefix("QUEUE_OPERATOR_"): value for name, value in world.environment().items()
+    }
+    # What jobs have ended is counted too, and nobody asks for it.
+    ends_at_once = {"METRICS__LINGER_S": "0"}
+    server = Server({**given, **ends_at_once, **settings}, world.folder / "server.log")
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def fetched(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+        return json.load(answer)
+
+
 async def written(world: Scene) -> None:
     async def is_so() -> bool:
         return {message.state for message in await world.messages()} == {MessageState.DELIVERED}
 
     await until(is_so)
+
+
+async def test_a_receiver_is_sent_what_rest_answers(dsn: str, tmp_path: Path) -> None:
+    port = free_port()
+    async with scene(dsn, tmp_path, total_s=5.0) as world:
+        with serving(world, {"REST__PORT": str(port)}) as server:
+            server.await_ready()
+            [job_id] = await world.end([world.good(1)])
+            await when(world, lambda: len(world.told()) == 1)
+            asked = f"http://127.0.0.1:{port}/v1/jobs/{job_id}?namespace={world.namespace}"
+            status = await asyncio.to_thread(fetched, asked)
+        [told], [message] = world.told(), await world.messages()
+    assert json.loads(told.body) == {
+        "schema_version": 1,
+        "type": "job.finished",
+        "id": message.id,
+        "timestamp": status["completed_at"],
+        "data": status,
+    }
+    assert (told.id, status["state"]) == (message.id, "COMPLETED")
 
 
 @proves("external-api.JobSubmission.rule.14")
@@ -57,12 +102,7 @@ async def test_a_sender_that_is_killed_is_started_again_and_its_counters_go_on(
 ) -> None:
     port = free_port()
     async with scene(dsn, tmp_path, total_s=0.5) as world:
-        given = {
-            name.removeprefix("QUEUE_OPERATOR_"): value
-            for name, value in world.environment().items()
-        }
-        server = Server({**given, "METRICS__PORT": str(port)}, tmp_path / "server.log")
-        try:
+        with serving(world, {"METRICS__PORT": str(port)}) as server:
             server.await_ready()
             await world.end([world.good(1)])
             await when(world, lambda: scraped(port).get(DELIVERED) == 1)
@@ -85,7 +125,4 @@ async def test_a_sender_that_is_killed_is_started_again_and_its_counters_go_on(
             running = sender_of(server)
             assert server.end() == 0
             assert not running.alive()
-        finally:
-            server.process.kill()
-            server.process.wait()
     assert "Traceback" not in server.log

@@ -14,7 +14,7 @@ from tests.waiting import until
 FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 ENDS: Final = 10_000 if FULL else 1000
 KILLS: Final = 10 if FULL else 3
-GOOD_S: Final = 35.0
+GOOD_S: Final = 10.0
 """A third of the time for which a receiver that never answers holds up what waits for it."""
 
 
@@ -93,9 +93,7 @@ async def test_receivers_that_answer_do_not_wait_for_those_that_do_not(
             assert slowest < GOOD_S
 
 
-async def test_what_a_receiver_is_sent_is_what_rest_answers_and_is_told_once(
-    dsn: str, tmp_path: Path
-) -> None:
+async def test_a_receiver_is_told_once(dsn: str, tmp_path: Path) -> None:
     async with scene(dsn, tmp_path, total_s=5.0) as world:
         with ended_at_last(world.start_sender()) as sender:
             ended = set(await world.end([world.good(n % 3) for n in range(30)]))

@@ -51,6 +51,7 @@ class Receiver:
     most_at_once: int = 0
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered:
+        answer = self.answer
         self.told.append((url, headers, body))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -59,9 +60,9 @@ class Receiver:
             await self.open.wait()
         finally:
             self.at_once -= 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class Store(MemoryBackend):

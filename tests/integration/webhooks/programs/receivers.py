@@ -1,11 +1,12 @@
 """Receivers of messages, in one process: those of 127.0.1.* are good, each other path misbehaves.
 
-Called with a port and a file, to which a line is added for each request that was read: when, to
-which host, with which id, about which job.
+Called with a port and a file, to which a line of JSON is added for each request that was read:
+when, to which host, with which id, about which job, and the body.
 """
 
 import asyncio
 import itertools
+import json
 import sys
 import time
 from contextlib import suppress
@@ -33,9 +34,9 @@ class Receivers:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 first, *lines = head.split("\r\n")
                 given = dict(line.lower().split(": ", 1) for line in lines if line)
-                await reader.readexactly(int(given["content-length"]))
-                note = given["host"], given["webhook-id"], given["ce-subject"]
-                print(time.time(), *note, file=self._log, flush=True)
+                body = (await reader.readexactly(int(given["content-length"]))).decode()
+                note = time.time(), given["host"], given["webhook-id"], given["ce-subject"], body
+                print(json.dumps(note), file=self._log, flush=True)
                 await self._answer(first.split()[1], writer)
         except (EOFError, ConnectionError):
             pass
