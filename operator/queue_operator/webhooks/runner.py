@@ -19,7 +19,7 @@ from queue_operator.settings import WebhookSettings
 from queue_operator.webhooks.body import Render, body, headers
 from queue_operator.webhooks.figures import Figures
 from queue_operator.webhooks.receivers import Held, Receivers
-from queue_operator.webhooks.schedule import Answer, Outcome, given_back, judged
+from queue_operator.webhooks.schedule import Answer, OurFault, Outcome, given_back, judged
 
 logger = logging.getLogger(__name__)
 
@@ -204,9 +204,9 @@ class Sender:
         held = self._tries.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # A fault of ours, which must cost no other message its try.
-            logger.error("a message could not be sent", exc_info=error)
-            self._receivers.tried(held, succeeded=False)
-            self._note(given_back(held.message))
+            where = about(held.message.namespace, held.message.job_id)
+            logger.error("a message could not be sent", exc_info=error, extra=where)
+            self._heard(held, OurFault(), 0.0)
         self._begin_tries()
 
     async def _try(self, held: Held) -> None:
@@ -216,6 +216,10 @@ class Sender:
         answer = await self._with.poster.post(
             message.url, {**headers(message), **signed}, held.body
         )
+        self._heard(held, answer, clock.monotonic() - begun_s)
+
+    def _heard(self, held: Held, answer: Answer, took_s: float) -> None:
+        message = held.message
         told, outcome = judged(
             message,
             answer,
@@ -223,7 +227,7 @@ class Sender:
             retry_for_s=self._settings.retry_for_s,
             rng=self._with.rng,
         )
-        self._with.figures.tried(outcome, clock.monotonic() - begun_s)
+        self._with.figures.tried(outcome, took_s)
         self._receivers.tried(held, succeeded=outcome is Outcome.DELIVERED)
         self._note(told)
         if outcome in (Outcome.FAILED, Outcome.REFUSED):

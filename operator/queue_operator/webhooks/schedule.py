@@ -1,6 +1,7 @@
 """What follows from the answer of a receiver, and when a message is tried again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
@@ -59,6 +60,16 @@ def delay_s(tries: int, retry_for_s: float, chance: float) -> float | None:
             return min(full_s, left_s) * (1 - JITTER * chance)
         before_s += full_s
     raise AssertionError  # `repeat` never ends
+
+
+@dataclass(frozen=True, slots=True)
+class OurFault:
+    """The receiver was not asked, or not heard."""
+
+    status: None = None
+    error: str = "the sender failed; its log says why"
+    retry_after_s: None = None
+    refused: bool = False
 
 
 def judged(

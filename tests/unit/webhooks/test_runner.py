@@ -221,10 +221,17 @@ async def test_a_fault_of_ours_costs_the_others_nothing(
     async with sending() as world:
         world.receiver.answer = RuntimeError("a fault")
         await world.end(1)
-        await world.until_told(1)
+        # It is tried again when its time has come, not at once and for ever.
+        await world.until_all(MessageState.PENDING, 1)
         world.receiver.answer = Answered()
-        await world.until_all(MessageState.DELIVERED, 1)
-        assert len(world.receiver.told) == 2
+        await world.end(1, "/later")
+        await world.until_told(2)
+        [later, first] = await world.messages()
+        assert first.last_error == "the sender failed; its log says why"
+        assert first.next_at is not None
+        assert first.last_at is not None
+        assert (first.next_at - first.last_at).total_seconds() > 1
+        assert later.job_id == "later-0"
     assert "a message could not be sent" in caplog.text
 
 
