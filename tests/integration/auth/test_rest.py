@@ -88,12 +88,13 @@ async def test_each_operation_needs_its_verb(
         "submitJob": JOB,
         "submitBatch": {"jobs": [JOB]},
         **{name: {"job_ids": ["none"]} for name in ("cancelJobs", "retryJobs", "deleteJobs")},
+        **{name: {"ids": ["none"]} for name in ("redeliverWebhooks", "purgeWebhooks")},
     }
     for operation in OPERATIONS:
         if operation.streams:
             # They do not end.
             continue
-        path = operation.path.format(job_id="none")
+        path = operation.path.format(job_id="none", message_id="none")
         answer = await http.request(operation.method, path, json=bodies.get(operation.id, {}))
         assert (answer.status_code == 403) is (operation.verb not in (verb, ANYBODY)), operation.id
         assert answer.status_code in (200, 201, 403, 404), answer.text

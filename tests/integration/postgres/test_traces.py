@@ -4,13 +4,22 @@ import psycopg
 from tests.integration.postgres.conftest import Ask
 
 from queue_operator.backends.postgres import PostgresBackend, migrate
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.domain.job import Demand, Job
 
 _PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+_UP_TO_TRACES = [migration for migration in migrations() if migration.name <= "0017_traces"]
 _BEFORE = """
 ALTER TABLE queue_operator.job DROP COLUMN traceparent, DROP COLUMN tracestate;
-DELETE FROM queue_operator.schema_migration WHERE name = '0017_traces';
+CREATE TABLE public.later AS
+    SELECT * FROM queue_operator.schema_migration WHERE name > '0017_traces';
+DELETE FROM queue_operator.schema_migration WHERE name >= '0017_traces';
 """
+_AFTERWARDS = """
+INSERT INTO queue_operator.schema_migration SELECT * FROM public.later;
+DROP TABLE public.later;
+"""
+"""What came later stays, and is applied already: it cannot be applied twice."""
 
 
 async def _claimed(backend: PostgresBackend) -> dict[str, str]:
@@ -26,7 +35,8 @@ async def test_jobs_from_before_the_migration_belong_to_no_trace(own_dsn: str) -
     await backend.close()
     with psycopg.connect(own_dsn, autocommit=True) as connection:
         connection.execute(_BEFORE)
-    assert await migrate(own_dsn) == ["0017_traces"]
+        assert await migrate(own_dsn, shipped=_UP_TO_TRACES) == ["0017_traces"]
+        connection.execute(_AFTERWARDS)
     backend = await PostgresBackend.open(own_dsn)
     try:
         assert (await backend.get_job(names[0])).traceparent == ""
