@@ -17,8 +17,9 @@ from tests.waiting import DEADLINE_S
 from observability.asking import Period
 from observability.local import NAMESPACE, Local
 from queue_operator.client import Submission
-from queue_operator.client.requests import Backoff, BackoffStrategy
+from queue_operator.client.requests import Backoff
 from queue_operator.devcluster.processes import wait_until
+from queue_operator.domain.retry import BackoffStrategy
 
 HANDLERS: Final = Path(__file__).parent / "soaked"
 _TICK_S: Final = 0.25
