@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from ssl import SSLContext
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ class Try:
     """One try: whom it is for, what the guard let it connect to, and why not, if it did not."""
 
     host: str
-    allowed: set[str] = field(default_factory=set)
+    allowed: set[IPv4Address | IPv6Address] = field(default_factory=set)
     refusal: str = ""
 
 
@@ -183,7 +184,7 @@ class GuardedConnector(BoundedConnector):
         fault = self._guard.allows(address, port, trying.host)
         if fault is not None:
             raise _refused(fault)
-        trying.allowed.add(address)
+        trying.allowed.add(ip_address(address))
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         return made
@@ -195,7 +196,7 @@ class GuardedConnector(BoundedConnector):
             *args, timeout=timeout, **kwargs
         )
         peer = transport.get_extra_info("peername")
-        if not peer or peer[0] not in TRY.get().allowed:
+        if not peer or ip_address(peer[0]) not in TRY.get().allowed:
             transport.abort()
             raise _refused("the connection led to another address than the one it was made for")
         return transport, protocol
