@@ -145,7 +145,10 @@ def _handler(loop: asyncio.AbstractEventLoop, most: int) -> ResponseHandler:
 
 
 class BoundedConnector(TCPConnector):
-    """Of each answer at most `most` bytes are taken in."""
+    """Of each answer at most `most` bytes are taken in. Of connections there are as many as
+    somebody asks for: receivers of one host, which each have their share, do not wait here for each
+    other.
+    """
 
     def __init__(self, most: int, **options: Any) -> None:
         super().__init__(limit=0, **options)
@@ -162,7 +165,6 @@ class GuardedConnector(BoundedConnector):
         guard: Guard,
         resolver: GuardedResolver,
         *,
-        per_receiver: int,
         most: int,
         ssl: SSLContext,
     ) -> None:
@@ -171,7 +173,6 @@ class GuardedConnector(BoundedConnector):
             ssl=ssl,
             resolver=resolver,
             use_dns_cache=False,
-            limit_per_host=per_receiver,
             keepalive_timeout=_KEPT_S,
             socket_factory=self._socket,
         )

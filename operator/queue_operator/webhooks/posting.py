@@ -95,7 +95,6 @@ class Poster:
         total_s: float,
         answer_bytes: int,
         proxies: Proxies | None = None,
-        per_receiver: int = 8,
         lookup: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -107,7 +106,6 @@ class Poster:
         self._total_s = total_s
         self._answer_bytes = answer_bytes
         self._proxies = Proxies.of_environment() if proxies is None else proxies
-        self._per_receiver = per_receiver
         self._lookup = lookup
         self._tls = tls
         self._now = now
@@ -122,9 +120,7 @@ class Poster:
         tls = self._tls or ssl.create_default_context()
         self._resolver = GuardedResolver(self._guard, lookup)
         most = _HEAD_BYTES + self._answer_bytes
-        direct = GuardedConnector(
-            self._guard, self._resolver, per_receiver=self._per_receiver, most=most, ssl=tls
-        )
+        direct = GuardedConnector(self._guard, self._resolver, most=most, ssl=tls)
         self._direct = await self._session(direct)
         # It connects to proxies alone, which are mostly inside. Nothing is used again: hosts that
         # share an address would share a connection.

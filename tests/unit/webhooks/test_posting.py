@@ -9,10 +9,12 @@ import pytest
 from tests.unit.webhooks.receivers import (
     OK,
     Behaviour,
+    Heard,
     answering,
     closing,
     deaf,
     endless,
+    read_request,
     receiver,
     silent,
 )
@@ -228,6 +230,28 @@ async def test_good_ones_are_not_delayed_by_any_of_them() -> None:
             task.cancel()
         await asyncio.wait(waiting)
     assert {answer.status for answer in answers} == {200}
+
+
+async def test_of_one_host_those_that_answer_do_not_wait_for_those_that_do_not() -> None:
+    """Receivers of several namespaces may be one host."""
+    stuck = asyncio.Event()
+
+    async def some_paths(
+        heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        request = await read_request(heard, reader)
+        if request is not None and "/stuck" in request[0]:
+            await stuck.wait()
+        writer.write(OK)
+
+    async with receiver(some_paths) as heard, a_poster() as poster:
+        url = f"http://127.0.0.1:{heard.port}"
+        waiting = [asyncio.create_task(poster.post(f"{url}/stuck", {}, b"{}")) for _ in range(100)]
+        async with asyncio.timeout(_LONG_S / 2):
+            assert await poster.post(f"{url}/good", {}, b"{}") == Answer(status=200)
+        assert not any(task.done() for task in waiting)
+        stuck.set()
+        assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
 
 
 @pytest.mark.parametrize(
