@@ -130,6 +130,12 @@ class _Handler(ResponseHandler):
         self._left = self._most
         super().set_response_params(**given)
 
+    def close(self) -> None:
+        """At once: one that takes nothing would otherwise keep a connection on which something is
+        left to send, for ever.
+        """
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         part, self._left = data[: max(self._left, 0)], self._left - len(data)
         if part or not data:

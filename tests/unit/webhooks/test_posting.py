@@ -1,9 +1,11 @@
 """One request, whatever the receiver does."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tests.unit.webhooks.receivers import (
@@ -18,6 +20,7 @@ from tests.unit.webhooks.receivers import (
     receiver,
     silent,
 )
+from tests.waiting import until
 
 from queue_operator.domain.reach import Reach
 from queue_operator.webhooks.guard import Guard
@@ -141,6 +144,26 @@ async def test_one_that_never_answers_is_left_after_the_total_time(
 async def test_one_that_always_has_more_to_say_before_it_answers(behave: Behaviour) -> None:
     answer = await told(behave)
     assert answer == Answer(error="it went on without an answer for longer than anybody reads")
+
+
+def sockets() -> int:
+    """That this process has open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(link.readlink()).startswith("socket:") for link in links)
+
+
+async def test_no_connection_is_kept_to_one_that_takes_nothing_and_never_ends() -> None:
+    many, body = 4, b"x" * 8_000_000
+    async with receiver(deaf) as heard, a_poster(total_s=_SHORT_S) as poster:
+        before = sockets()
+        for _ in range(many):
+            await poster.post(f"http://127.0.0.1:{heard.port}/", {}, body)
+
+        async def are_closed() -> bool:
+            await asyncio.to_thread(os.sched_yield)
+            return heard.connections == many == sockets() - before  # the receiver's own
+
+        await until(are_closed)
 
 
 async def slow_drip(_: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
