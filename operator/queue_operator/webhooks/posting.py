@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -42,6 +42,10 @@ _NO_TIMES: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=
 _SMALLEST_BUFFER: Final = 1024
 _HEAD_BYTES: Final = 65_536
 """What an answer may have before its body."""
+_REST_S: Final = 1.0
+"""For an answer to end once its status is known: it is worth no more than a connection that can be
+used again.
+"""
 _WORDS: Final = (
     (aiohttp.ClientConnectorCertificateError, "its certificate is not valid for it"),
     (aiohttp.ClientSSLError, "TLS with it failed"),
@@ -231,8 +235,10 @@ class Poster:
             heard.status = response.status
             heard.retry_after = response.headers.get("Retry-After", "")
             left = self._answer_bytes
-            while left > 0 and (piece := await response.content.read(left)):
-                left -= len(piece)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REST_S):
+                    while left > 0 and (piece := await response.content.read(left)):
+                        left -= len(piece)
         finally:
             # The connection of an answer that was read to its end is free by now, and stays open.
             response.close()

@@ -199,8 +199,33 @@ async def test_of_an_endless_answer_a_little_is_read_and_it_was_told(start: byte
     assert (again.status, heard.connections) == (200, 2)
 
 
-async def test_a_body_that_stalls_after_the_status_changes_nothing() -> None:
-    behave = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegins")
+async def drip_after_the_status(
+    _: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    await reader.readuntil(b"{}")
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        writer.write(b"x")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHORT_S / 4):
+                await reader.read()  # until the other side has enough
+                return
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegins"),
+        drip_after_the_status,
+    ],
+    ids=["stalls", "drips"],
+)
+async def test_a_body_without_an_end_takes_little_time_and_changes_nothing(
+    behave: Behaviour,
+) -> None:
+    """Else so few receivers that answer like this would take all places."""
+    async with asyncio.timeout(_LONG_S / 2):
+        assert await told(behave, _LONG_S) == Answer(status=200)
     assert await told(behave, _SHORT_S) == Answer(status=200)
 
 
