@@ -101,16 +101,19 @@ class Sender:
         self._most = CLAIM
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then tries that have begun are finished within the grace."""
-        tasks = [
-            asyncio.create_task(self._settle(), name="settling of messages"),
-            asyncio.create_task(self._prune(), name="pruning of messages"),
-        ]
-        try:
-            await self._work(stop)
-            await self._finish()
-        finally:
-            await end_tasks([*tasks, *self._tries])
+        """Until `stop` is set; then tries that have begun are finished within the grace. Raises
+        ExceptionGroup for a fault in any part: one that goes on without the others looks alive.
+        """
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._settle(), name="settling of messages"),
+                group.create_task(self._prune(), name="pruning of messages"),
+            ]
+            try:
+                await self._work(stop)
+                await self._finish()
+            finally:
+                await end_tasks([*beside, *self._tries])
 
     # Claims
 
