@@ -294,12 +294,7 @@ def send_messages(settings: Settings, vitals: SenderVitals) -> None:
         return await open_store(settings, pool_size=POOL_SIZE)
 
     def open_poster() -> Poster:
-        return Poster(
-            guard,
-            total_s=given.total_s,
-            answer_bytes=given.answer_bytes,
-            per_receiver=given.per_receiver,
-        )
+        return Poster(guard, total_s=given.total_s, answer_bytes=given.answer_bytes)
 
     def sign(message: Message, at: datetime, body: bytes) -> Mapping[str, str]:
         return signed_headers(message.id, at, body, secrets.of(message.namespace))

@@ -397,7 +397,9 @@ class WebhookSettings(_Frozen):
         DEFAULT_PORTS, description="Ports that a callback URL may name; empty: every one."
     )
     total_s: Seconds = Field(
-        15.0, le=120, description="How long one try may take, from the name to the whole answer."
+        15.0,
+        le=120,
+        description="How long one try may take, from looking the name up to the answer.",
     )
     answer_bytes: Bytes = Field(
         16 * KIB, description="So much of an answer is read; then the connection is closed."
