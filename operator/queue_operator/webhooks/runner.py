@@ -42,8 +42,6 @@ SETTLE: Final = 500
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
 """While the store is away: the first pause, and the longest."""
-PRUNE_S: Final = 10.0
-PRUNED: Final = 10_000
 GRACE_S: Final = 5.0
 """When the sender stops, how long tries may go on. Those that are cut then count as none, and the
 messages are given back.
@@ -105,15 +103,12 @@ class Sender:
         ExceptionGroup for a fault in any part: one that goes on without the others looks alive.
         """
         async with asyncio.TaskGroup() as group:
-            beside = [
-                group.create_task(self._settle(), name="settling of messages"),
-                group.create_task(self._prune(), name="pruning of messages"),
-            ]
+            settling = group.create_task(self._settle(), name="settling of messages")
             try:
                 await self._work(stop)
                 await self._finish()
             finally:
-                await end_tasks([*beside, *self._tries])
+                await end_tasks([settling, *self._tries])
 
     # Claims
 
@@ -287,15 +282,6 @@ class Sender:
         with suppress(QueueError):
             while self._told:
                 await self._write()
-
-    async def _prune(self) -> None:
-        kept = self._settings
-        while True:
-            await self._with.clock.sleep(PRUNE_S)
-            with suppress(QueueError):
-                await self._with.outbox.prune(
-                    delivered_s=kept.keep_delivered_s, failed_s=kept.keep_failed_s, limit=PRUNED
-                )
 
 
 def _pause_s(failures: int) -> float:

@@ -235,16 +235,14 @@ async def test_a_fault_of_ours_costs_the_others_nothing(
     assert "a message could not be sent" in caplog.text
 
 
-@pytest.mark.parametrize(("call", "every_s"), [("settle", "APART_S"), ("prune", "PRUNE_S")])
-async def test_a_fault_in_what_is_done_beside_ends_the_sender_and_another_one_begins(
-    monkeypatch: pytest.MonkeyPatch, call: str, every_s: str
+async def test_a_fault_in_what_is_written_down_ends_the_sender_and_another_one_begins(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(runner, every_s, 0.01)
     store = Store()
-    monkeypatch.setattr(store.webhooks, call, broken)
+    monkeypatch.setattr(store.webhooks, "settle", broken)
     async with sending(store=store) as world:
         await world.end(1)
         async with asyncio.timeout(DEADLINE_S):
