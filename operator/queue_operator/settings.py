@@ -514,6 +514,11 @@ class ControllerSettings(_Frozen):
     intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
     intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
     resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+    events: bool = Field(
+        True,
+        description="Whether what somebody would act on (a refusal, a lost worker, a failure for "
+        "good, a cancellation) is also told as a Kubernetes Event of the QueueJob.",
+    )
     hung_after_s: Seconds = Field(
         60.0,
         description="A controller that shows no sign of life for so long is killed and started "

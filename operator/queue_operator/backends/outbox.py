@@ -191,7 +191,9 @@ class ShelfWebhooks(WebhooksBase):
             self._box.keep(post._replace(message=message, is_held=False))
 
     def _next_at(self, told: Told) -> datetime | None:
-        return (told.next_at or self._now) if told.state is MessageState.PENDING else None
+        if told.state is not MessageState.PENDING:
+            return None
+        return self._now + timedelta(seconds=told.after_s)
 
     def _find(self, name: Named) -> Post | None:
         post = self._box.find(name.number)

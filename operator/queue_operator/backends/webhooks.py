@@ -66,15 +66,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What came of one try: DELIVERED, FAILED (no further one), or PENDING again at `next_at`.
-    PENDING without a status and an error is given back: nothing was tried, and it is due at
-    `next_at` or, where that is None, at once.
+    """What came of one try: DELIVERED, FAILED (no further one), or PENDING, and due again
+    `after_s` later by the clock of the store. PENDING without a status and an error is given back:
+    nothing was tried.
     """
 
     id: str
     claim: int
     state: MessageState
-    next_at: datetime | None = None
+    after_s: float = 0.0
     status: int | None = None
     error: str = ""
 

@@ -31,7 +31,6 @@ from queue_operator.domain.validation import (
     check_sequence,
     check_text,
     check_texts,
-    check_time,
     check_ttl,
 )
 
@@ -234,7 +233,7 @@ def _check_told(field: str, told: Told) -> None:
     check_text(f"{field}.id", told.id, NAME_CHARACTERS)
     check_count(f"{field}.claim", told.claim)
     check_choice(f"{field}.state", told.state, MessageState)
-    check_time(f"{field}.next_at", told.next_at)
+    check_duration(f"{field}.after_s", told.after_s)
     if told.status is not None:
         check_count(f"{field}.status", told.status, _STATUSES)
     check_kind(f"{field}.error", told.error, str)

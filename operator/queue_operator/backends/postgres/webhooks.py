@@ -117,7 +117,7 @@ class WebhookStore(WebhooksBase):
             "salts": Uuids(name.salt.bytes for name in told),
             "claims": Int8s(one.claim for one in ones),
             "states": Texts(one.state.value for one in ones),
-            "next_at": [one.next_at for one in ones],
+            "after_s": [float(one.after_s) for one in ones],
             "statuses": [one.status for one in ones],
             "errors": Texts(one.error for one in ones),
         }
