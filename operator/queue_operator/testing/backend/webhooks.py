@@ -359,10 +359,9 @@ async def test_how_it_goes_is_told_of_a_namespace_and_a_type(backend: Contract) 
     await _ended(backend, namespace="elsewhere")
     messages = [one for one in await _claimed(backend) if one.namespace == "default"]
     assert await _box(backend).standing("nowhere") == MessagesNow()
-    later = datetime.now(UTC) + timedelta(hours=1)
     rare = [one for one in messages if one.job_id == other.id]
     mine = [one for one in messages if one.job_id != other.id]
-    await _settled(backend, mine[:2], state=MessageState.PENDING, next_at=later, error="away")
+    await _settled(backend, mine[:2], state=MessageState.PENDING, after_s=3600.0, error="away")
     await _settled(backend, mine[2:], state=MessageState.FAILED, error="away")
     await _settled(backend, rare, state=MessageState.FAILED, status=410, error="answered 410")
     found = await _box(backend).standing("default")
