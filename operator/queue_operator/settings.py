@@ -258,6 +258,11 @@ class RestSettings(_Frozen):
     )
     key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
     client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
+    runbook_url: str = Field(
+        "docs/runbooks/README.md",
+        description="Where you have published this file of the repository: each cause of a "
+        "verdict tells its section of it.",
+    )
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
