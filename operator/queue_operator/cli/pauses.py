@@ -1,5 +1,6 @@
 """`queue-operator pause`, `suspend` and `resume`."""
 
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -9,8 +10,8 @@ from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, confirm, remote
 from queue_operator.cli.values import JobId
-from queue_operator.client import Pause, SuspensionResult
-from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
+from queue_operator.client import Pause, QueueClient, SuspensionResult
+from queue_operator.domain.errors import Forbidden, InvalidArgument, InvalidTransition, JobNotFound
 
 
 @click.command(
@@ -36,11 +37,36 @@ def pause(remote: Remote, type: str | None, reason: str, listed: bool, yes: bool
         if listed:
             _print(remote, queue.pauses(namespace=remote.namespace))
             return
+        notes = _notes(remote, queue, type)
         made = queue.pause(type, reason=reason, namespace=remote.namespace)
+    for note in notes:
+        rendering.note(note)
     if remote.output == "json":
         rendering.print_json(made)
     else:
         print(f"{_what(made)} is paused; `{_resume(made)}` ends that")
+
+
+def _notes(remote: Remote, queue: QueueClient, type: str | None) -> list[str]:
+    """What somebody may not expect of a pause: it replaces another, or its type is mistyped. As far
+    as the caller may look.
+    """
+    try:
+        held = [one for one in queue.pauses(namespace=remote.namespace) if one.type == (type or "")]
+        workers = queue.workers(namespace=remote.namespace) if type else ()
+    except Forbidden:
+        return []
+    notes = [f"it replaces the pause{_by(one)}: {one.reason or 'no reason given'}" for one in held]
+    known = {one for worker in workers for one in worker.types}
+    if workers and type not in known and all(worker.types for worker in workers):
+        near = difflib.get_close_matches(type or "", known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        notes.append(f"no connected worker handles {type}{hint}")
+    return notes
+
+
+def _by(held: Pause) -> str:
+    return f" by {held.by}" if held.by else ""
 
 
 @click.command(

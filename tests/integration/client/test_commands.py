@@ -120,6 +120,24 @@ def test_workers_are_listed_and_those_that_were_lost(stage: Stage) -> None:
     assert nobody.stderr == "no worker is connected\n"
 
 
+def test_a_pause_says_what_it_replaces_and_that_nobody_handles_its_type(stage: Stage) -> None:
+    assert stage.type("pause", "mail", "--reason", "first").stderr == ""
+    again = stage.type("pause", "mail", "--reason", "second")
+    assert again.stdout.startswith("type mail of namespace ")
+    assert again.stderr.startswith("it replaces the pause by ")
+    assert again.stderr.endswith(": first\n")
+    session = WorkerSession(
+        session_id=f"mailer-{stage.namespace}",
+        namespace=stage.namespace,
+        worker_name="mailer",
+        types=frozenset({"send-email"}),
+    )
+    stage.run(stage.backend.open_session(session))
+    told = stage.type("pause", "send-emial")
+    assert told.stderr == "no connected worker handles send-emial; did you mean send-email?\n"
+    assert stage.type("pause", "send-email").stderr == ""
+
+
 def test_a_mistyped_command_is_told_what_it_may_have_been(stage: Stage) -> None:
     assert "Did you mean 'list'?" in stage.type("lst").stderr
 
