@@ -125,7 +125,7 @@ class Watch:
             connected(self._queue, max_age_s=SILENT_S),
             store.list_sessions(max_age_s=LOST_FOR.total_seconds()),
         )
-        known = {one.session_id for one in (*heard, *told)}
+        known = {one.session_id for one in heard} | {one.session_id for one in told}
         return newest_first([*told, *silenced(namespace, every, known)])
 
     async def messages(self, namespace: str, kind: str = "") -> MessagesNow:
