@@ -18,6 +18,7 @@ from queue_operator.backends.webhooks import (
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, MessageNotFound
 from queue_operator.domain.job import Job
+from queue_operator.domain.situation import MessagesNow
 from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, claim, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
@@ -348,3 +349,41 @@ async def test_messages_of_others_are_not_shown(backend: Contract) -> None:
     with pytest.raises(MessageNotFound):
         await _box(backend).get(message.id, namespace="other")
     assert await _box(backend).purge("other", ids=[message.id]) == 0
+
+
+async def test_how_it_goes_is_told_of_a_namespace_and_a_type(backend: Contract) -> None:
+    for _ in range(3):
+        await _ended(backend)
+    other = await submitted(backend, callback_url="http://other.example:8080/x", type="rare")
+    await backend.cancel_jobs([], [other.id])
+    await _ended(backend, namespace="elsewhere")
+    messages = [one for one in await _claimed(backend) if one.namespace == "default"]
+    assert await _box(backend).standing("nowhere") == MessagesNow()
+    rare = [one for one in messages if one.job_id == other.id]
+    mine = [one for one in messages if one.job_id != other.id]
+    await _settled(backend, mine[:2], state=MessageState.PENDING, after_s=3600.0, error="away")
+    await _settled(backend, mine[2:], state=MessageState.FAILED, error="away")
+    await _settled(backend, rare, state=MessageState.FAILED, status=410, error="answered 410")
+    found = await _box(backend).standing("default")
+    assert (found.pending, found.retrying, found.given_up, found.given_up_lately) == (2, 2, 2, 2)
+    assert (found.receiver, found.error) == ("https://receiver.example:443", "away")
+    assert found.oldest_due_s == 0.0
+    rarely = await _box(backend).standing("default", type="rare")
+    assert (rarely.pending, rarely.given_up) == (0, 1)
+    assert (rarely.receiver, rarely.error) == ("http://other.example:8080", "answered 410")
+
+
+async def test_how_long_the_oldest_is_due_is_told(backend: Contract, store: Store) -> None:
+    await _ended(backend)
+    assert len(await _claimed(backend)) == 1
+    assert (await _box(backend).standing("default")).oldest_due_s == 0.0
+    # Whoever held it has died meanwhile.
+    await store.age(TTL_S + 100)
+    found = await _box(backend).standing("default")
+    assert (found.pending, found.retrying) == (1, 0)
+    assert 100 <= found.oldest_due_s < 150
+
+
+async def test_how_it_goes_asks_for_a_namespace(backend: Contract) -> None:
+    with pytest.raises(InvalidArgument, match="namespace"):
+        await _box(backend).standing("")
