@@ -18,13 +18,10 @@ class Standing(Enum):
 
     NEW = auto()
     PROVEN = auto()
-    LAGGING = auto()
-    """It failed, or took long: whatever comes of it, its place is not free for others meanwhile."""
+    FAILING = auto()
 
 
-SLOW_S: Final = 5.0
-"""A try that takes so long is one of a receiver that lags."""
-SHARES: Final = {Standing.NEW: 2, Standing.LAGGING: 4}
+SHARES: Final = {Standing.NEW: 2, Standing.FAILING: 4}
 """The part of all places that these may have: a half and a quarter."""
 
 
@@ -54,9 +51,9 @@ class Receiver:
 
 
 class Receivers:
-    """Bookkeeping without any time and any network of its own. However many receivers are dead or
-    slow, those that answer soon have a quarter of the `places` for themselves, and those that
-    nobody knows yet another one beside those that lag.
+    """Bookkeeping without any time and any network of its own. However many receivers are dead,
+    those that answer have a quarter of the `places` for themselves, and those that nobody knows
+    yet another one beside those that fail.
     """
 
     def __init__(self, *, per_receiver: int, places: int) -> None:
@@ -138,15 +135,14 @@ class Receivers:
             self._leave(name, receiver)
         return late
 
-    def tried(self, held: Held, *, succeeded: bool, took_s: float = 0.0) -> None:
+    def tried(self, held: Held, *, succeeded: bool) -> None:
         """It is not active any more, and takes its place until it is `settled`."""
         name = held.message.receiver
         receiver = self._busy[name]
         self._by_standing[receiver.standing] -= receiver.held
         receiver.active -= 1
         self.active -= 1
-        is_quick = succeeded and took_s < SLOW_S
-        receiver.standing = Standing.PROVEN if is_quick else Standing.LAGGING
+        receiver.standing = Standing.PROVEN if succeeded else Standing.FAILING
         receiver.width = min(self._most, receiver.width * 2) if succeeded else 1
         self._by_standing[receiver.standing] += receiver.held
         self._leave(name, receiver)

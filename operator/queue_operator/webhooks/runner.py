@@ -231,7 +231,7 @@ class Sender:
             rng=self._with.rng,
         )
         self._with.figures.tried(outcome, took_s)
-        self._receivers.tried(held, succeeded=outcome is Outcome.DELIVERED, took_s=took_s)
+        self._receivers.tried(held, succeeded=outcome is Outcome.DELIVERED)
         self._note(told)
         if outcome in (Outcome.FAILED, Outcome.REFUSED):
             logger.warning(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tests.unit.webhooks.messages import message
 
-from queue_operator.webhooks.receivers import SLOW_S, Held, Receivers
+from queue_operator.webhooks.receivers import Held, Receivers
 
 
 def of(host: str, count: int = 1) -> list[Held]:
@@ -20,11 +20,9 @@ def hosts(begun: Iterable[Held]) -> Counter[str]:
     return Counter(held.message.url.split("/")[2] for held in begun)
 
 
-def told(
-    receivers: Receivers, begun: Iterable[Held], *, succeeded: bool = True, took_s: float = 0.1
-) -> None:
+def told(receivers: Receivers, begun: Iterable[Held], *, succeeded: bool = True) -> None:
     for held in begun:
-        receivers.tried(held, succeeded=succeeded, took_s=took_s)
+        receivers.tried(held, succeeded=succeeded)
         receivers.settled(1)
 
 
@@ -97,20 +95,6 @@ def test_those_that_fail_share_a_quarter_and_leave_room_for_new_ones() -> None:
     assert sum(taken(receivers, [held for n in range(20) for held in of(f"new-{n}")])) == 8
     full = set(receivers.full())
     assert {message(host=f"dead-{number}").receiver for number in range(8)} <= full
-
-
-def test_those_that_answer_late_share_the_places_of_those_that_fail() -> None:
-    receivers = Receivers(per_receiver=8, places=64)
-    slow = [f"slow-{number}" for number in range(8)]
-    for host in slow:
-        proven(receivers, host)
-    assert all(taken(receivers, [held for host in slow for held in of(host, 8)]))
-    told(receivers, receivers.due(), took_s=SLOW_S)
-    assert sum(taken(receivers, [held for host in slow for held in of(host, 8)])) == 16
-    # One alone has as many tries at a time as ever.
-    assert max(hosts(receivers.due()).values()) == 8
-    assert sum(taken(receivers, [held for n in range(40) for held in of(f"new-{n}")])) == 32
-    assert receivers.room == 16
 
 
 def test_places_come_back_with_an_answer_and_with_a_failure() -> None:
