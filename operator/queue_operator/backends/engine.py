@@ -18,6 +18,7 @@ from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused, stored
 from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
+from queue_operator.backends.shelf_following import ShelfFollowed
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause, suspend
 from queue_operator.backends.stored import Stored, lanes_of
@@ -72,6 +73,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
         self.webhooks = ShelfWebhooks(self, limits, clock)
+        self.followed = ShelfFollowed(self, clock)
 
     @abstractmethod
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
