@@ -24,7 +24,11 @@ SILENCE_S: Final = 45.0
 """After so long without a word a stream is taken for dead: the server says something every 15 s."""
 
 _WITHOUT: Final = frozenset({404, 405, 501})
-"""Answers of a server that has no such stream."""
+"""Answers of a server that has no such stream; 501 was that of releases that told of Postgres
+alone.
+"""
+_NOT_OURS: Final = "operation"
+"""The field that a server names where its store, somebody else's, keeps no log."""
 _EXPIRED: Final = 410
 _JOB: Final = "job"
 _END: Final = "end"
@@ -68,7 +72,9 @@ Flow = Generator[Step, Reply, T]
 
 
 class NoStream(Exception):
-    """The server tells no events there: it is older, its store has no log, or there is no job."""
+    """The server tells no events there: it is older, its store is somebody else's and keeps no log,
+    or there is no job.
+    """
 
 
 class OutOfTime(Exception):
@@ -171,7 +177,10 @@ class Ear:
         if response.status_code in _WITHOUT:
             raise NoStream
         if not response.is_success:
-            raise error_of(self._call, response)
+            error = error_of(self._call, response)
+            if isinstance(error, InvalidArgument) and error.field == _NOT_OURS:
+                raise NoStream
+            raise error
         if not response.headers.get("content-type", "").startswith(STREAM):
             yield Leave()
             raise NoStream

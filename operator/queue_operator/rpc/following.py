@@ -10,7 +10,7 @@ from queue_operator.domain.validation import check_tags, check_texts
 from queue_operator.domain.views import Phase
 from queue_operator.queue.bulk import MOST_JOBS
 from queue_operator.queue.followers import Ending, Follower, News, Wish
-from queue_operator.queue.hub import EventHub
+from queue_operator.queue.hub import EventHub, followable
 from queue_operator.rpc.door import Context, Door
 from queue_operator.rpc.queue_calls import check_entries
 from queue_operator.settings import LimitSettings
@@ -23,7 +23,7 @@ REVIEW_S: Final = 30.0
 
 
 class Following:
-    """The streams of events of the gRPC door; without a hub there are none."""
+    """The streams of events of the gRPC door."""
 
     def __init__(self, door: Door, hub: EventHub | None, limits: LimitSettings) -> None:
         self._door = door
@@ -36,9 +36,7 @@ class Following:
         verb = "get" if request.job_ids else "list"
         await self._door.admit(identity, verb, QUEUE_JOBS, (namespace,))
         wish = self._wish(request, namespace)
-        hub = self._hub
-        if hub is None:
-            raise Unavailable("the store of this server cannot be followed")
+        hub = followable(self._hub)
 
         async def review() -> None:
             again = await self._door.identify(context)
