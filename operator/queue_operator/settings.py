@@ -373,13 +373,16 @@ class TracingSettings(_Frozen):
         return given
 
 
+_OFF: Final = "this server calls no callback URLs; whoever runs it can set webhooks.enabled"
+
+
 class WebhookSettings(_Frozen):
     """Messages to the callback URLs of jobs that ended."""
 
     enabled: bool = Field(
         True,
-        description="Whether this replica sends them. Where none does they are kept, and sent when "
-        "one begins to.",
+        description="Whether this replica sends them. One that does not takes no job with a "
+        "callback URL; what is stored already is kept, and sent when one begins to.",
     )
     allow: tuple[str, ...] = Field(
         (),
@@ -394,7 +397,9 @@ class WebhookSettings(_Frozen):
         DEFAULT_PORTS, description="Ports that a callback URL may name; empty: every one."
     )
     total_s: Seconds = Field(
-        15.0, le=120, description="How long one try may take, from the name to the whole answer."
+        15.0,
+        le=120,
+        description="How long one try may take, from looking the name up to the answer.",
     )
     answer_bytes: Bytes = Field(
         16 * KIB, description="So much of an answer is read; then the connection is closed."
@@ -429,6 +434,10 @@ class WebhookSettings(_Frozen):
     def reach(self) -> Reach:
         """Where callbacks may go."""
         return Reach.of(self.allow, ports=self.ports, http=self.allow_http)
+
+    def reach_of_new(self) -> Reach:
+        """Which callback URLs are taken, at every door: none where nobody would call them."""
+        return self.reach() if self.enabled else Reach.nowhere(_OFF)
 
 
 class UiSettings(_Frozen):
@@ -540,4 +549,4 @@ class Settings(BaseSettings):
 
     def to_limits(self) -> Limits:
         """What jobs are checked against, at every door."""
-        return self.limits.to_limits(self.webhooks.reach())
+        return self.limits.to_limits(self.webhooks.reach_of_new())

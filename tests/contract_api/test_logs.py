@@ -41,10 +41,42 @@ async def test_lines_are_told_by_attempt(api: Api) -> None:
     one, two = told["attempts"]
     at = "2026-01-01T12:00:01Z"
     line = {"at": at, "level": "INFO", "message": "one", "fields": {"to": ["a", 1]}}
-    assert one == {"attempt": 1, "dropped": 0, "lines": [line]}
+    assert one == {"attempt": 1, "continued": False, "dropped": 0, "lines": [line]}
     assert [each["message"] for each in two["lines"]] == ["two", "\x00\N{SNOWMAN}"]
     assert (await api.get(f"/jobs/{job_id}/logs", attempt=2))["attempts"] == [two]
     assert (await api.get(f"/jobs/{job_id}/logs", attempt=7))["attempts"] == []
+
+
+async def test_what_came_since_is_told_after_a_cursor(api: Api) -> None:
+    job_id = await api.submitted(
+        max_attempts=9, backoff={"strategy": "CONSTANT", "initial_delay": 0}
+    )
+    empty = await api.get(f"/jobs/{job_id}/logs")
+    assert empty["next_cursor"] == ""
+    first = await api.start()
+    await logged(api, first, "one", "two")
+    told = await api.get(f"/jobs/{job_id}/logs", cursor=empty["next_cursor"])
+    assert [one["continued"] for one in told["attempts"]] == [False]
+    same = await api.get(f"/jobs/{job_id}/logs", cursor=told["next_cursor"])
+    assert same == {**told, "attempts": []}
+    await logged(api, first, "one", "two", "three", "four")
+    await api.settle(first, Event.FAIL)
+    await logged(api, await api.start(), "again")
+    more = await api.get(f"/jobs/{job_id}/logs", cursor=told["next_cursor"], lines=1)
+    assert [(one["attempt"], one["continued"], one["dropped"]) for one in more["attempts"]] == [
+        (1, True, 1),
+        (2, False, 0),
+    ]
+    messages = [[line["message"] for line in one["lines"]] for one in more["attempts"]]
+    assert messages == [["four"], ["again"]]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["1", "1.", "1.1-", "x.1", "2147483648.1", "1.9223372036854775808", "1.1-1.2"]
+)
+async def test_a_cursor_that_is_none_is_refused(api: Api, cursor: str) -> None:
+    job_id = await api.submitted()
+    assert list(await api.faults("GET", f"/jobs/{job_id}/logs", cursor=cursor)) == ["cursor"]
 
 
 async def test_the_newest_lines_are_told(api: Api) -> None:
@@ -66,7 +98,11 @@ async def test_what_is_no_object_is_told_all_the_same(api: Api) -> None:
 
 async def test_a_job_without_lines_and_one_that_is_missing(api: Api) -> None:
     job_id = await api.submitted()
-    assert await api.get(f"/jobs/{job_id}/logs") == {"job_id": job_id, "attempts": []}
+    assert await api.get(f"/jobs/{job_id}/logs") == {
+        "job_id": job_id,
+        "attempts": [],
+        "next_cursor": "",
+    }
     assert (await api.get("/jobs/missing/logs", status=404))["code"] == "NOT_FOUND"
     wrongs: dict[str, Any] = {"lines": "0", "attempt": "0"}
     assert set(await api.faults("GET", f"/jobs/{job_id}/logs", **wrongs)) == set(wrongs)

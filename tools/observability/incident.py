@@ -175,7 +175,7 @@ def main() -> int:
     try:
         with local() as queue:
             print(f"Prometheus: {queue.prometheus.url}")
-            print(f"REST and page: http://127.0.0.1:{queue.operators[0]['REST']}", flush=True)
+            print(f"REST and page: http://127.0.0.1:{queue.rest.port}", flush=True)
             for fault, period in play(queue, calm_s=given.calm, shown_s=given.shown):
                 print(f"\n{fault.story}")
                 print(f"  alerts: {', '.join(sorted(queue.prometheus.firing()))}")

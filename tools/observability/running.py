@@ -21,10 +21,14 @@ STOP_S: Final = 30.0
 _LEAST_PORT, _PORTS = 20_000, 12_000
 
 
+Targets = Sequence[str] | Path
+"""Addresses (`host:port`), or a file in which they are, which may change."""
+
+
 def configuration(
-    operators: Sequence[str], workers: Sequence[str], interval: str, rules: Sequence[str] = ()
+    operators: Targets, workers: Targets, interval: str, rules: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Of a Prometheus that scrapes these addresses (`host:port`) and evaluates these files."""
+    """Of a Prometheus that scrapes these targets and evaluates these files."""
     return {
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
         "rule_files": [*rules],
@@ -35,12 +39,11 @@ def configuration(
     }
 
 
-def _job(name: str, targets: Sequence[str], *, honor_labels: bool) -> dict[str, Any]:
-    return {
-        "job_name": name,
-        "honor_labels": honor_labels,
-        "static_configs": [{"targets": [*targets]}],
-    }
+def _job(name: str, targets: Targets, *, honor_labels: bool) -> dict[str, Any]:
+    job: dict[str, Any] = {"job_name": name, "honor_labels": honor_labels}
+    if isinstance(targets, Path):
+        return {**job, "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}]}
+    return {**job, "static_configs": [{"targets": [*targets]}]}
 
 
 class RunningPrometheus:

@@ -319,6 +319,7 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "attempts": [
                 {
                     "attempt": 1,
+                    "continued": False,
                     "dropped": 0,
                     "lines": [
                         {
@@ -330,6 +331,7 @@ ANSWERS: Final[dict[str, dict[int, dict[str, Any]]]] = {
                     ],
                 }
             ],
+            "next_cursor": "1.1",
         }
     },
     "getFailure": {200: {**_DETAILS, "attempts": _ATTEMPTS}},

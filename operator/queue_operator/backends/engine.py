@@ -32,6 +32,7 @@ from queue_operator.domain.errors import InvalidTransition, JobNotFound, QueueEr
 from queue_operator.domain.idempotency import content_digest
 from queue_operator.domain.job import Cancelled, Demand, Job, JobStats, Submitted, TypeDefaults
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, LeaseStatus, Lost
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S, WORKER_LOST, overdue, sweep_turn
 from queue_operator.domain.overdue import Limits as Times
@@ -475,12 +476,17 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
                 self._shelf.add_lines(one, version, report.lines)
 
     @reading
-    def _job_log(self, namespace: str, job_id: str) -> list[protocol.AttemptLog] | None:
+    def _job_log(
+        self, namespace: str, job_id: str, after: LogCursor
+    ) -> list[protocol.AttemptLog] | None:
         one = self._shelf.get((namespace, job_id))
         if one is None:
             return None
-        logs = self._shelf.lines_of(one)
-        return [newest_lines(v, one.attempts[v].number, logs[v]) for v in sorted(logs)]
+        logs = self._shelf.lines_of(one, after.spans())
+        return [
+            newest_lines(v, one.attempts[v].number, logs[v], read=after.read_of(v))
+            for v in sorted(logs)
+        ]
 
     # Queries
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Submitted
+from queue_operator.domain.log_cursor import FROM_THE_START, LogCursor
 from queue_operator.domain.running import (
     AttemptLog,
     CheckpointAnswer,
@@ -60,6 +61,14 @@ class JobLogs(Protocol):
         """
         ...
 
-    async def job_log(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[AttemptLog]:
-        """By attempt, the oldest first; those without lines are left out. Raises JobNotFound."""
+    async def job_log(
+        self,
+        job_id: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        after: LogCursor = FROM_THE_START,
+    ) -> list[AttemptLog]:
+        """By attempt, the oldest first, what was not read `after` that; attempts without such lines
+        are left out. Raises JobNotFound.
+        """
         ...

@@ -10,6 +10,7 @@ from queue_operator.domain.errors import InvalidArgument, JobNotFound, QueueErro
 from queue_operator.domain.ids import spawned_id
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, Submitted
 from queue_operator.domain.lease import Held
+from queue_operator.domain.log_cursor import FROM_THE_START, LogCursor
 from queue_operator.domain.running import (
     AttemptLog,
     CheckpointAnswer,
@@ -127,10 +128,17 @@ class PlaneBase(ABC):
         if some := [report for report in reports if report.lines]:
             await self._append_logs(await self._owners.heard(some))
 
-    async def job_log(self, job_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[AttemptLog]:
+    async def job_log(
+        self,
+        job_id: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        after: LogCursor = FROM_THE_START,
+    ) -> list[AttemptLog]:
         check_text("job_id", job_id, self._limits.id_characters)
         check_text("namespace", namespace, self._limits.id_characters)
-        found = await self._job_log(namespace, job_id)
+        check_kind("after", after, LogCursor)
+        found = await self._job_log(namespace, job_id, after)
         if found is None:
             raise JobNotFound(job_id, namespace)
         return found
@@ -172,7 +180,9 @@ class PlaneBase(ABC):
     async def _append_logs(self, reports: Sequence[LogReport]) -> None: ...
 
     @abstractmethod
-    async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
+    async def _job_log(
+        self, namespace: str, job_id: str, after: LogCursor
+    ) -> list[AttemptLog] | None:
         """None when there is no such job."""
 
 

@@ -21,6 +21,7 @@ from queue_operator.backends.streams import Kind
 from queue_operator.backends.tallying import Ledger
 from queue_operator.backends.tokens import Buckets
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.log_cursor import Span
 from queue_operator.domain.states import JobState
 
 
@@ -134,7 +135,7 @@ class Shelf(Ledger, Buckets, Protocol):
         """Adds to the log of one attempt, of which the newest stay. A line may come twice."""
         ...
 
-    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
+    def lines_of(self, one: Stored, spans: Sequence[Span]) -> Mapping[int, Sequence[LogLine]]:
         """By version, in order of their numbers."""
         ...
 

@@ -5,10 +5,10 @@ from datetime import UTC
 
 import click
 
-from queue_operator.cli import rendering, tailing
+from queue_operator.cli import rendering
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
-from queue_operator.cli.tailing import News
+from queue_operator.cli.tailing import Tail, Wanted
 from queue_operator.cli.values import JobId
 from queue_operator.client import AsyncQueueClient, JobLog
 from queue_operator.client.models import AttemptLog, LogLine
@@ -57,10 +57,10 @@ def logs(remote: Remote, job_id: str, attempt: int | None, lines: int | None, fo
 def _follow(remote: Remote, job_id: str, attempt: int | None, lines: int | None) -> None:
     show = _print_lines if remote.output == "json" else _print_news
 
+    wanted = Wanted(job_id=job_id, attempt=attempt, lines=lines, namespace=remote.namespace)
+
     async def tail(queue: AsyncQueueClient) -> None:
-        await tailing.follow(
-            queue, job_id, show, attempt=attempt, lines=lines, namespace=remote.namespace
-        )
+        await Tail(queue, wanted, show).follow()
 
     try:
         remote.run(tail)
@@ -68,17 +68,17 @@ def _follow(remote: Remote, job_id: str, attempt: int | None, lines: int | None)
         return
 
 
-def _print_lines(news: News) -> None:
-    for line in news.lines:
-        rendering.print_line({"attempt": news.attempt.attempt, **rendering.fields_of(line)})
+def _print_lines(one: AttemptLog) -> None:
+    for line in one.lines:
+        rendering.print_line({"attempt": one.attempt, **rendering.fields_of(line)})
 
 
-def _print_news(news: News) -> None:
-    if news.is_first:
-        print(_head(news.attempt), flush=True)
-    elif news.missed:
-        rendering.note(f"{rendering.count(news.missed, 'line')} left out")
-    for line in news.lines:
+def _print_news(one: AttemptLog) -> None:
+    if not one.continued:
+        print(_head(one), flush=True)
+    elif one.dropped:
+        rendering.note(f"{rendering.count(one.dropped, 'line')} left out")
+    for line in one.lines:
         print(_line(line), flush=True)
 
 

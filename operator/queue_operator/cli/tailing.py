@@ -1,96 +1,116 @@
 """The log of a job, line by line as it grows."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from queue_operator.client import AsyncQueueClient, JobLog, Phase
-from queue_operator.client.models import AttemptLog, LogLine
+from queue_operator.client import AsyncQueueClient, JobEvent, Phase, ServerError
+from queue_operator.client.models import AttemptLog
+from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.running import LOG_LINES
 
 LOOK_S: Final = 1.0
 """Between two looks while the job runs."""
+_LATEST: Final = timedelta(seconds=10)
+"""So long after a job has ended its last lines may come: nobody waits for them."""
+_LOOKS: Final = 10
+"""After the end. A handler that was given up may go on to log for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """Lines of an attempt that were not there before; `missed` came before them and are gone.
-    `is_first`: nothing of the attempt was told yet.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Whose log, of one attempt or of all, and the newest `lines` of each to begin with."""
 
-    attempt: AttemptLog
-    is_first: bool
-    missed: int
-    lines: tuple[LogLine, ...]
+    job_id: str
+    attempt: int | None = None
+    lines: int | None = None
+    namespace: str | None = None
 
 
 class Tail:
-    """Knows what was told."""
-
-    def __init__(self) -> None:
-        self._told: dict[int, int] = {}
-
-    def news(self, log: JobLog) -> Iterator[News]:
-        """What is new in `log`."""
-        for one in log.attempts:
-            told = self._told.get(one.attempt)
-            self._told[one.attempt] = one.dropped + len(one.lines)
-            if told is None:
-                yield News(one, True, one.dropped, one.lines)
-            elif lines := one.lines[max(told - one.dropped, 0) :]:
-                yield News(one, False, max(one.dropped - told, 0), lines)
-
-
-async def follow(
-    queue: AsyncQueueClient,
-    job_id: str,
-    show: Callable[[News], None],
-    *,
-    attempt: int | None,
-    lines: int | None,
-    namespace: str | None,
-    look_s: float = LOOK_S,
-) -> None:
-    """Shows the log until the job has ended. It looks when something happens to the job, and every
-    `look_s` seconds while it runs.
+    """Shows the log until the job has ended and all of it was read. It looks when something
+    happens to the job, and every `look_s` seconds while it runs, as events do not tell of lines;
+    each look asks only for what is new.
     """
-    tail, happened = Tail(), asyncio.Event()
-    runs = ran = False
 
-    async def listen() -> None:
-        nonlocal runs, ran
-        async for event in queue.watch(job_id, namespace=namespace):
-            runs = event.status is Phase.RUNNING
-            ran = ran or runs
-            happened.set()
-        happened.set()
+    def __init__(
+        self,
+        queue: AsyncQueueClient,
+        wanted: Wanted,
+        show: Callable[[AttemptLog], None],
+        *,
+        look_s: float = LOOK_S,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._queue, self._wanted, self._show = queue, wanted, show
+        self._look_s, self._now = look_s, now
+        self._lines, self._cursor = wanted.lines, ""
+        self._happened = asyncio.Event()
+        self._last: JobEvent | None = None
+        self._ran = False
 
-    async def look(most: int | None) -> None:
-        log = await queue.log(job_id, attempt=attempt, lines=most, namespace=namespace)
-        for news in tail.news(log):
-            show(news)
+    async def follow(self) -> None:
+        """Raises Unavailable when the server was not heard for as long as `watch` bears."""
+        listening = asyncio.create_task(self._listen())
+        listening.add_done_callback(lambda _: self._happened.set())
+        try:
+            await self._look()
+            has_ended = False
+            while not has_ended:
+                await self._until_something_happens()
+                if has_ended := listening.done():
+                    await listening
+                try:
+                    await self._look()
+                except Unavailable:
+                    # Whoever listens knows for how long a server may be away.
+                    if has_ended:
+                        raise
+            await self._read_the_rest()
+        finally:
+            listening.cancel()
 
-    listening = asyncio.create_task(listen())
-    listening.add_done_callback(lambda _: happened.set())
-    try:
-        await look(lines)
-        while not listening.done():
-            await _until(happened, look_s if runs else None)
-            happened.clear()
-            await look(LOG_LINES)
-        await listening
-        if ran:
-            # Nobody waits for lines: the last ones may come after the end.
-            await asyncio.sleep(look_s)
-        await look(LOG_LINES)
-    finally:
-        listening.cancel()
+    async def _listen(self) -> None:
+        wanted = self._wanted
+        async for event in self._queue.watch(wanted.job_id, namespace=wanted.namespace):
+            self._last = event
+            self._ran = self._ran or event.status is Phase.RUNNING
+            self._happened.set()
 
+    async def _until_something_happens(self) -> None:
+        runs = self._last is not None and self._last.status is Phase.RUNNING
+        try:
+            async with asyncio.timeout(self._look_s if runs else None):
+                await self._happened.wait()
+        except TimeoutError:
+            pass
+        self._happened.clear()
 
-async def _until(happened: asyncio.Event, most_s: float | None) -> None:
-    try:
-        async with asyncio.timeout(most_s):
-            await happened.wait()
-    except TimeoutError:
-        pass
+    async def _look(self) -> bool:
+        """Whether there was something new."""
+        wanted = self._wanted
+        log = await self._queue.log(
+            wanted.job_id,
+            attempt=wanted.attempt,
+            lines=self._lines,
+            cursor=self._cursor,
+            namespace=wanted.namespace,
+        )
+        if log.attempts and not log.next_cursor:
+            raise ServerError("the server is older, and does not say what is new in a log", "")
+        for one in log.attempts:
+            self._show(one)
+        self._lines, self._cursor = LOG_LINES, log.next_cursor
+        return bool(log.attempts)
+
+    async def _read_the_rest(self) -> None:
+        for _ in range(_LOOKS if self._ran or self._ended_just_now() else 0):
+            await asyncio.sleep(self._look_s)
+            if not await self._look():
+                return
+
+    def _ended_just_now(self) -> bool:
+        last = self._last
+        return last is not None and last.at is not None and abs(self._now() - last.at) < _LATEST

@@ -223,12 +223,14 @@ class AsyncQueueClient:
         *,
         attempt: int | None = None,
         lines: int | None = None,
+        cursor: str | None = None,
         namespace: str | None = None,
     ) -> JobLog:
         """What the handler logged: the newest `lines` of each attempt (200, at most 1000), or of
-        the one asked for. Raises JobNotFound.
+        the one asked for; with the `next_cursor` of the log before, only what came since. Raises
+        JobNotFound.
         """
-        return await self._ask(operations.log(job_id, attempt, lines, namespace))
+        return await self._ask(operations.log(job_id, attempt, lines, cursor, namespace))
 
     async def cancel(
         self,

@@ -268,18 +268,24 @@ class LogLine(Received):
 
 
 class AttemptLog(Received):
-    """The newest lines of one attempt; `dropped` are not among them."""
+    """The newest lines of one attempt; `dropped` are not among them. Where it is `continued`, those
+    since the last ones were read.
+    """
 
     attempt: int
+    continued: bool = False
     dropped: int = 0
     lines: tuple[LogLine, ...] = ()
 
 
 class JobLog(Received):
-    """What a job logged, by attempt, the oldest first."""
+    """What a job logged, by attempt, the oldest first. `next_cursor` is where what comes next
+    begins; "" where the server has none.
+    """
 
     job_id: str
     attempts: tuple[AttemptLog, ...] = ()
+    next_cursor: str = ""
 
 
 class FailureDetails(Received):

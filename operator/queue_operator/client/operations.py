@@ -123,9 +123,13 @@ def failure(
 
 
 def log(
-    job_id: str, attempt: int | None, lines: int | None, namespace: str | None
+    job_id: str,
+    attempt: int | None,
+    lines: int | None,
+    cursor: str | None,
+    namespace: str | None,
 ) -> Operation[JobLog]:
-    params = params_of(namespace, attempt=attempt, lines=lines)
+    params = params_of(namespace, attempt=attempt, lines=lines, cursor=cursor or None)
     return parsed(Call("GET", job_path(job_id, "/logs"), params, job_ids=(job_id,)), JobLog)
 
 

@@ -13,6 +13,7 @@ from queue_operator.crd.v1alpha1 import (
     ConditionStatus,
     ConditionType,
     QueueJobStatus,
+    ResourcePhase,
 )
 from queue_operator.domain.errors import QueueError, QuotaExceeded
 from queue_operator.domain.outcome import ErrorCategory
@@ -57,7 +58,7 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
     finished = is_terminal(job.state)
     return QueueJobStatus(
         state=job.state,
-        phase=phase(job, now),
+        phase=ResourcePhase(phase(job, now)),
         finished=finished,
         observed_generation=observed,
         transition=job.transition,
@@ -69,7 +70,7 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
         started_at=job.started_at,
         finalized_at=job.finalized_at,
         reason=reason_of(job),
-        message=_cut(job.message) or None,
+        message=_message(job) or None,
         result_summary=result_summary(job),
         gc_bucket=gc_bucket(job.finalized_at) if finished and job.finalized_at else None,
         conditions=_conditions(job, now, observed),
@@ -79,7 +80,8 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
 def refused(error: QueueError, now: datetime, generation: int) -> QueueJobStatus:
     """The status of a resource whose spec no retry will make acceptable."""
     reason = _as_word(error.code) or _REFUSED
-    return _given_up(reason, _cut(error.message), now, generation, ConditionStatus.FALSE)
+    given_up = _given_up(reason, _cut(error.message), now, generation, ConditionStatus.FALSE)
+    return given_up.model_copy(update={"phase": ResourcePhase.REJECTED})
 
 
 def job_deleted(now: datetime, generation: int) -> QueueJobStatus:
@@ -131,6 +133,7 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
         observed_generation=generation,
     )
     return QueueJobStatus(
+        phase=ResourcePhase.PENDING,
         finished=False,
         observed_generation=generation,
         reason=_OVER_QUOTA,
@@ -172,12 +175,17 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
             type=kind,
             status=ConditionStatus.TRUE,
             reason=reason_of(job),
-            message=_cut(job.message),
+            message=_message(job),
             last_transition_time=job.finalized_at or since,
             observed_generation=observed,
         )
         for kind in final + stalled
     ]
+
+
+def _message(job: ShownJob) -> str:
+    """What is wrong with the job; of one that completed, nothing is, whatever failed before."""
+    return "" if job.state is JobState.COMPLETED else _cut(job.message)
 
 
 def _suspended(job: ShownJob, observed: int | None) -> Condition | None:

@@ -113,7 +113,8 @@ class LogReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLog:
     """The newest lines of one attempt. `version` is the lease version of its claim, as in the
-    job's history; `dropped` says how many lines before them, or between them, are missing.
+    job's history; `dropped` says how many lines before them, or between them, are missing. Where
+    the log was read before, it is about the lines since then.
     """
 
     version: int
@@ -122,8 +123,12 @@ class AttemptLog:
     dropped: int = 0
 
 
-def newest_lines(version: int, number: int, lines: Sequence[LogLine]) -> AttemptLog:
-    """What counts of an attempt's lines, which are in order of their numbers."""
+def newest_lines(
+    version: int, number: int, lines: Sequence[LogLine], *, read: int = 0
+) -> AttemptLog:
+    """What counts of an attempt's lines, which are in order of their numbers and come after the
+    one with the number `read`.
+    """
     kept: list[LogLine] = []
     size = 0
     for line in reversed(lines):
@@ -132,5 +137,5 @@ def newest_lines(version: int, number: int, lines: Sequence[LogLine]) -> Attempt
             break
         kept.append(line)
     kept.reverse()
-    dropped = (lines[-1].number if lines else 0) - len(kept)
+    dropped = (lines[-1].number - read if lines else 0) - len(kept)
     return AttemptLog(version=version, number=number, lines=tuple(kept), dropped=max(dropped, 0))

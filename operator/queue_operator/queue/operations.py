@@ -21,6 +21,7 @@ from queue_operator.backends.steering import Pause, Pauses
 from queue_operator.backends.webhooks import Webhooks
 from queue_operator.domain.errors import InvalidArgument, InvalidTransition, JobNotFound
 from queue_operator.domain.job import Cancelled, Job, JobStats, Submitted
+from queue_operator.domain.log_cursor import FROM_THE_START, LogCursor
 from queue_operator.domain.outcome import Settled
 from queue_operator.queue.bulk import (
     BulkAnswer,
@@ -67,7 +68,9 @@ class JobOperations(Protocol):
 
     async def get_history(self, job_id: str, namespace: str) -> JobHistory: ...
 
-    async def get_log(self, job_id: str, namespace: str) -> list[AttemptLog]: ...
+    async def get_log(
+        self, job_id: str, namespace: str, after: LogCursor = FROM_THE_START
+    ) -> list[AttemptLog]: ...
 
     async def explain(self, job_id: str, namespace: str) -> Explanation: ...
 
@@ -181,8 +184,11 @@ class Operations:
     async def get_history(self, job_id: str, namespace: str) -> JobHistory:
         return await _able(self._history, "history").get_history(job_id, namespace=namespace)
 
-    async def get_log(self, job_id: str, namespace: str) -> list[AttemptLog]:
-        return await _able(self._logs, "logs").job_log(job_id, namespace=namespace)
+    async def get_log(
+        self, job_id: str, namespace: str, after: LogCursor = FROM_THE_START
+    ) -> list[AttemptLog]:
+        logs = _able(self._logs, "logs")
+        return await logs.job_log(job_id, namespace=namespace, after=after)
 
     async def explain(self, job_id: str, namespace: str) -> Explanation:
         return await self._explainer.explain(job_id, namespace)

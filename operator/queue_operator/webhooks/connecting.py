@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from ssl import SSLContext
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ class Try:
     """One try: whom it is for, what the guard let it connect to, and why not, if it did not."""
 
     host: str
-    allowed: set[str] = field(default_factory=set)
+    allowed: set[IPv4Address | IPv6Address] = field(default_factory=set)
     refusal: str = ""
 
 
@@ -129,6 +130,12 @@ class _Handler(ResponseHandler):
         self._left = self._most
         super().set_response_params(**given)
 
+    def close(self) -> None:
+        """At once: one that takes nothing would otherwise keep a connection on which something is
+        left to send, for ever.
+        """
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         part, self._left = data[: max(self._left, 0)], self._left - len(data)
         if part or not data:
@@ -144,7 +151,10 @@ def _handler(loop: asyncio.AbstractEventLoop, most: int) -> ResponseHandler:
 
 
 class BoundedConnector(TCPConnector):
-    """Of each answer at most `most` bytes are taken in."""
+    """Of each answer at most `most` bytes are taken in. Of connections there are as many as
+    somebody asks for: receivers of one host, which each have their share, do not wait here for each
+    other.
+    """
 
     def __init__(self, most: int, **options: Any) -> None:
         super().__init__(limit=0, **options)
@@ -161,7 +171,6 @@ class GuardedConnector(BoundedConnector):
         guard: Guard,
         resolver: GuardedResolver,
         *,
-        per_receiver: int,
         most: int,
         ssl: SSLContext,
     ) -> None:
@@ -170,7 +179,6 @@ class GuardedConnector(BoundedConnector):
             ssl=ssl,
             resolver=resolver,
             use_dns_cache=False,
-            limit_per_host=per_receiver,
             keepalive_timeout=_KEPT_S,
             socket_factory=self._socket,
         )
@@ -183,7 +191,7 @@ class GuardedConnector(BoundedConnector):
         fault = self._guard.allows(address, port, trying.host)
         if fault is not None:
             raise _refused(fault)
-        trying.allowed.add(address)
+        trying.allowed.add(ip_address(address))
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         return made
@@ -195,7 +203,7 @@ class GuardedConnector(BoundedConnector):
             *args, timeout=timeout, **kwargs
         )
         peer = transport.get_extra_info("peername")
-        if not peer or peer[0] not in TRY.get().allowed:
+        if not peer or ip_address(peer[0]) not in TRY.get().allowed:
             transport.abort()
             raise _refused("the connection led to another address than the one it was made for")
         return transport, protocol

@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -42,6 +42,10 @@ _NO_TIMES: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=
 _SMALLEST_BUFFER: Final = 1024
 _HEAD_BYTES: Final = 65_536
 """What an answer may have before its body."""
+_REST_S: Final = 1.0
+"""For an answer to end once its status is known: it is worth no more than a connection that can be
+used again.
+"""
 _WORDS: Final = (
     (aiohttp.ClientConnectorCertificateError, "its certificate is not valid for it"),
     (aiohttp.ClientSSLError, "TLS with it failed"),
@@ -95,7 +99,6 @@ class Poster:
         total_s: float,
         answer_bytes: int,
         proxies: Proxies | None = None,
-        per_receiver: int = 8,
         lookup: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -107,7 +110,6 @@ class Poster:
         self._total_s = total_s
         self._answer_bytes = answer_bytes
         self._proxies = Proxies.of_environment() if proxies is None else proxies
-        self._per_receiver = per_receiver
         self._lookup = lookup
         self._tls = tls
         self._now = now
@@ -122,9 +124,7 @@ class Poster:
         tls = self._tls or ssl.create_default_context()
         self._resolver = GuardedResolver(self._guard, lookup)
         most = _HEAD_BYTES + self._answer_bytes
-        direct = GuardedConnector(
-            self._guard, self._resolver, per_receiver=self._per_receiver, most=most, ssl=tls
-        )
+        direct = GuardedConnector(self._guard, self._resolver, most=most, ssl=tls)
         self._direct = await self._session(direct)
         # It connects to proxies alone, which are mostly inside. Nothing is used again: hosts that
         # share an address would share a connection.
@@ -235,8 +235,10 @@ class Poster:
             heard.status = response.status
             heard.retry_after = response.headers.get("Retry-After", "")
             left = self._answer_bytes
-            while left > 0 and (piece := await response.content.read(left)):
-                left -= len(piece)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REST_S):
+                    while left > 0 and (piece := await response.content.read(left)):
+                        left -= len(piece)
         finally:
             # The connection of an answer that was read to its end is free by now, and stays open.
             response.close()
@@ -248,7 +250,7 @@ def _seconds(text: str, now: datetime) -> float | None:
         return float(text)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds(), 0.0)
 

@@ -42,8 +42,6 @@ SETTLE: Final = 500
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
 """While the store is away: the first pause, and the longest."""
-PRUNE_S: Final = 10.0
-PRUNED: Final = 10_000
 GRACE_S: Final = 5.0
 """When the sender stops, how long tries may go on. Those that are cut then count as none, and the
 messages are given back.
@@ -102,15 +100,12 @@ class Sender:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; then tries that have begun are finished within the grace."""
-        tasks = [
-            asyncio.create_task(self._settle(), name="settling of messages"),
-            asyncio.create_task(self._prune(), name="pruning of messages"),
-        ]
+        settling = asyncio.create_task(self._settle(), name="settling of messages")
         try:
             await self._work(stop)
             await self._finish()
         finally:
-            await end_tasks([*tasks, *self._tries])
+            await end_tasks([settling, *self._tries])
 
     # Claims
 
@@ -285,15 +280,6 @@ class Sender:
         with suppress(QueueError):
             while self._told:
                 await self._write()
-
-    async def _prune(self) -> None:
-        kept = self._settings
-        while True:
-            await self._with.clock.sleep(PRUNE_S)
-            with suppress(QueueError):
-                await self._with.outbox.prune(
-                    delivered_s=kept.keep_delivered_s, failed_s=kept.keep_failed_s, limit=PRUNED
-                )
 
 
 def _pause_s(failures: int) -> float:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.cli.main import main
 from queue_operator.client import QueueClient
-from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.job import Assignment, Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.running import LogLine, LogReport
 from queue_operator.domain.states import Event
@@ -56,15 +56,27 @@ class Stage:
 
     def log(self, message: str, **fields: Any) -> str:
         """Runs the next job and logs a line."""
+        run = self.begin()
+        self.say(run, 1, message, **fields)
+        return run.job_id
+
+    def begin(self) -> Assignment:
+        """Begins an attempt of the next job."""
         demand = Demand(assignee_id="w", limit=1, namespace=self.namespace)
         [run] = self.run(self.backend.claim([demand], lease_ttl_s=600.0))
+        return run
+
+    def say(self, run: Assignment, first: int, *messages: str, **fields: Any) -> None:
+        """Logs lines of an attempt, the first of which has that number."""
         at, told = datetime(2026, 1, 1, 12, tzinfo=UTC), json.dumps(fields)
-        line = LogLine(number=1, at=at, level="INFO", message=message, fields=told)
+        lines = tuple(
+            LogLine(number=number, at=at, level="INFO", message=message, fields=told)
+            for number, message in enumerate(messages, first)
+        )
         report = LogReport(
-            job_id=run.job_id, token=run.token, namespace=self.namespace, lines=(line,)
+            job_id=run.job_id, token=run.token, namespace=self.namespace, lines=lines
         )
         self.run(self.backend.append_logs([report]))
-        return run.job_id
 
     def complete(self, output: Any = None) -> str:
         """Runs the next job to its end."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.integration.client.stage import Stage
 
+from queue_operator.cli import awaiting
 from queue_operator.client import models
 
 
@@ -55,6 +56,27 @@ def test_results_are_shown_and_waited_for(stage: Stage) -> None:
     failed = stage.type("get", broken, "--wait")
     assert failed.exit_code == 1
     assert "PERMANENT EMPTY: nothing to add" in failed.stdout
+
+
+def test_who_waits_is_told_the_id_at_once_and_later_what_the_job_waits_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting, "QUIET_S", 0.2)
+    done = stage.type("submit", "sum", "[]", "--wait", "--wait-timeout", "400ms")
+    assert (done.exit_code, done.stdout) == (3, "")
+    first, second, last = done.stderr.splitlines()
+    job_id, state = first.split()
+    assert state == "SCHEDULED"
+    assert second == f"{job_id} has not ended yet: {stage.json('why', job_id)['message']}"
+    assert f"job '{job_id}' has not ended within 0.4 s: SCHEDULED" in last
+    # The job goes on.
+    assert stage.json("get", job_id)["state"] == "SCHEDULED"
+    short = stage.type("get", job_id, "--wait", "--timeout", "100ms")
+    assert short.exit_code == 3
+    assert "not ended yet" not in short.stderr
+    refused = stage.type("submit", "sum", "[]", "--wait-timeout", "3s")
+    assert refused.exit_code == 2
+    assert "--timeout limits one execution" in refused.stderr
 
 
 def test_lists(stage: Stage) -> None:

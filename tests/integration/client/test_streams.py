@@ -5,15 +5,28 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.integration.client.stage import TOKEN, Stage
 from tests.waiting import DEADLINE_S
 
-from queue_operator.client import AsyncQueueClient, JobEvent, Phase, QueueClient, Submission
+from queue_operator.cli.tailing import Tail, Wanted
+from queue_operator.client import (
+    AsyncQueueClient,
+    Backoff,
+    BackoffStrategy,
+    JobEvent,
+    Phase,
+    QueueClient,
+    Submission,
+)
 from queue_operator.client.lines import Line
 from queue_operator.client.listening import Listen
+from queue_operator.client.models import AttemptLog, JobLog
+from queue_operator.domain.job import Assignment
+from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
 
 
@@ -119,3 +132,74 @@ def test_a_log_is_followed_to_the_end(stage: Stage) -> None:
     stage.run(stage.backend.complete_job(job_id, b"1", namespace=stage.namespace))
     told = stage.type("logs", job_id, "--follow").stdout.splitlines()
     assert told == ["attempt 1", "2026-01-01 12:00:00.000000 INFO hello size=7"]
+
+
+class Counting(AsyncQueueClient):
+    """Knows how many lines came with each look at a log."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, TOKEN)
+        self.lines = list[int]()
+
+    async def log(self, job_id: str, **options: Any) -> JobLog:
+        log = await super().log(job_id, **options)
+        self.lines.append(sum(len(one.lines) for one in log.attempts))
+        return log
+
+
+async def tailed(
+    stage: Stage, job_id: str, shown: Callable[[str], None]
+) -> tuple[list[str], list[int]]:
+    told = list[str]()
+
+    def show(one: AttemptLog) -> None:
+        assert one.dropped == 0
+        for line in one.lines:
+            told.append(line.message)
+            shown(line.message)
+
+    async with Counting(stage.url) as queue:
+        wanted = Wanted(job_id=job_id, namespace=stage.namespace)
+        await Tail(queue, wanted, show, look_s=0.02).follow()
+    return told, queue.lines
+
+
+def test_a_long_log_of_many_attempts_is_read_once(stage: Stage) -> None:
+    """Each line is sent once, however long the log is; the last ones come after the end."""
+    at_once, pieces, attempts = 50, 16, 3
+    backoff = Backoff(strategy=BackoffStrategy.CONSTANT, initial_delay=timedelta(0))
+    job_id = submitted(stage, max_attempts=attempts, backoff=backoff)
+    seen: set[str] = set()
+    came = threading.Condition()
+
+    def shown(message: str) -> None:
+        with came:
+            seen.add(message)
+            came.notify_all()
+
+    def until_shown(message: str) -> None:
+        with came:
+            assert came.wait_for(lambda: message in seen, DEADLINE_S)
+
+    def say(run: Assignment, attempt: int, piece: int) -> list[str]:
+        said = [f"{attempt} {piece} {n}" for n in range(at_once)]
+        stage.say(run, piece * at_once + 1, *said)
+        return said
+
+    said = list[str]()
+    with meanwhile(lambda: asyncio.run(tailed(stage, job_id, shown))) as results:
+        for attempt in range(attempts):
+            run = stage.begin()
+            for piece in range(pieces - 1):
+                said += say(run, attempt, piece)
+                if piece % 4 == 0:
+                    until_shown(said[-1])
+            is_last = attempt == attempts - 1
+            event, error = (Event.COMPLETE, None) if is_last else (Event.FAIL, ErrorInfo("boom"))
+            outcome = Outcome(run.job_id, event, stage.namespace, token=run.token, error=error)
+            stage.run(stage.backend.settle([outcome]))
+            said += say(run, attempt, pieces - 1)
+    told, lines = results[0]
+    assert told == said
+    assert sum(lines) == len(said)
+    assert max(lines) < at_once * pieces

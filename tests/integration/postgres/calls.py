@@ -33,6 +33,7 @@ from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Demand, Job, Progress, ResourceRef
 from queue_operator.domain.lease import Held, LeaseStatus
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
@@ -268,7 +269,9 @@ async def log(backend: PostgresBackend) -> None:
         await backend.append_logs(reports)
         await backend.settle([outcome(h, Event.COMPLETE) for h in held])
     for h in held:
-        assert len(await backend.job_log(h.job_id, namespace=h.namespace)) == 1
+        [found] = await backend.job_log(h.job_id, namespace=h.namespace)
+        read = LogCursor().after([found])
+        assert await backend.job_log(h.job_id, namespace=h.namespace, after=read) == []
 
 
 async def report_progress(backend: PostgresBackend) -> None:

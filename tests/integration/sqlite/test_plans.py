@@ -59,7 +59,9 @@ PLANS = {
         "SEARCH log_line USING PRIMARY KEY (number=? AND version=? AND line<?)",
         "SEARCH log_line USING PRIMARY KEY (number=? AND version=?)",
     ],
-    "log_read": ["SEARCH log_line USING PRIMARY KEY (number=?)"],
+    "log_read": [
+        "SEARCH log_line USING PRIMARY KEY (number=? AND (version,line)>(?,?) AND version<?)"
+    ],
     "lost_workers": ["SEARCH lost_worker USING INDEX lost_worker_name (namespace=?)"],
     "message_counts": ["SCAN message USING COVERING INDEX message_listed"],
     "message_due": ["SEARCH message USING INDEX message_due (next_at<?)"],

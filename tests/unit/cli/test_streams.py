@@ -1,6 +1,5 @@
-"""Hearing of jobs: `wait`, `watch` and `logs --follow`."""
+"""Hearing of jobs: `wait` and `watch`."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,13 +9,7 @@ from tests.unit.client.scripted import Answer, Script, serving
 from tests.unit.client.test_flows import job
 from tests.unit.client.test_streams import COMPLETED, END, EXPIRED, RUNNING, event, stream
 
-from queue_operator.cli import tailing
-from queue_operator.cli.tailing import News, Tail
-from queue_operator.client import AsyncQueueClient
-from queue_operator.client.models import AttemptLog, JobLog, LogLine
-
 FAILED = Answer(200, job("a", "DEAD_LETTER"))
-AT = "2030-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(("answer", "code"), [(COMPLETED, 0), (FAILED, 1)])
@@ -94,67 +87,3 @@ def test_watch_says_that_it_begins_anew() -> None:
         done = watched(script, "a", "--after", "old")
     assert done.exit_code == 0
     assert done.stderr == "warning: begin anew; what comes next is told from now on\n"
-
-
-def line(text: str) -> dict[str, Any]:
-    return {"at": AT, "level": "INFO", "message": text, "fields": {}}
-
-
-def log(*attempts: tuple[int, int, str]) -> Answer:
-    """Of each attempt: its number, how many lines are left out, and those that are not."""
-    told = [
-        {"attempt": number, "dropped": dropped, "lines": [line(one) for one in lines]}
-        for number, dropped, lines in attempts
-    ]
-    return Answer(200, {"job_id": "a", "attempts": told})
-
-
-def test_only_lines_that_are_new_are_told() -> None:
-    tail = Tail()
-
-    def told(dropped: int, texts: str) -> list[tuple[bool, int, str]]:
-        lines = tuple(LogLine.model_validate(line(text)) for text in texts)
-        attempt = AttemptLog(attempt=1, dropped=dropped, lines=lines)
-        news = tail.news(JobLog(job_id="a", attempts=(attempt,)))
-        return [(n.is_first, n.missed, "".join(one.message for one in n.lines)) for n in news]
-
-    assert told(2, "cd") == [(True, 2, "cd")]
-    assert told(0, "abcd") == []
-    assert told(1, "bcdef") == [(False, 0, "ef")]
-    assert told(9, "jk") == [(False, 3, "jk")]
-
-
-async def test_a_log_is_followed_until_the_job_has_ended() -> None:
-    logs = [log((1, 0, "a")), log((1, 0, "ab")), log((1, 0, "ab"), (2, 0, "c"))]
-    parts = [stream(event("p1")), stream(event("p2", "COMPLETED"), END)]
-    told = list[str]()
-
-    def show(news: News) -> None:
-        told.extend(f"{news.attempt.attempt}{one.message}" for one in news.lines)
-
-    with serving(*logs, streams=parts) as script:
-        async with AsyncQueueClient(script.url, sleep=lambda _: asyncio.sleep(0)) as queue:
-            options = {"attempt": None, "lines": 5, "namespace": None, "look_s": 0.01}
-            await tailing.follow(queue, "a", show, **options)  # type: ignore[arg-type]
-    assert told == ["1a", "1b", "2c"]
-    assert script.asked[0].path.endswith("lines=5")
-    assert script.asked[1].path.endswith("lines=1000")
-
-
-def test_a_log_that_is_followed_is_printed_by_attempt() -> None:
-    logs = [log((1, 3, "a")), log((1, 5, "b"), (2, 0, "c"))]
-    ended = stream(event("p1", "COMPLETED"), END)
-    with serving(*logs, streams=[ended]) as script:
-        done = typed("logs", "a", "--follow", server=script)
-    assert done.stdout.splitlines() == [
-        "attempt 1, 3 earlier lines left out",
-        "2030-01-01 00:00:00.000000 INFO a",
-        "2030-01-01 00:00:00.000000 INFO b",
-        "attempt 2",
-        "2030-01-01 00:00:00.000000 INFO c",
-    ]
-    assert done.stderr == "1 line left out\n"
-    with serving(*logs, streams=[ended]) as script:
-        done = typed("logs", "a", "--follow", "-o", "json", server=script)
-    told = [json.loads(one) for one in done.stdout.splitlines()]
-    assert [(one["attempt"], one["message"]) for one in told] == [(1, "a"), (1, "b"), (2, "c")]

@@ -89,6 +89,17 @@ async def test_it_is_asked_once_for_each_connection_so_that_no_second_answer_cou
     assert (heard.connections, inside.connections, server.asked) == (1, 0, [NAME])
 
 
+@pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0::0001", "::ffff:127.0.0.8"])
+async def test_an_address_is_told_in_whatever_way_it_is_written(written: str) -> None:
+    host = OUTSIDE if OUTSIDE in written else "::1"
+    async with (
+        receiver(answering(OK), host=host) as heard,
+        a_poster(reach=Reach.of([host], ports=[], http=True)) as (poster, _),
+    ):
+        answer = await poster.post(f"http://[{written}]:{heard.port}/", {}, b"{}")
+    assert (answer.status, answer.error) == (200, "")
+
+
 async def test_a_name_without_an_address_may_have_one_later() -> None:
     async with a_poster([]) as (poster, _):
         answer = await poster.post(f"http://{NAME}/", {}, b"{}")

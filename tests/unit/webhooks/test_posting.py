@@ -1,21 +1,26 @@
 """One request, whatever the receiver does."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tests.unit.webhooks.receivers import (
     OK,
     Behaviour,
+    Heard,
     answering,
     closing,
     deaf,
     endless,
+    read_request,
     receiver,
     silent,
 )
+from tests.waiting import until
 
 from queue_operator.domain.reach import Reach
 from queue_operator.webhooks.guard import Guard
@@ -111,6 +116,8 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
         ("1e9", None),
         ("9" * 30, None),
         ("Thu, 99 Jan 2026 12:01:30 GMT", None),
+        (f"Thu, 01 Jan {'9' * 20} 12:01:30 GMT", None),
+        (f"Thu, 01 Jan 2026 12:01:30 +{'9' * 20}", None),
     ],
 )
 async def test_how_long_it_asks_to_wait(text: str, seconds: float | None) -> None:
@@ -137,6 +144,26 @@ async def test_one_that_never_answers_is_left_after_the_total_time(
 async def test_one_that_always_has_more_to_say_before_it_answers(behave: Behaviour) -> None:
     answer = await told(behave)
     assert answer == Answer(error="it went on without an answer for longer than anybody reads")
+
+
+def sockets() -> int:
+    """That this process has open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(link.readlink()).startswith("socket:") for link in links)
+
+
+async def test_no_connection_is_kept_to_one_that_takes_nothing_and_never_ends() -> None:
+    many, body = 4, b"x" * 8_000_000
+    async with receiver(deaf) as heard, a_poster(total_s=_SHORT_S) as poster:
+        before = sockets()
+        for _ in range(many):
+            await poster.post(f"http://127.0.0.1:{heard.port}/", {}, body)
+
+        async def are_closed() -> bool:
+            await asyncio.to_thread(os.sched_yield)
+            return heard.connections == many == sockets() - before  # the receiver's own
+
+        await until(are_closed)
 
 
 async def slow_drip(_: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -172,8 +199,33 @@ async def test_of_an_endless_answer_a_little_is_read_and_it_was_told(start: byte
     assert (again.status, heard.connections) == (200, 2)
 
 
-async def test_a_body_that_stalls_after_the_status_changes_nothing() -> None:
-    behave = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegins")
+async def drip_after_the_status(
+    _: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    await reader.readuntil(b"{}")
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        writer.write(b"x")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHORT_S / 4):
+                await reader.read()  # until the other side has enough
+                return
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegins"),
+        drip_after_the_status,
+    ],
+    ids=["stalls", "drips"],
+)
+async def test_a_body_without_an_end_takes_little_time_and_changes_nothing(
+    behave: Behaviour,
+) -> None:
+    """Else so few receivers that answer like this would take all places."""
+    async with asyncio.timeout(_LONG_S / 2):
+        assert await told(behave, _LONG_S) == Answer(status=200)
     assert await told(behave, _SHORT_S) == Answer(status=200)
 
 
@@ -226,6 +278,28 @@ async def test_good_ones_are_not_delayed_by_any_of_them() -> None:
             task.cancel()
         await asyncio.wait(waiting)
     assert {answer.status for answer in answers} == {200}
+
+
+async def test_of_one_host_those_that_answer_do_not_wait_for_those_that_do_not() -> None:
+    """Receivers of several namespaces may be one host."""
+    stuck = asyncio.Event()
+
+    async def some_paths(
+        heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        request = await read_request(heard, reader)
+        if request is not None and "/stuck" in request[0]:
+            await stuck.wait()
+        writer.write(OK)
+
+    async with receiver(some_paths) as heard, a_poster() as poster:
+        url = f"http://127.0.0.1:{heard.port}"
+        waiting = [asyncio.create_task(poster.post(f"{url}/stuck", {}, b"{}")) for _ in range(100)]
+        async with asyncio.timeout(_LONG_S / 2):
+            assert await poster.post(f"{url}/good", {}, b"{}") == Answer(status=200)
+        assert not any(task.done() for task in waiting)
+        stuck.set()
+        assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from queue_operator.api import schemas
 from queue_operator.api.operation import Call, Operation, render
 from queue_operator.api.views import failures, history, jobs, logs, steering
 from queue_operator.domain.errors import JobNotFound
+from queue_operator.domain.log_cursor import LogCursor
 
 
 class NeverFailed(JobNotFound):
@@ -58,12 +59,13 @@ async def get_failure(call: Call[schemas.FailureQuery]) -> Response:
 
 async def get_log(call: Call[schemas.LogQuery]) -> Response:
     """What the handler logged, by attempt: the newest lines of each. It is kept with the job, and
-    can be read while the job runs.
+    can be read while the job runs; with the `next_cursor` of an answer, what came since.
     """
     query = call.query
-    found = await call.services.jobs.get_log(call.job_id, call.namespace)
+    after = LogCursor.parse(query.cursor or "")
+    found = await call.services.jobs.get_log(call.job_id, call.namespace, after)
     return await call.apart(
-        lambda: render(logs.job_log(call.job_id, found, query.attempt, query.lines)),
+        lambda: render(logs.job_log(call.job_id, found, query.attempt, query.lines, after)),
         logs.size_of(found),
     )
 

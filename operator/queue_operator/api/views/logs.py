@@ -4,15 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from queue_operator.api import documents, schemas
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.running import AttemptLog, LogLine
 
 
 def job_log(
-    job_id: str, found: Sequence[AttemptLog], attempt: int | None, most: int
+    job_id: str, found: Sequence[AttemptLog], attempt: int | None, most: int, after: LogCursor
 ) -> schemas.JobLog:
     """The newest lines of each attempt, or of the one that is asked for."""
     wanted = [one for one in found if attempt in (None, one.number)]
-    return schemas.JobLog(job_id=job_id, attempts=[_attempt(one, most) for one in wanted])
+    return schemas.JobLog(
+        job_id=job_id,
+        attempts=[_attempt(one, most, after) for one in wanted],
+        next_cursor=str(after.after(found)),
+    )
 
 
 def size_of(found: Sequence[AttemptLog]) -> int:
@@ -20,10 +25,11 @@ def size_of(found: Sequence[AttemptLog]) -> int:
     return sum(line.size for one in found for line in one.lines)
 
 
-def _attempt(one: AttemptLog, most: int) -> schemas.AttemptLog:
+def _attempt(one: AttemptLog, most: int, after: LogCursor) -> schemas.AttemptLog:
     told = one.lines[-most:]
     return schemas.AttemptLog(
         attempt=one.number,
+        continued=after.read_of(one.version) > 0,
         dropped=one.dropped + len(one.lines) - len(told),
         lines=[_line(line) for line in told],
     )

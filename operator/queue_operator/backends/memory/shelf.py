@@ -34,6 +34,7 @@ from queue_operator.backends.tallying import standing_of
 from queue_operator.backends.tokens import Bucket
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.log_cursor import Span
 from queue_operator.domain.running import LOG_ATTEMPTS, newest_lines
 from queue_operator.domain.states import ELIGIBLE, SLOT_HOLDING, TERMINAL, JobState
 from queue_operator.domain.tags import matches
@@ -254,9 +255,15 @@ class MemoryShelf:
         for old in sorted(log)[:-LOG_ATTEMPTS]:
             del log[old]
 
-    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
-        log = self.logs.get(one.number, {})
-        return {version: list(lines.values()) for version, lines in log.items()}
+    def lines_of(self, one: Stored, spans: Sequence[Span]) -> Mapping[int, Sequence[LogLine]]:
+        found: dict[int, list[LogLine]] = {}
+        for version, log in self.logs.get(one.number, {}).items():
+            for span in spans:
+                if span.version <= version < span.until:
+                    read = span.line if version == span.version else 0
+                    if lines := [line for line in log.values() if line.number > read]:
+                        found[version] = lines
+        return found
 
     def tally(self, namespace: str, span_s: int, begins_at: datetime, kind: JobKind) -> Tally:
         return self.ledger.setdefault((namespace, span_s, begins_at, kind), Tally())

@@ -98,6 +98,7 @@ from queue_operator.domain.job import (
     TypeDefaults,
 )
 from queue_operator.domain.lease import Held, LeaseAnswer, Leased, Lost
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.outcome import Outcome, Settled
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
@@ -574,8 +575,10 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
     async def _append_logs(self, reports: Sequence[LogReport]) -> None:
         await self._logs.append(reports)
 
-    async def _job_log(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
-        return await self._logs.read(namespace, job_id)
+    async def _job_log(
+        self, namespace: str, job_id: str, after: LogCursor
+    ) -> list[AttemptLog] | None:
+        return await self._logs.read(namespace, job_id, after)
 
     hears_itself: Final = True
 

@@ -9,6 +9,7 @@ from queue_operator.backends.postgres.connection import Pool, again_when_undone,
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.rows import storable_token
 from queue_operator.backends.sql import load
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.running import (
     LOG_ATTEMPTS,
     LOG_BYTES,
@@ -58,24 +59,34 @@ class LogStore:
         async with borrowed(self._pool) as connection:
             await connection.execute(_APPEND, parameters)
 
-    async def read(self, namespace: str, job_id: str) -> list[AttemptLog] | None:
+    async def read(self, namespace: str, job_id: str, after: LogCursor) -> list[AttemptLog] | None:
         """None when there is no such job."""
-        wanted = {"namespace_id": await self._lanes.namespace_id(namespace), "id": job_id}
+        spans = after.spans()
+        wanted = {
+            "namespace_id": await self._lanes.namespace_id(namespace),
+            "id": job_id,
+            "versions": [span.version for span in spans],
+            "lines": [span.line for span in spans],
+            "untils": [span.until for span in spans],
+        }
         async with borrowed(self._pool) as connection:
             rows = await (await connection.execute(_READ, wanted)).fetchall()
+        if not rows:
+            return None
         attempts: dict[tuple[int, int], dict[int, LogLine]] = {}
         for version, number, body in rows:
-            if body is not None:
-                lines = attempts.setdefault((version, number), {})
-                lines |= {line.number: line for line in _load(body)}
-        return (
-            [
-                newest_lines(*attempt, [lines[number] for number in sorted(lines)])
-                for attempt, lines in attempts.items()
-            ]
-            if rows
-            else None
-        )
+            read = after.read_of(version)
+            # A piece may begin before what was read: workers send some lines twice.
+            if fresh := {line.number: line for line in _load(body) if line.number > read}:
+                attempts.setdefault((version, number), {}).update(fresh)
+        return [
+            newest_lines(
+                *attempt,
+                [lines[number] for number in sorted(lines)],
+                read=after.read_of(attempt[0]),
+            )
+            for attempt, lines in attempts.items()
+        ]
 
 
 def _dump(lines: Sequence[LogLine]) -> str:
@@ -89,8 +100,8 @@ def _dump(lines: Sequence[LogLine]) -> str:
     )
 
 
-def _load(body: str) -> list[LogLine]:
-    stored: list[list[Any]] = json.loads(body)
+def _load(body: str | None) -> list[LogLine]:
+    stored: list[list[Any]] = json.loads(body) if body is not None else []
     return [
         LogLine(number=number, at=_EPOCH + us * _US, level=level, message=message, fields=fields)
         for number, us, level, message, fields in stored

@@ -16,6 +16,7 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.receivers import number_of
+from queue_operator.backends.postgres.sofar import Ended
 from queue_operator.backends.sql import load
 from queue_operator.backends.webhook_ids import Named, id_of
 from queue_operator.backends.webhooks import (
@@ -65,6 +66,7 @@ class WebhookStore(WebhooksBase):
         self._pool = pool
         self._limits = limits
         self._last = int(rng() * _NUMBERS) - _NUMBERS // 2
+        self._pruned = (Ended(), Ended())
 
     async def _claim(
         self, holder: str, limit: int, per_receiver: int, lease_s: float, full: frozenset[str]
@@ -181,11 +183,24 @@ class WebhookStore(WebhooksBase):
 
     @again_when_undone
     async def _prune(self, delivered_s: float, failed_s: float, limit: int) -> int:
-        wanted = {"delivered_s": delivered_s, "failed_s": failed_s, "limit": limit}
+        wanted = {
+            "delivered_s": delivered_s,
+            "failed_s": failed_s,
+            "delivered_after": self._pruned[0].after(self._pool.history),
+            "failed_after": self._pruned[1].after(self._pool.history),
+            "limit": limit,
+        }
         async with borrowed(self._pool, patience_for(limit, 0)) as connection:
-            [(count,)] = await (await connection.execute(_PRUNE, wanted)).fetchall()
+            [found] = await (await connection.execute(_PRUNE, wanted)).fetchall()
             await connection.execute(_FOLD, {"limit": _FOLDED_AT_ONCE})
-        return int(count)
+        for count, until, ended in zip(found[:2], found[2:], self._pruned, strict=True):
+            if count < limit:
+                ended.pruned(until)
+        return int(found[0] + found[1])
+
+    def _lose(self) -> None:
+        """Forgets how far this process has looked."""
+        self._pruned = (Ended(), Ended())
 
 
 def _message(row: Mapping[str, Any]) -> Message:

@@ -48,6 +48,7 @@ from queue_operator.backends.tallies import JobKind, Part, Standing, Tally
 from queue_operator.backends.tokens import Bucket
 from queue_operator.domain import record
 from queue_operator.domain.job import Demand, Job
+from queue_operator.domain.log_cursor import Span
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
 
@@ -328,10 +329,12 @@ class SqliteShelf:
         self._connection.execute(_LOG_PRUNE, wanted)
         self._connection.execute(_LOG_FORGET, wanted)
 
-    def lines_of(self, one: Stored) -> Mapping[int, Sequence[LogLine]]:
+    def lines_of(self, one: Stored, spans: Sequence[Span]) -> Mapping[int, Sequence[LogLine]]:
         log: dict[int, list[LogLine]] = {}
-        for version, stored in self._connection.execute(_LOG_READ, {"number": one.number}):
-            log.setdefault(version, []).append(log_from(stored))
+        for span in spans:
+            wanted = {"number": one.number, **span._asdict()}
+            for version, stored in self._connection.execute(_LOG_READ, wanted):
+                log.setdefault(version, []).append(log_from(stored))
         return log
 
     def tally(self, namespace: str, span_s: int, begins_at: datetime, kind: JobKind) -> Tally:

@@ -18,6 +18,7 @@ from queue_operator.backends.protocol import (
 )
 from queue_operator.domain.errors import InvalidArgument, JobNotFound
 from queue_operator.domain.job import Job
+from queue_operator.domain.log_cursor import LogCursor
 from queue_operator.domain.states import Event
 from queue_operator.testing.breaking import needs_the_store
 from queue_operator.testing.driving import apply, claim, running, submitted
@@ -71,6 +72,14 @@ async def append(backend: Contract, *reports: LogReport) -> None:
 async def read(backend: Contract, job: Job) -> list[AttemptLog]:
     assert isinstance(backend, JobLogs)
     return await backend.job_log(job.id)
+
+
+async def read_on(
+    backend: Contract, job: Job, cursor: LogCursor
+) -> tuple[list[AttemptLog], LogCursor]:
+    assert isinstance(backend, JobLogs)
+    found = await backend.job_log(job.id, after=cursor)
+    return found, cursor.after(found)
 
 
 async def test_lines_are_kept_by_attempt_in_their_order(backend: Contract) -> None:
@@ -210,6 +219,64 @@ async def test_the_newest_attempts_keep_their_logs(backend: Contract) -> None:
     assert {len(log.lines) for log in logs} == {2}
 
 
+async def test_only_what_was_not_read_is_told(backend: Contract) -> None:
+    """Also of an attempt that had no line yet when a later one had some."""
+    job, first = await running(backend)
+    await apply(backend, job, Event.LOSE, first)
+    second = (await claim(backend, job)).token
+    await append(backend, report(job, second, lines(1, 3)))
+    found, read = await read_on(backend, job, LogCursor())
+    assert [(log.version, log.lines) for log in found] == [(2, tuple(lines(1, 3)))]
+    assert await read_on(backend, job, read) == ([], read)
+    await append(backend, report(job, second, lines(4, 2)), report(job, first, lines(1, 2)))
+    found, read = await read_on(backend, job, read)
+    assert found == [
+        AttemptLog(version=1, number=1, lines=tuple(lines(1, 2))),
+        AttemptLog(version=2, number=found[1].number, lines=tuple(lines(4, 2))),
+    ]
+    await append(backend, report(job, first, lines(3, 1)))
+    found, read = await read_on(backend, job, read)
+    assert [(log.version, log.lines) for log in found] == [(1, tuple(lines(3, 1)))]
+    assert await read_on(backend, job, read) == ([], read)
+
+
+async def test_lines_that_were_read_and_come_again_are_not_told_again(backend: Contract) -> None:
+    job, token = await running(backend)
+    await append(backend, report(job, token, lines(1, 3)))
+    _, read = await read_on(backend, job, LogCursor())
+    await append(backend, report(job, token, lines(2, 4)))
+    [log], read = await read_on(backend, job, read)
+    assert (log.lines, log.dropped) == (tuple(lines(4, 2)), 0)
+    await append(backend, report(job, token, lines(4, 2)))
+    assert await read_on(backend, job, read) == ([], read)
+
+
+async def test_lines_that_went_before_they_were_read_are_counted(backend: Contract) -> None:
+    job, token = await running(backend)
+    await append(backend, report(job, token, lines(1, 5)))
+    _, read = await read_on(backend, job, LogCursor())
+    await append(backend, report(job, token, lines(6, LOG_LINES + 7)))
+    [log], _ = await read_on(backend, job, read)
+    assert (log.lines[0].number, len(log.lines), log.dropped) == (13, LOG_LINES, 7)
+
+
+async def test_who_has_read_of_as_many_attempts_as_stay_is_told_of_those(
+    backend: Contract,
+) -> None:
+    job = await submitted(backend)
+    read, first = LogCursor(), ""
+    for version in range(1, LOG_ATTEMPTS + 3):
+        token = (await claim(backend, job)).token
+        first = first or token
+        await append(backend, report(job, token, lines(1, 2)))
+        found, read = await read_on(backend, job, read)
+        assert [(log.version, len(log.lines)) for log in found] == [(version, 2)]
+        await apply(backend, job, Event.HAND_BACK, token)
+    await append(backend, report(job, first, lines(3, 1)))
+    assert await read_on(backend, job, read) == ([], read)
+    assert min(read.lines) == 3
+
+
 async def test_a_log_goes_with_its_job(backend: Contract) -> None:
     job, token = await running(backend)
     await append(backend, report(job, token, lines(1, 1)))
@@ -256,3 +323,6 @@ async def test_arguments_that_make_no_sense_are_named(backend: Contract) -> None
         assert refused.value.field == f"reports[1].{field}"
     assert await read(backend, job) == []
     await append(backend)
+    assert isinstance(backend, JobLogs)
+    with pytest.raises(InvalidArgument, match="after"):
+        await backend.job_log(job.id, after="1.1")  # type: ignore[arg-type]
