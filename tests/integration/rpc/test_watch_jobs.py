@@ -1,18 +1,33 @@
 """WatchJobs: jobs as they change, over gRPC."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
-from tests.integration.rpc.conftest import TOKEN, Plane
+from tests.integration.rpc.conftest import TOKEN, Plane, StartPlane
 from tests.waiting import DEADLINE_S
 
 from queue_operator.domain.job import Job
+from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.sqlite import SqliteStore
+from queue_operator.testing.store import Store
 from queue_operator.wire.status import ERROR_CODE_KEY
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
 
 OURS = (("authorization", f"Bearer {TOKEN}"),)
+
+
+@pytest.fixture(params=["postgres", "sqlite", "memory"])
+async def plane(request: pytest.FixtureRequest, start_plane: StartPlane) -> AsyncIterator[Plane]:
+    """On each of the stores."""
+    stores: dict[str, Callable[[], Store]] = {"sqlite": SqliteStore, "memory": MemoryStore}
+    if request.param not in stores:
+        yield await start_plane()
+        return
+    store = stores[request.param]()
+    yield await start_plane(backend=await store.open())
+    await store.close()
 
 
 @pytest.fixture
