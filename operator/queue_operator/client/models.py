@@ -440,6 +440,7 @@ class Cause(Received):
     evidence: dict[str, JsonValue] = Field(default_factory=dict)
     next_step: str = ""
     command: str = ""
+    runbook: str = ""
 
 
 class Verdict(Received):

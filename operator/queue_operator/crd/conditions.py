@@ -46,7 +46,7 @@ _REASONS: Final[dict[JobState, str]] = {
 }
 _ACCEPTED: Final = "Accepted"
 _REFUSED: Final = "Refused"
-_OVER_QUOTA: Final = QuotaExceeded.__name__
+OVER_QUOTA: Final = QuotaExceeded.__name__
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -127,7 +127,7 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
     accepted = Condition(
         type=ConditionType.ACCEPTED,
         status=ConditionStatus.FALSE,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         last_transition_time=now,
         observed_generation=generation,
@@ -136,7 +136,7 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
         phase=ResourcePhase.PENDING,
         finished=False,
         observed_generation=generation,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         conditions=[accepted],
     )
@@ -147,7 +147,7 @@ def tells_over_quota(body: Mapping[str, Any], generation: int) -> bool:
     return any(
         condition.get("type") == ConditionType.ACCEPTED
         and condition.get("status") == ConditionStatus.FALSE
-        and condition.get("reason") == _OVER_QUOTA
+        and condition.get("reason") == OVER_QUOTA
         and condition.get("observedGeneration") == generation
         for condition in (body.get("status") or {}).get("conditions") or ()
     )

@@ -23,17 +23,18 @@ from queue_operator.backends.statistics import Breakdown, StatsWindow, WindowSta
 from queue_operator.backends.watching import SeriesWindow, StatsSeries, Watching
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.verdict import (
+from queue_operator.domain.situation import (
     FEW_FAILURES,
     LATE_S,
     Hold,
     LostNow,
+    MessagesNow,
     Situation,
     TypeNow,
     Verdict,
     WorkerNow,
-    judge,
 )
+from queue_operator.domain.verdict import judge
 from queue_operator.domain.views import Phase
 from queue_operator.queue.clustering import Clustered, Clusters
 from queue_operator.queue.explaining import Explainer, Explanation, WaitReason, connected, utc_now
@@ -74,13 +75,13 @@ class Watch:
         window = StatsWindow(
             namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
         )
-        stats, ages, pauses, workers, lost, may_run = await asyncio.gather(
+        stats, ages, pauses, workers, lost, (may_run, messages) = await asyncio.gather(
             store.window_stats(window),
             store.oldest_due(namespace=namespace),
             store.pauses(namespace),
             self.workers(namespace),
             self.lost(namespace),
-            self._queue.may_run(namespace),
+            asyncio.gather(self._queue.may_run(namespace), self.messages(namespace, kind)),
         )
         failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
         clusters = Clusters()
@@ -99,6 +100,7 @@ class Watch:
             holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
             later=_later(stats, kind),
             may_run=may_run,
+            messages=messages,
         )
         return judge(situation), situation
 
@@ -112,6 +114,12 @@ class Watch:
         """The workers that died within ten minutes, and of whose name none has come since."""
         store = self._queue.backend
         return await store.lost_workers(namespace) if isinstance(store, Sessions) else []
+
+    async def messages(self, namespace: str, kind: str = "") -> MessagesNow:
+        """How it goes with those to callback URLs; of a type alone, where one is named."""
+        store = getattr(self._queue.backend, "webhooks", None)
+        # To ask whether it has the whole protocol takes longer than the look.
+        return MessagesNow() if store is None else await store.standing(namespace, type=kind)
 
     async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
         """The jobs that could run and were submitted first, and why they do not."""

@@ -9,11 +9,12 @@ from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
 
 from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import WorkerSession
+from queue_operator.backends.webhooks import MessageState, Told
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Demand
 from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.situation import Level
 from queue_operator.domain.states import Event
-from queue_operator.domain.verdict import Level
 from queue_operator.queue.explaining import utc_now
 from queue_operator.queue.protocol import HandlerType, StreamSpec
 from queue_operator.queue.watching import MOST_READ, Watch
@@ -284,3 +285,26 @@ async def test_other_namespaces_are_not_looked_at(door: Door) -> None:
     await aged(other, 90)
     assert (await door.told("GET", "/v1/verdict"))["level"] == "HEALTHY"
     assert (await other.told("GET", "/v1/verdict"))["level"] == "STUCK"
+
+
+async def test_messages_that_fail_are_told_of_where_verdicts_are(door: Door) -> None:
+    hook = "https://receiver.example/jobs"
+    for _ in range(5):
+        job_id = await door.submitted(callback_url=hook, type="mail")
+        await door.told("POST", f"/v1/jobs/{job_id}/cancel", {})
+    store = door.backend.webhooks
+    found = await store.claim("sender", limit=1000, per_receiver=1000, lease_s=60.0)
+    mine = [one for one in found if one.namespace == door.namespace]
+    state, error = MessageState.FAILED, "answered 410"
+    await store.settle([Told(id=one.id, claim=one.claim, state=state, error=error) for one in mine])
+    told = await door.told("GET", "/v1/verdict")
+    sentence = "5 messages to callback URLs were given up, mostly https://receiver.example:443"
+    assert (told["level"], told["sentence"]) == (
+        "DEGRADED",
+        f"Degraded: {sentence}: answered 410.",
+    )
+    [cause] = told["causes"]
+    assert cause["code"] == "MESSAGES_FAIL"
+    assert cause["runbook"] == "docs/runbooks/README.md#queueoperatorwebhooksfail"
+    assert (await door.told("GET", "/v1/verdict", type="mail"))["level"] == "DEGRADED"
+    assert (await door.told("GET", "/v1/verdict", type="other"))["causes"] == []

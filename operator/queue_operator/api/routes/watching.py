@@ -20,7 +20,9 @@ async def get_verdict(call: Call[schemas.VerdictQuery]) -> Response:
     """
     kind = _type(call, call.query.type)
     found, situation = await call.services.watch.verdict(call.namespace, kind)
-    return render(views.verdict(found, situation, call.query.type, call.services.now()))
+    services = call.services
+    runbook_url = services.settings.rest.runbook_url
+    return render(views.verdict(found, situation, call.query.type, services.now(), runbook_url))
 
 
 async def list_workers(call: Call[schemas.NamespaceQuery]) -> Response:

@@ -26,7 +26,8 @@ from queue_operator.backends.webhooks import (
     MessageStock,
     Told,
 )
-from queue_operator.backends.webhooks_base import Chosen, WebhooksBase
+from queue_operator.backends.webhooks_base import MOST_LOOKED_AT, Chosen, Standing, WebhooksBase
+from queue_operator.domain.situation import LATE_S
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import Limits
 
@@ -48,6 +49,7 @@ _PURGE: Final = load(__package__, "webhook_purge", chosen=_CHOSEN)
 _PRUNE: Final = load(__package__, "webhook_prune")
 _FOLD: Final = load(__package__, "webhook_fold")
 _STOCK: Final = load(__package__, "webhook_stock")
+_STANDING: Final = load(__package__, "webhook_standing")
 _DUE_AT_ONCE: Final = 1000
 _FOLDED_AT_ONCE: Final = 5000
 _UNFOLDED_AT_ONCE: Final = 10
@@ -115,7 +117,7 @@ class WebhookStore(WebhooksBase):
             "salts": Uuids(name.salt.bytes for name in told),
             "claims": Int8s(one.claim for one in ones),
             "states": Texts(one.state.value for one in ones),
-            "next_at": [one.next_at for one in ones],
+            "after_s": [float(one.after_s) for one in ones],
             "statuses": [one.status for one in ones],
             "errors": Texts(one.error for one in ones),
         }
@@ -165,6 +167,13 @@ class WebhookStore(WebhooksBase):
         async with borrowed(self._pool, patience_for(limit, 0)) as connection:
             [(count,)] = await (await connection.execute(statement.encode(), wanted)).fetchall()
         return int(count)
+
+    async def _standing(self, namespace: str, type: str) -> Sequence[Standing]:
+        # What nobody has unfolded yet was not tried either.
+        wanted = {"namespace": namespace, "type": type, "lately_s": LATE_S, "limit": MOST_LOOKED_AT}
+        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
+            await c.execute(_STANDING, wanted)
+            return [Standing(**row) for row in await c.fetchall()]
 
     async def _stock(self) -> MessageStock:
         await self._unfold()
