@@ -94,8 +94,8 @@ async def served(make_store: Callable[[], Awaitable[Store]]) -> AsyncIterator[Se
     queue = QueueService(backend, SETTINGS.queue)
     await queue.start()
     # What is shown depends on the time, which tests without a server move.
-    is_local = isinstance(store, MemoryStore | SqliteStore)
-    now = store.clock if is_local else lambda: datetime.now(UTC)
+    local = MemoryStore | SqliteStore
+    now = store.clock if isinstance(store, local) else lambda: datetime.now(UTC)
     app = create_app(queue, *build(SETTINGS.auth), SETTINGS, now=now)
     rest = RestServer(app, SETTINGS.rest)
     await rest.start()
