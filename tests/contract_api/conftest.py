@@ -74,7 +74,7 @@ def _is_selected(item: pytest.Item) -> bool:
     return item.path.stem in ON_A_FILE
 
 
-@pytest.fixture(params=["memory", "postgres", "sqlite"], scope="session")
+@pytest.fixture(params=["memory", "sqlite", "postgres"], scope="session")
 def make_store(request: pytest.FixtureRequest) -> Callable[[], Awaitable[Store]]:
     """Synchronous, because fixtures of a whole run cannot be made inside a test's loop."""
     dsn = request.getfixturevalue("api_dsn") if request.param == "postgres" else ""
