@@ -334,9 +334,9 @@ class MetricsSettings(_Frozen):
         ge=0,
         le=600,
         description="How long the replica that shows them waits at most, when it is told to end, "
-        "to be scraped once more: longer than two scrapes are apart. The other parts may take 42 "
-        "seconds to stop, and the pod has 60 for all (`terminationGracePeriodSeconds`). It does "
-        "not wait where nobody scrapes it.",
+        "to be scraped once more by each who does: longer than two scrapes are apart. The other "
+        "parts may take 42 seconds to stop, and the pod has 60 for all "
+        "(`terminationGracePeriodSeconds`). It does not wait where nobody scrapes it.",
     )
     unused_names_s: Seconds = Field(
         86400.0,

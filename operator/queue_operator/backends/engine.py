@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 from queue_operator.backends import protocol
 from queue_operator.backends.atomic import atomic, reading, undone_by
@@ -41,7 +41,6 @@ from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import FENCED, Move, caused, decide, decide_update
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _US = timedelta(microseconds=1)
 Decided = tuple[Stored, Move]
@@ -400,8 +399,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     @reading
     def _leased(self, assignee_ids: Collection[str]) -> list[Leased]:
-        mine = [one for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
-        return [one.leased() for one in mine]
+        return [one.leased() for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
 
     @atomic
     def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:

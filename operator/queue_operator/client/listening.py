@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from queue_operator.client.events import JobEvent
+from queue_operator.client.events import NOW_ON, SILENCE_S, JobEvent
 from queue_operator.client.protocol import Call, Reply, ServerError, error_of, unreachable
 from queue_operator.client.retrying import REFUSED, RETRIED_STATUSES, RetryPolicy
 from queue_operator.client.sse import Decoder, ServerEvent, TooLong
@@ -20,15 +20,11 @@ T = TypeVar("T")
 
 STREAM: Final = "text/event-stream"
 LAST_ID: Final = "Last-Event-ID"
-SILENCE_S: Final = 45.0
-"""After so long without a word a stream is taken for dead: the server says something every 15 s."""
 
 _WITHOUT: Final = frozenset({404, 405, 501})
-"""Answers of a server that has no such stream; 501 was that of releases that told of Postgres
-alone.
+"""Answers of a server that has no such stream; 501 where its store is none of ours, or it is of a
+release that followed nothing but Postgres.
 """
-_NOT_OURS: Final = "operation"
-"""The field that a server names where its store, somebody else's, keeps no log."""
 _EXPIRED: Final = 410
 _JOB: Final = "job"
 _END: Final = "end"
@@ -72,8 +68,8 @@ Flow = Generator[Step, Reply, T]
 
 
 class NoStream(Exception):
-    """The server tells no events there: it is older, its store is somebody else's and keeps no log,
-    or there is no job.
+    """The server tells no events there: it is older, its store is none of ours and has no log, or
+    there is no job.
     """
 
 
@@ -172,15 +168,12 @@ class Ear:
         if response.status_code == _EXPIRED and self._position:
             told = error_of(self._call, response)
             self._position = ""
-            self._on_gap(f"{told}; what comes next is told from now on")
+            self._on_gap(f"{told}; {NOW_ON}")
             return False
         if response.status_code in _WITHOUT:
             raise NoStream
         if not response.is_success:
-            error = error_of(self._call, response)
-            if isinstance(error, InvalidArgument) and error.field == _NOT_OURS:
-                raise NoStream
-            raise error
+            raise error_of(self._call, response)
         if not response.headers.get("content-type", "").startswith(STREAM):
             yield Leave()
             raise NoStream

@@ -17,7 +17,6 @@ from queue_operator.backends.positions import LAST_EVENT_ID, Position
 from queue_operator.backends.streams import Followed, Happened, Looked, Mark, Step
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import (
-    InvalidArgument,
     JobNotFound,
     PositionExpired,
     QueueError,
@@ -65,13 +64,6 @@ def hub_of(queue: HostedQueue, streams: int, each: int) -> "EventHub | None":
     return (
         EventHub(followed, streams=streams, each=each) if isinstance(followed, Followed) else None
     )
-
-
-def followable(hub: "EventHub | None") -> "EventHub":
-    """Raises InvalidArgument where there is none."""
-    if hub is None:
-        raise InvalidArgument("operation", "this store has no log that can be followed")
-    return hub
 
 
 class EventHub:

@@ -4,13 +4,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import grpc
+
 from queue_operator.auth.protocol import QUEUE_JOBS
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.validation import check_tags, check_texts
 from queue_operator.domain.views import Phase
 from queue_operator.queue.bulk import MOST_JOBS
 from queue_operator.queue.followers import Ending, Follower, News, Wish
-from queue_operator.queue.hub import EventHub, followable
+from queue_operator.queue.hub import EventHub
 from queue_operator.rpc.door import Context, Door
 from queue_operator.rpc.queue_calls import check_entries
 from queue_operator.settings import LimitSettings
@@ -20,10 +22,11 @@ from queue_operator.wire.v1 import queue_pb2 as pb
 HEARTBEAT_S: Final = 15.0
 REVIEW_S: Final = 30.0
 """How often it is asked whether a caller may still read what is told."""
+_NO_HUB: Final = "the store of this server cannot be followed: ask now and then"
 
 
 class Following:
-    """The streams of events of the gRPC door."""
+    """The streams of events of the gRPC door; without a hub there are none."""
 
     def __init__(self, door: Door, hub: EventHub | None, limits: LimitSettings) -> None:
         self._door = door
@@ -36,7 +39,10 @@ class Following:
         verb = "get" if request.job_ids else "list"
         await self._door.admit(identity, verb, QUEUE_JOBS, (namespace,))
         wish = self._wish(request, namespace)
-        hub = followable(self._hub)
+        hub = self._hub
+        if hub is None:
+            # As of a server that is older: to ask again is no use.
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_HUB)
 
         async def review() -> None:
             again = await self._door.identify(context)

@@ -88,6 +88,45 @@ async def test_a_worker_that_died_is_told_of(door: Door) -> None:
     assert (lost["state"], lost["name"], lost["jobs"]) == ("LOST", "mailer-7", 3)
 
 
+async def test_workers_that_died_with_their_replica_are_told_of(door: Door) -> None:
+    """Nobody saw their connections break: they are silent, and their leases are over."""
+    mine = [
+        WorkerSession(
+            session_id=f"{name}-{door.namespace}",
+            namespace=door.namespace,
+            worker_name=name,
+            replica=f"dead-{door.namespace}",
+            types=frozenset({"mail"}),
+            busy=busy,
+            draining=name == "drained",
+        )
+        for name, busy in (("mailer", 3), ("drained", 0), ("returned", 1))
+    ]
+    for one in mine:
+        await door.backend.open_session(one)
+    async with door.backend._pool.connection() as connection:
+        await connection.execute(
+            "UPDATE worker_session SET connected_at = now() - interval '90 seconds'"
+            " WHERE namespace = %s",
+            (door.namespace,),
+        )
+    # A new process of the same name, on another replica.
+    again = replace(mine[2], session_id=f"again-{door.namespace}", replica="here", busy=0)
+    await door.backend.open_session(again)
+    told = await door.told("GET", "/v1/verdict")
+    assert told["sentence"].startswith("Degraded: worker mailer died 1 min")
+    assert "with 3 jobs" in told["sentence"]
+    assert (told["causes"][0]["code"], told["workers"]) == ("LOST_WORKERS", 1)
+    found = await door.told("GET", "/v1/workers")
+    assert [one["name"] for one in found["workers"]] == ["returned"]
+    assert [(one["name"], one["jobs"]) for one in found["lost"]] == [("mailer", 3)]
+    # It was its replica that was cut off.
+    await door.backend.touch_sessions(mine[:1])
+    found = await door.told("GET", "/v1/workers")
+    assert [one["name"] for one in found["workers"]] == ["mailer", "returned"]
+    assert found["lost"] == []
+
+
 async def test_a_retry_whose_time_has_come_is_found_behind_those_in_backoff(door: Door) -> None:
     for n in range(25):
         await door.submitted(type="mail", job_id=f"job-{n:02}")

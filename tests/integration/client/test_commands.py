@@ -34,7 +34,8 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
     why = "the job had already ended as CANCELLED"
     assert ended.stdout == f"{job_id} ALREADY_COMPLETE: {why}\n"
     page = stage.type("get", job_id)
-    assert "state       CANCELLED" in page.stdout.replace("state           ", "state       ")
+    assert ["state", "CANCELLED"] in [line.split() for line in page.stdout.splitlines()]
+    assert "not before" not in page.stdout
     assert stage.json("get", job_id)["history"][-1]["to_state"] == "CANCELLED"
     assert stage.type("delete", job_id).stdout == f"{job_id} DELETED\n"
     gone = stage.type("get", job_id)
@@ -43,8 +44,13 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
 
 
 def test_results_are_shown_and_waited_for(stage: Stage) -> None:
-    job_id = submitted(stage, "sum", "[1, 2]")
+    job_id = submitted(stage, "sum", "[1, 2]", "--max-attempts", "7", "--timeout", "90s")
     assert stage.complete({"sum": 3}) == job_id
+    rows = [line.split() for line in stage.type("get", job_id).stdout.splitlines()]
+    assert ["attempt", "1", "of", "7"] in rows
+    assert ["timeout", "1m30s"] in rows
+    worker = stage.json("get", job_id)["worker"]
+    assert ["worker", worker] in rows
     done = stage.type("get", job_id, "--wait", "--timeout", "30s")
     assert done.exit_code == 0
     assert '"sum": 3' in done.stdout

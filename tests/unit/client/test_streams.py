@@ -151,8 +151,8 @@ def test_a_server_that_stays_away_is_given_up() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [NO_STREAM, refused(501, "", ""), refused(400, "INVALID_REQUEST", "no log", "operation")],
-    ids=["older", "old", "of-somebody-else"],
+    [NO_STREAM, refused(501, "INTERNAL_ERROR", "cannot be followed")],
+    ids=["older", "without-a-log"],
 )
 def test_without_streams_a_job_is_looked_at(answer: Answer) -> None:
     clock = Clock()

@@ -3,9 +3,9 @@
 import pytest
 
 from queue_operator.backends.memory import MemoryBackend
-from queue_operator.domain.errors import InvalidArgument, JobNotFound, QuotaExceeded
+from queue_operator.domain.errors import JobNotFound, QuotaExceeded
 from queue_operator.queue.followers import Wish
-from queue_operator.queue.hub import EventHub, followable
+from queue_operator.queue.hub import EventHub
 
 ALL = Wish(namespace="default")
 
@@ -26,8 +26,3 @@ async def test_only_so_many_may_follow() -> None:
             pass
     assert hub.streams == 0
     await hub.close()
-
-
-def test_a_store_without_a_log_says_so() -> None:
-    with pytest.raises(InvalidArgument, match="operation: this store has no log"):
-        followable(None)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from fastapi import Response
+from fastapi import HTTPException, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -15,7 +15,6 @@ from queue_operator.auth.protocol import QUEUE_JOBS
 from queue_operator.backends.positions import LAST_EVENT_ID
 from queue_operator.domain.validation import check_tags, check_texts
 from queue_operator.queue.followers import Follower, Wish
-from queue_operator.queue.hub import followable
 
 
 async def follow_job(call: Call[schemas.JobEventsQuery]) -> Response:
@@ -46,7 +45,10 @@ async def follow_jobs(call: Call[schemas.EventsQuery]) -> Response:
 
 
 async def _followed(call: Call[Any], wish: Wish) -> Response:
-    hub = followable(call.services.events)
+    hub = call.services.events
+    if hub is None:
+        # None of our stores: not in the document.
+        raise HTTPException(501, "the store of this server cannot be followed: ask now and then")
     services, verb = call.services, call.operation.verb
     token = call.token
 
