@@ -7,7 +7,7 @@
 --   Whoever looks has unfolded first, so that few rows of webhook_batch are compared.
 WITH found AS MATERIALIZED (
     SELECT seq, at, to_state, job_nos, attempts FROM job_event
-    WHERE untold AND to_state IN ({{terminal}})
+    WHERE untold AND to_state IN ({{terminal}}) AND seq > 0
     ORDER BY seq LIMIT %(limit)s::int
     FOR UPDATE SKIP LOCKED
 ), told AS MATERIALIZED (
