@@ -168,7 +168,7 @@ async def _measured(scene: Scene, told: Told, jobs: int, rounds: int) -> dict[st
     await scene.plain(jobs // 4)
     await scene.with_url(jobs // 4, stopped=False)
     for turn in range(rounds):
-        parts = [
+        parts: list[tuple[list[Cost], Callable[[int], Awaitable[Cost]]]] = [
             (plain, scene.plain),
             (stored, partial(scene.with_url, stopped=True)),
             (with_url, partial(scene.with_url, stopped=False)),

@@ -47,7 +47,7 @@ async def claimed(backend: PostgresBackend) -> list[Message]:
     return await backend.webhooks.claim("s", limit=100, per_receiver=100, lease_s=60)
 
 
-def shown(messages: Sequence[Message]) -> list[tuple[object, ...]]:
+def shown(messages: Sequence[Message]) -> list[tuple[str, str, int, str, str, str]]:
     return sorted(
         (one.job_id, one.job_state.value, one.attempt, one.namespace, one.type, one.url)
         for one in messages

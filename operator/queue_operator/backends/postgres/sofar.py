@@ -3,12 +3,17 @@ not pass by all that is dead while an old snapshot keeps it.
 """
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 EVER: Final = "-infinity"
 _APART: Final = 10
-_T = TypeVar("_T", int, datetime)
+
+
+class _Ordered(Protocol):
+    def __gt__(self, other: Self, /) -> bool: ...
+
+
+_T = TypeVar("_T", bound=_Ordered)
 
 
 class SoFar(Generic[_T]):
