@@ -258,6 +258,11 @@ class RestSettings(_Frozen):
     )
     key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
     client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
+    runbook_url: str = Field(
+        "docs/runbooks/README.md",
+        description="Where you have published this file of the repository: each cause of a "
+        "verdict tells its section of it.",
+    )
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
@@ -329,9 +334,9 @@ class MetricsSettings(_Frozen):
         ge=0,
         le=600,
         description="How long the replica that shows them waits at most, when it is told to end, "
-        "to be scraped once more: longer than two scrapes are apart. The other parts may take 42 "
-        "seconds to stop, and the pod has 60 for all (`terminationGracePeriodSeconds`). It does "
-        "not wait where nobody scrapes it.",
+        "to be scraped once more by each who does: longer than two scrapes are apart. The other "
+        "parts may take 42 seconds to stop, and the pod has 60 for all "
+        "(`terminationGracePeriodSeconds`). It does not wait where nobody scrapes it.",
     )
     unused_names_s: Seconds = Field(
         86400.0,
@@ -509,6 +514,11 @@ class ControllerSettings(_Frozen):
     intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
     intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
     resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+    events: bool = Field(
+        True,
+        description="Whether what somebody would act on (a refusal, a lost worker, a failure for "
+        "good, a cancellation) is also told as a Kubernetes Event of the QueueJob.",
+    )
     hung_after_s: Seconds = Field(
         60.0,
         description="A controller that shows no sign of life for so long is killed and started "

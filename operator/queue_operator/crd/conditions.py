@@ -14,6 +14,7 @@ from queue_operator.crd.v1alpha1 import (
     ConditionType,
     QueueJobStatus,
     ResourcePhase,
+    ShownProgress,
 )
 from queue_operator.domain.errors import QueueError, QuotaExceeded
 from queue_operator.domain.outcome import ErrorCategory
@@ -46,7 +47,7 @@ _REASONS: Final[dict[JobState, str]] = {
 }
 _ACCEPTED: Final = "Accepted"
 _REFUSED: Final = "Refused"
-_OVER_QUOTA: Final = QuotaExceeded.__name__
+OVER_QUOTA: Final = QuotaExceeded.__name__
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -69,6 +70,7 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
         assigned_at=job.assigned_at,
         started_at=job.started_at,
         finalized_at=job.finalized_at,
+        progress=_progress(job),
         reason=reason_of(job),
         message=_message(job) or None,
         result_summary=result_summary(job),
@@ -127,7 +129,7 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
     accepted = Condition(
         type=ConditionType.ACCEPTED,
         status=ConditionStatus.FALSE,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         last_transition_time=now,
         observed_generation=generation,
@@ -136,7 +138,7 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
         phase=ResourcePhase.PENDING,
         finished=False,
         observed_generation=generation,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         conditions=[accepted],
     )
@@ -147,7 +149,7 @@ def tells_over_quota(body: Mapping[str, Any], generation: int) -> bool:
     return any(
         condition.get("type") == ConditionType.ACCEPTED
         and condition.get("status") == ConditionStatus.FALSE
-        and condition.get("reason") == _OVER_QUOTA
+        and condition.get("reason") == OVER_QUOTA
         and condition.get("observedGeneration") == generation
         for condition in (body.get("status") or {}).get("conditions") or ()
     )
@@ -186,6 +188,14 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
 def _message(job: ShownJob) -> str:
     """What is wrong with the job; of one that completed, nothing is, whatever failed before."""
     return "" if job.state is JobState.COMPLETED else _cut(job.message)
+
+
+def _progress(job: ShownJob) -> ShownProgress | None:
+    told = job.progress
+    if told is None or job.state in ELIGIBLE or is_terminal(job.state):
+        return None
+    message = _cut(told.message) or None
+    return ShownProgress(percent=told.percent, message=message, updated_at=told.updated_at)
 
 
 def _suspended(job: ShownJob, observed: int | None) -> Condition | None:

@@ -154,6 +154,7 @@ def queue_job_crd() -> Schema:
         _column("Reason", ".status.reason"),
         _column("Priority", ".spec.priority", wide=True),
         _column("Worker", ".status.worker", wide=True),
+        _column("Progress", ".status.progress.percent", "integer", wide=True),
         _column("State", ".status.state", wide=True),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]

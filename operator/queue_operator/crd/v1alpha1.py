@@ -225,6 +225,14 @@ class ResourcePhase(StrEnum):
     REJECTED = "REJECTED"
 
 
+class ShownProgress(_Model):
+    """How far the attempt that runs has come."""
+
+    percent: int | None = Field(None, ge=0, le=100, description="Of the work, as its handler says.")
+    message: str | None = Field(None, max_length=MAX_MESSAGE, description="What it is at.")
+    updated_at: datetime | None = Field(None, description="When the handler said so.")
+
+
 class QueueJobStatus(_Model):
     """A mirror of the job in the database, written by the operator only."""
 
@@ -250,6 +258,9 @@ class QueueJobStatus(_Model):
     assigned_at: datetime | None = Field(None, description="When a worker last got it.")
     started_at: datetime | None = Field(None, description="When it first ran.")
     finalized_at: datetime | None = Field(None, description="When it ended.")
+    progress: ShownProgress | None = Field(
+        None, description="Of a job that runs and tells it; written every ten seconds at most."
+    )
     reason: str | None = Field(None, max_length=MAX_TAG, description="One word for why.")
     message: str | None = Field(None, max_length=MAX_MESSAGE, description="The newest error.")
     result_summary: str | None = Field(

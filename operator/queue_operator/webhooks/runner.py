@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from queue_operator.backends.ending import end_tasks
@@ -99,13 +99,16 @@ class Sender:
         self._most = CLAIM
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then tries that have begun are finished within the grace."""
-        settling = asyncio.create_task(self._settle(), name="settling of messages")
-        try:
-            await self._work(stop)
-            await self._finish()
-        finally:
-            await end_tasks([settling, *self._tries])
+        """Until `stop` is set; then tries that have begun are finished within the grace. Raises
+        ExceptionGroup for a fault in any part: one that goes on without the others looks alive.
+        """
+        async with asyncio.TaskGroup() as group:
+            settling = group.create_task(self._settle(), name="settling of messages")
+            try:
+                await self._work(stop)
+                await self._finish()
+            finally:
+                await end_tasks([settling, *self._tries])
 
     # Claims
 
@@ -161,7 +164,7 @@ class Sender:
             held = Held(message, self._body(message, job, now), begin_by_s)
             if not self._receivers.take(held):
                 refused.append(held)
-        self._give_back(refused, now + timedelta(seconds=LATER_S))
+        self._give_back(refused, LATER_S)
         self._begin_tries()
 
     def _body(self, message: Message, job: Job | None, now: datetime) -> bytes:
@@ -218,7 +221,6 @@ class Sender:
         told, outcome = judged(
             message,
             answer,
-            self._with.now(),
             retry_for_s=self._settings.retry_for_s,
             rng=self._with.rng,
         )
@@ -240,9 +242,9 @@ class Sender:
         self._something_told.set()
         self._freed.set()
 
-    def _give_back(self, held: Collection[Held], next_at: datetime | None = None) -> None:
+    def _give_back(self, held: Collection[Held], after_s: float = 0.0) -> None:
         for one in held:
-            self._note(given_back(one.message, next_at), has_place=False)
+            self._note(given_back(one.message, after_s), has_place=False)
 
     async def _settle(self) -> None:
         failures = 0

@@ -92,7 +92,7 @@ def test_first_sight_is_a_default_of_the_whole_status() -> None:
             CRDS[0],
             "qj",
             ["Phase", "Type", "Attempts", "Reason", "Age"],
-            ["Priority", "Worker", "State"],
+            ["Priority", "Worker", "Progress", "State"],
         ),
         (
             CRDS[1],

@@ -29,7 +29,8 @@ from queue_operator.backends.webhooks import (
     MessageStock,
     Told,
 )
-from queue_operator.backends.webhooks_base import Chosen, WebhooksBase
+from queue_operator.backends.webhooks_base import MOST_LOOKED_AT, Chosen, Standing, WebhooksBase
+from queue_operator.domain.situation import LATE_S
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import Limits
 
@@ -53,6 +54,7 @@ _PRUNE: Final = load(__package__, "webhook_prune")
 _FOLD: Final = load(__package__, "webhook_fold")
 _CATCH_UP: Final = load(__package__, "webhook_catch_up")
 _STOCK: Final = load(__package__, "webhook_stock")
+_STANDING: Final = load(__package__, "webhook_standing")
 _DUE_AT_ONCE: Final = 1000
 _FOLDED_AT_ONCE: Final = 5000
 _UNFOLDED_AT_ONCE: Final = 10
@@ -67,7 +69,7 @@ _LATE_S: Final = 30.0
 """So much later than its transaction may last, what ended a job has surely committed."""
 _ANEW_S: Final = 600.0
 _DUE_LATE_S: Final = 10.0
-"""So long clocks of senders may lag behind that of the database, and claims take to commit."""
+"""So long what makes a message due later may take to commit."""
 _DUE_ANEW_S: Final = 60.0
 _PRUNE_LATE_S: Final = 10.0
 _CAUGHT_UP: Final = 10
@@ -181,7 +183,7 @@ class WebhookStore(WebhooksBase):
             "salts": Uuids(name.salt.bytes for name in told),
             "claims": Int8s(one.claim for one in ones),
             "states": Texts(one.state.value for one in ones),
-            "next_at": [one.next_at for one in ones],
+            "after_s": [float(one.after_s) for one in ones],
             "statuses": [one.status for one in ones],
             "errors": Texts(one.error for one in ones),
         }
@@ -231,6 +233,13 @@ class WebhookStore(WebhooksBase):
         async with borrowed(self._pool, patience_for(limit, 0)) as connection:
             [(count,)] = await (await connection.execute(statement.encode(), wanted)).fetchall()
         return int(count)
+
+    async def _standing(self, namespace: str, type: str) -> Sequence[Standing]:
+        # What nobody has unfolded yet was not tried either.
+        wanted = {"namespace": namespace, "type": type, "lately_s": LATE_S, "limit": MOST_LOOKED_AT}
+        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
+            await c.execute(_STANDING, wanted)
+            return [Standing(**row) for row in await c.fetchall()]
 
     async def _stock(self) -> MessageStock:
         await self._unfold()
