@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from tests.chaos.doors import NAMESPACE
 from tests.chaos.processes import Program
 from tests.chaos.proxy import waited
 from tests.chaos.telling import Tell, surprises
-from tests.chaos.troupe import OPERATORS, Troupe, served
+from tests.chaos.troupe import Troupe, served
 from tests.waiting import DEADLINE_S, together
 
 from queue_operator.backends.postgres import PostgresBackend
@@ -40,7 +41,7 @@ from queue_operator.testing.history import (
 )
 
 FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
-ENDS: Final = 10_000 if FULL else 400
+ENDS: Final = 10_000 if FULL else 300
 KILLS: Final = 10 if FULL else 2
 RESTARTS: Final = 3 if FULL else 1
 WORKERS: Final = 2
@@ -183,6 +184,7 @@ async def playing(folder: Path) -> AsyncIterator[Troupe]:
 
 async def strikes(troupe: Troupe, heard: Heard, tell: Tell) -> None:
     """Each while jobs end and messages are sent: after an equal part of all has been read."""
+    operators = cycle(troupe.operators)
     for number, strike in enumerate(order(), 1):
         part = number * ENDS // (KILLS + RESTARTS + 1)
         reached = await troupe.until(lambda: heard.look() >= part, QUIET_S)  # noqa: B023
@@ -191,7 +193,7 @@ async def strikes(troupe: Troupe, heard: Heard, tell: Tell) -> None:
         if strike == "restart":
             await troupe.restart_postgres()
         else:
-            await killed(troupe, troupe.operators[number % OPERATORS])
+            await killed(troupe, next(operators))
 
 
 def order() -> Iterator[str]:
