@@ -50,6 +50,7 @@ from queue_operator.webhooks.figures import Vitals as SenderVitals
 from queue_operator.webhooks.guard import Guard
 from queue_operator.webhooks.posting import Poster
 from queue_operator.webhooks.process import POOL_SIZE, run_sender
+from queue_operator.webhooks.pruning import Pruner
 from queue_operator.webhooks.secrets import Secrets
 from queue_operator.webhooks.signing import signed_headers
 from queue_operator.wire.certificate_files import ServerFiles
@@ -223,13 +224,11 @@ async def _servers(
         each=settings.rest.streams_per_caller,
     )
     StreamFigures(metrics.registry, hub)
+    outbox = instrument(store.webhooks, metrics.recorder)
     messages = WebhookFigures(
-        metrics.registry,
-        instrument(store.webhooks, metrics.recorder),
-        sender.figures,
-        clock,
-        lambda: metrics.snapshot.leads(),
+        metrics.registry, outbox, sender.figures, clock, lambda: metrics.snapshot.leads()
     )
+    pruner = Pruner(outbox, settings.webhooks, clock, lambda: metrics.snapshot.leads())
     rest = RestServer(
         Measured(
             create_app(queue, authenticator, authorizer, settings, tracing=tracing, events=hub),
@@ -250,6 +249,7 @@ async def _servers(
         await stack.enter_async_context(ours.watching(clock))
         await stack.enter_async_context(survey.looking())
         await stack.enter_async_context(messages.looking())
+        await stack.enter_async_context(pruner.pruning())
         await exporter.start()
         stack.push_async_callback(exporter.stop)
         await rest.start()

@@ -258,6 +258,11 @@ class RestSettings(_Frozen):
     )
     key_file: Path | None = Field(None, description="PEM file with the certificate's key.")
     client_ca_file: Path | None = Field(None, description=_CLIENT_CA)
+    runbook_url: str = Field(
+        "docs/runbooks/README.md",
+        description="Where you have published this file of the repository: each cause of a "
+        "verdict tells its section of it.",
+    )
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
@@ -329,9 +334,9 @@ class MetricsSettings(_Frozen):
         ge=0,
         le=600,
         description="How long the replica that shows them waits at most, when it is told to end, "
-        "to be scraped once more: longer than two scrapes are apart. The other parts may take 42 "
-        "seconds to stop, and the pod has 60 for all (`terminationGracePeriodSeconds`). It does "
-        "not wait where nobody scrapes it.",
+        "to be scraped once more by each who does: longer than two scrapes are apart. The other "
+        "parts may take 42 seconds to stop, and the pod has 60 for all "
+        "(`terminationGracePeriodSeconds`). It does not wait where nobody scrapes it.",
     )
     unused_names_s: Seconds = Field(
         86400.0,
@@ -373,13 +378,16 @@ class TracingSettings(_Frozen):
         return given
 
 
+_OFF: Final = "this server calls no callback URLs; whoever runs it can set webhooks.enabled"
+
+
 class WebhookSettings(_Frozen):
     """Messages to the callback URLs of jobs that ended."""
 
     enabled: bool = Field(
         True,
-        description="Whether this replica sends them. Where none does they are kept, and sent when "
-        "one begins to.",
+        description="Whether this replica sends them. One that does not takes no job with a "
+        "callback URL; what is stored already is kept, and sent when one begins to.",
     )
     allow: tuple[str, ...] = Field(
         (),
@@ -431,6 +439,10 @@ class WebhookSettings(_Frozen):
     def reach(self) -> Reach:
         """Where callbacks may go."""
         return Reach.of(self.allow, ports=self.ports, http=self.allow_http)
+
+    def reach_of_new(self) -> Reach:
+        """Which callback URLs are taken, at every door: none where nobody would call them."""
+        return self.reach() if self.enabled else Reach.nowhere(_OFF)
 
 
 class UiSettings(_Frozen):
@@ -502,6 +514,11 @@ class ControllerSettings(_Frozen):
     intake_batch: Count = Field(500, description="Most resources taken in by one transaction.")
     intake_window_s: Seconds = Field(0.02, description="How long a batch may fill up.")
     resync_s: Seconds = Field(60.0, description="How often resources and jobs are compared.")
+    events: bool = Field(
+        True,
+        description="Whether what somebody would act on (a refusal, a lost worker, a failure for "
+        "good, a cancellation) is also told as a Kubernetes Event of the QueueJob.",
+    )
     hung_after_s: Seconds = Field(
         60.0,
         description="A controller that shows no sign of life for so long is killed and started "
@@ -542,4 +559,4 @@ class Settings(BaseSettings):
 
     def to_limits(self) -> Limits:
         """What jobs are checked against, at every door."""
-        return self.limits.to_limits(self.webhooks.reach())
+        return self.limits.to_limits(self.webhooks.reach_of_new())

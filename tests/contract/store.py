@@ -198,6 +198,7 @@ class PostgresStore:
         for backend in self.opened:
             # What was moved back lies elsewhere now than it was told to.
             backend._arrivals.lose()
+            backend.webhooks._lose()
 
     async def break_down(self) -> None:
         await self._allow_connections(False)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,16 @@ from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
 
 CRDS: Final = Path(__file__).parents[2] / "crds"
+_INITIALIZING: Final = "storage is (re)initializing"
+_TRIES: Final = 50
 
 
 class Refused(Exception):
     """kubectl failed; the text is what it printed."""
+
+
+class _NotYet(Refused):
+    """The API server says that it will answer in a moment."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,15 @@ class Kubectl:
     namespace: str
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
-        """What it prints. Raises Refused."""
+        """What it prints. Raises Refused. An API server that was given another definition a moment
+        ago is asked again, as it says.
+        """
+        for _ in range(_TRIES - 1):
+            with suppress(_NotYet):
+                return self._once(*arguments, stdin=stdin)
+        return self._once(*arguments, stdin=stdin)
+
+    def _once(self, *arguments: str, stdin: str | None) -> str:
         done = subprocess.run(
             [
                 str(self.binary),
@@ -40,7 +55,8 @@ class Kubectl:
             check=False,
         )
         if done.returncode:
-            raise Refused(done.stdout + done.stderr)
+            told = done.stdout + done.stderr
+            raise _NotYet(told) if _INITIALIZING in told else Refused(told)
         return done.stdout
 
     def get(self, kind: str, name: str) -> dict[str, Any]:

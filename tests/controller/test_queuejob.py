@@ -1,6 +1,7 @@
 """QueueJobs from `kubectl apply` to their last status."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from tests.controller.kubectl import JOBS, Kubectl, Refused, queue_job
 from tests.controller.running import RunningController, until
 
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import ProgressReport
 from queue_operator.controller.ports import BackendFactory
 from queue_operator.domain.errors import JobNotFound
-from queue_operator.domain.job import ResourceRef
+from queue_operator.domain.job import Progress, ResourceRef
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import DEFAULT_BACKOFF
 from queue_operator.domain.states import TERMINAL, Event, JobState
@@ -93,6 +95,31 @@ async def test_a_waiting_job_shows_that_it_was_accepted_and_a_long_one_that_it_r
     kubectl.wait("condition=Complete", f"{JOBS}/job")
     assert running[0].job_id == uid
     assert controller.stats.figures.status_written == 3
+
+
+async def test_how_far_a_job_has_come_is_in_its_status_while_it_runs(
+    controller: RunningController, backend: PostgresBackend, kubectl: Kubectl
+) -> None:
+    uid = kubectl.apply_job("job")
+    await until_state(backend, uid, kubectl.namespace)
+    running = await claim(backend, kubectl.namespace)
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    told = ProgressReport(
+        job_id=uid,
+        namespace=kubectl.namespace,
+        token=running[0].token,
+        progress=Progress(40, "half of it, nearly", at),
+    )
+    await backend.record_progress([told])
+    kubectl.wait("jsonpath={.status.progress.percent}=40", f"{JOBS}/job")
+    assert kubectl.get(JOBS, "job")["status"]["progress"] == {
+        "percent": 40,
+        "message": "half of it, nearly",
+        "updatedAt": "2026-01-02T03:04:05Z",
+    }
+    await settle(backend, running)
+    kubectl.wait("condition=Complete", f"{JOBS}/job")
+    assert "progress" not in kubectl.get(JOBS, "job")["status"]
 
 
 async def test_over_its_quota_it_waits_and_is_taken_in_once_there_is_room(

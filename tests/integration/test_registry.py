@@ -4,6 +4,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from queue_operator.backends.registry import open_backend
 from queue_operator.backends.sqlite import SqliteBackend
 from queue_operator.domain.errors import InvalidArgument, PayloadTooLarge, Unavailable
 from queue_operator.domain.job import Job
+from queue_operator.domain.reach import Reach
 from queue_operator.domain.validation import Limits
 
 WITHOUT_PSYCOPG = """
@@ -96,6 +98,35 @@ async def test_limits_are_those_given() -> None:
     backend = await open_backend("memory://", limits=Limits(payload_bytes=3))
     with pytest.raises(PayloadTooLarge):
         await backend.enqueue_job(Job(id="a", type="t", payload=b"1234"))
+    await backend.close()
+
+
+async def test_a_callback_is_refused_where_no_server_can_ever_call_it(tmp_path: Path) -> None:
+    job = Job(id="a", type="t", callback_url="https://receiver.example/")
+    ours = Limits(callbacks=Reach.of([]))
+    for url in ("memory://", f"sqlite://{tmp_path}/jobs.db"):
+        backend = await open_backend(url)
+        with pytest.raises(
+            InvalidArgument, match="must be left out: no server works on such"
+        ) as no:
+            await backend.enqueue_job(job)
+        assert no.value.field == "callback_url"
+        await backend.close()
+        # Whoever sends them says where they may go.
+        backend = await open_backend(url, limits=ours)
+        await backend.enqueue_job(job)
+        with pytest.raises(InvalidArgument, match="must not go inside"):
+            await backend.enqueue_job(replace(job, id="b", callback_url="https://10.0.0.1/"))
+        await backend.close()
+
+
+async def test_a_callback_is_taken_where_a_server_may_call_it(
+    new_database: Callable[[], str],
+) -> None:
+    dsn = new_database()
+    await migrate(dsn)
+    backend = await open_backend(_url(dsn))
+    await backend.enqueue_job(Job(id="a", type="t", callback_url="https://receiver.example/"))
     await backend.close()
 
 

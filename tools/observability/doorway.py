@@ -12,10 +12,12 @@ _CHUNK = 65_536
 
 class Doorway:
     """Passes each new connection on to the next of `ports`, on this machine; who is taken from them
-    keeps the connections that it has. A context manager, with a thread of its own.
+    keeps the connections that it has. A context manager, with a thread of its own. Connections come
+    from the address `source`, which is one of this machine too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "127.0.0.1") -> None:
+        self._source = source
         self.ports: Sequence[int] = ()
         self.port = 0
         self._turn = 0
@@ -58,7 +60,9 @@ class Doorway:
         ends = [writer]
         try:
             with suppress(OSError):
-                there, back = await asyncio.open_connection("127.0.0.1", self._next())
+                there, back = await asyncio.open_connection(
+                    "127.0.0.1", self._next(), local_addr=(self._source, 0)
+                )
                 ends.append(back)
                 async with asyncio.TaskGroup() as ways:
                     ways.create_task(_copy(reader, back))

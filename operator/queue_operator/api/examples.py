@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from queue_operator.backends.webhooks import MessageState
+from queue_operator.domain.situation import Code, Level
 from queue_operator.domain.states import JobState
-from queue_operator.domain.verdict import Code, Level
 from queue_operator.domain.views import Phase
 from queue_operator.queue.explaining import WaitReason
 
@@ -174,6 +174,7 @@ _VERDICT: Final[dict[str, Any]] = {
             "evidence": {"failed": 40, "attempts": 50, "code": "SMTP_TIMEOUT"},
             "next_step": "Look at the errors; pause the type while its cause is mended.",
             "command": "queue-operator failures --type send-email --namespace default",
+            "runbook": "docs/runbooks/README.md#queueoperatortypefails",
         }
     ],
     "due": 12,

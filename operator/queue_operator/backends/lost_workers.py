@@ -40,6 +40,11 @@ class LostWorker:
 def newest_of(lost: Iterable[LostWorker], namespace: str, now: datetime) -> list[LostWorker]:
     """Those of a namespace that are told of, the newest first."""
     mine = [one for one in lost if one.namespace == namespace and now - one.lost_at <= LOST_FOR]
-    mine.sort(key=lambda one: one.session_id)
+    return newest_first(mine)
+
+
+def newest_first(lost: Iterable[LostWorker]) -> list[LostWorker]:
+    """As many as are told of."""
+    mine = sorted(lost, key=lambda one: one.session_id)
     mine.sort(key=lambda one: one.lost_at, reverse=True)
     return mine[:MOST_LOST]

@@ -17,8 +17,15 @@ from queue_operator.backends.webhooks import (
     MessageStock,
     Told,
 )
-from queue_operator.backends.webhooks_base import Chosen, WebhooksBase, is_try
+from queue_operator.backends.webhooks_base import (
+    MOST_LOOKED_AT,
+    Chosen,
+    Standing,
+    WebhooksBase,
+    is_try,
+)
 from queue_operator.domain.job import Job
+from queue_operator.domain.situation import LATE_S
 from queue_operator.domain.validation import Limits
 
 _T = TypeVar("_T")
@@ -184,7 +191,9 @@ class ShelfWebhooks(WebhooksBase):
             self._box.keep(post._replace(message=message, is_held=False))
 
     def _next_at(self, told: Told) -> datetime | None:
-        return (told.next_at or self._now) if told.state is MessageState.PENDING else None
+        if told.state is not MessageState.PENDING:
+            return None
+        return self._now + timedelta(seconds=told.after_s)
 
     def _find(self, name: Named) -> Post | None:
         post = self._box.find(name.number)
@@ -235,6 +244,17 @@ class ShelfWebhooks(WebhooksBase):
         return len(posts)
 
     @reading
+    def _standing(self, namespace: str, type: str) -> Sequence[Standing]:
+        asked = MessageSearch(namespace=namespace)
+        everything = self._box.listed(asked, [MessageState.FAILED], 2**63 - 1, MOST_LOOKED_AT)
+        everything += self._box.oldest(namespace, [MessageState.PENDING], MOST_LOOKED_AT)
+        by: dict[str, list[Message]] = {}
+        for message in (post.message for post in everything):
+            if type in ("", message.type):
+                by.setdefault(message.receiver, []).append(message)
+        return [_standing_of(mine, self._now) for mine in by.values()]
+
+    @reading
     def _stock(self) -> MessageStock:
         counts, since = self._box.counts(), self._box.due_since()
         of: dict[MessageState, Counter[str]] = {state: Counter() for state in MessageState}
@@ -256,3 +276,22 @@ class ShelfWebhooks(WebhooksBase):
             for post in self._box.ended(state, self._now - timedelta(seconds=kept_s), limit)
         ]
         return self._remove(old)
+
+
+def _standing_of(mine: Sequence[Message], now: datetime) -> Standing:
+    """Of messages to one receiver."""
+    pending = [one for one in mine if one.state is MessageState.PENDING]
+    given_up = [one for one in mine if one.state is MessageState.FAILED]
+    retrying = [one for one in pending if one.tries]
+    bad = max([*retrying, *given_up], key=lambda one: one.last_error, default=None)
+    ages = [(now - one.next_at).total_seconds() for one in pending if one.next_at is not None]
+    since = now - timedelta(seconds=LATE_S)
+    return Standing(
+        pending=len(pending),
+        retrying=len(retrying),
+        oldest_due_s=max([0.0, *ages]),
+        given_up=len(given_up),
+        given_up_lately=sum(one.last_at is not None and one.last_at > since for one in given_up),
+        url="" if bad is None else bad.url,
+        error="" if bad is None else bad.last_error,
+    )

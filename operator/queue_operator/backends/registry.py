@@ -3,6 +3,7 @@ needs is not needed by those who use another.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol, TypedDict, Unpack
 from urllib.parse import unquote
 
@@ -25,12 +26,17 @@ from queue_operator.backends.webhooks import Webhooks
 from queue_operator.domain.addresses import is_pairs, scheme_of
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.overdue import CANCEL_TIMEOUT_S
+from queue_operator.domain.reach import Reach
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits, check_kind
 
 _MEMORY: Final = "memory://"
 _SQLITE_MEMORY: Final = ":memory:"
 _SQLITE: Final = "sqlite:///path/of/the/file"
 _POSTGRES: Final = "postgresql://user@host/database"
+_NOBODY: Final = Reach.nowhere(
+    "no server works on such a store, so nobody would call it; whoever does so, with the store's "
+    "`webhooks`, gives `limits` with `callbacks`"
+)
 
 
 class Store(
@@ -101,7 +107,7 @@ async def _memory(url: str, limits: Limits, cancel_s: float, _: PostgresOptions)
 
     if url != _MEMORY:
         raise InvalidArgument("url", f"must be {_MEMORY}: a store in memory has no name")
-    return MemoryBackend(limits=limits, cancel_timeout_s=cancel_s)
+    return MemoryBackend(limits=_without_sender(limits), cancel_timeout_s=cancel_s)
 
 
 async def _sqlite(url: str, limits: Limits, cancel_s: float, _: PostgresOptions) -> Store:
@@ -113,7 +119,14 @@ async def _sqlite(url: str, limits: Limits, cancel_s: float, _: PostgresOptions)
     named_host = url.startswith("sqlite://") and not path.startswith("/")
     if named_host or "?" in url or not path.strip("/"):
         raise InvalidArgument("url", f"must be like {_SQLITE}, with three slashes and no options")
-    return await SqliteBackend.open(path, limits=limits, cancel_timeout_s=cancel_s)
+    given = _without_sender(limits)
+    return await SqliteBackend.open(path, limits=given, cancel_timeout_s=cancel_s)
+
+
+def _without_sender(limits: Limits) -> Limits:
+    """Of a store that no server has. Where a Postgres is, one may send what a library stored."""
+    wrong = not isinstance(limits, Limits) or limits.callbacks is not None
+    return limits if wrong else replace(limits, callbacks=_NOBODY)
 
 
 async def _postgres(url: str, limits: Limits, cancel_s: float, options: PostgresOptions) -> Store:

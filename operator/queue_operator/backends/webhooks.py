@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from queue_operator.domain.job import DEFAULT_NAMESPACE
+from queue_operator.domain.situation import MessagesNow
 from queue_operator.domain.states import JobState
 
 _PORTS = {"http": 80, "https": 443}
@@ -65,15 +66,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What came of one try: DELIVERED, FAILED (no further one), or PENDING again at `next_at`.
-    PENDING without a status and an error is given back: nothing was tried, and it is due at
-    `next_at` or, where that is None, at once.
+    """What came of one try: DELIVERED, FAILED (no further one), or PENDING, and due again
+    `after_s` later by the clock of the store. PENDING without a status and an error is given back:
+    nothing was tried.
     """
 
     id: str
     claim: int
     state: MessageState
-    next_at: datetime | None = None
+    after_s: float = 0.0
     status: int | None = None
     error: str = ""
 
@@ -164,6 +165,12 @@ class Webhooks(Protocol):
     ) -> int:
         """Deletes messages, chosen likewise; one that is PENDING is never told then, but for a try
         that is under way. Says how many.
+        """
+        ...
+
+    async def standing(self, namespace: str, *, type: str = "") -> MessagesNow:
+        """How it goes with the messages of a namespace, or of one type in it. Looks at a bounded
+        number of them, however many there are; those of ends just now may be missing.
         """
         ...
 

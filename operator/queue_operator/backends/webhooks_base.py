@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from queue_operator.backends.paging import decode_place, encode_place
@@ -14,8 +14,10 @@ from queue_operator.backends.webhooks import (
     MessageState,
     MessageStock,
     Told,
+    receiver_of,
 )
 from queue_operator.domain.errors import InvalidArgument, MessageNotFound
+from queue_operator.domain.situation import MessagesNow
 from queue_operator.domain.storable import without_unstorable
 from queue_operator.domain.validation import (
     NAME_CHARACTERS,
@@ -29,7 +31,6 @@ from queue_operator.domain.validation import (
     check_sequence,
     check_text,
     check_texts,
-    check_time,
     check_ttl,
 )
 
@@ -38,12 +39,27 @@ MAX_CHANGED: Final = 100_000
 """Messages that one call changes at most."""
 ERROR_CHARACTERS: Final = 1000
 RECEIVER_CHARACTERS: Final = 4096
+MOST_LOOKED_AT: Final = 1000
+"""Messages of a state, for how it goes with all."""
 _STATUSES: Final = 999
 _ALL: Final = tuple(MessageState)
 _ENDED: Final = (MessageState.DELIVERED, MessageState.FAILED)
 
 Chosen = tuple[Sequence[MessageState], Sequence[Named] | None]
 """Of which states, and which of them, None for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """As MessagesNow, of one receiver; `url` and `error` are of one message that failed."""
+
+    pending: int = 0
+    retrying: int = 0
+    oldest_due_s: float = 0.0
+    given_up: int = 0
+    given_up_lately: int = 0
+    url: str = ""
+    error: str = ""
 
 
 class WebhooksBase(ABC):
@@ -133,6 +149,24 @@ class WebhooksBase(ABC):
         states, names = self._chosen(namespace, ids, state, limit)
         return 0 if names == [] else await self._purge(namespace, (states, names), limit)
 
+    async def standing(self, namespace: str, *, type: str = "") -> MessagesNow:
+        self._check_namespace(namespace)
+        check_text("type", type, self._limits.id_characters, required=False)
+        groups = await self._standing(namespace, type)
+        bad = [one for one in groups if one.retrying or one.given_up]
+        worst = max(bad, key=lambda one: one.retrying + one.given_up, default=None)
+        receiver = "" if worst is None else receiver_of(namespace, worst.url)
+        return MessagesNow(
+            most=MOST_LOOKED_AT,
+            pending=sum(one.pending for one in groups),
+            retrying=sum(one.retrying for one in groups),
+            oldest_due_s=max((one.oldest_due_s for one in groups), default=0.0),
+            given_up=sum(one.given_up for one in groups),
+            given_up_lately=sum(one.given_up_lately for one in groups),
+            receiver=receiver.removeprefix(f"{namespace} "),
+            error="" if worst is None else worst.error,
+        )
+
     async def stock(self) -> MessageStock:
         return await self._stock()
 
@@ -184,6 +218,10 @@ class WebhooksBase(ABC):
     def _purge(self, namespace: str, chosen: Chosen, limit: int) -> Awaitable[int]: ...
 
     @abstractmethod
+    def _standing(self, namespace: str, type: str) -> Awaitable[Sequence[Standing]]:
+        """Of the MOST_LOOKED_AT oldest that are PENDING, and as many of the newest FAILED."""
+
+    @abstractmethod
     def _stock(self) -> Awaitable[MessageStock]: ...
 
     @abstractmethod
@@ -195,7 +233,7 @@ def _check_told(field: str, told: Told) -> None:
     check_text(f"{field}.id", told.id, NAME_CHARACTERS)
     check_count(f"{field}.claim", told.claim)
     check_choice(f"{field}.state", told.state, MessageState)
-    check_time(f"{field}.next_at", told.next_at)
+    check_duration(f"{field}.after_s", told.after_s)
     if told.status is not None:
         check_count(f"{field}.status", told.status, _STATUSES)
     check_kind(f"{field}.error", told.error, str)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from queue_operator.cli import rendering, verdicts, webhooks
+from queue_operator.cli.awaiting import until_ended
 from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import Remote, remote
 from queue_operator.cli.values import Duration, JobId
@@ -32,7 +33,7 @@ from queue_operator.domain.views import Phase
 )
 @click.argument("job_id", type=JobId())
 @click.option("-w", "--watch", is_flag=True, help="Print each change until the job has ended.")
-@click.option("--wait", is_flag=True, help="Print nothing until the job has ended.")
+@click.option("--wait", is_flag=True, help="Wait until the job has ended.")
 @click.option("--timeout", type=Duration(), help="With --watch or --wait: give up after so long.")
 @click.option("--payload", is_flag=True, help="Show what the job was submitted with, too.")
 @remote()
@@ -58,23 +59,15 @@ def get(
             status = _look(remote, queue, job_id, payload)
             _print(remote, status, _told(remote, queue, status))
             return
-        told = _Changes(remote).tell if watch else None
-        status = wait_for(remote, queue, job_id, timeout, told)
+        if watch:
+            timeout_s = None if timeout is None else timeout.total_seconds()
+            told, namespace = _Changes(remote).tell, remote.namespace
+            status = queue.wait(job_id, timeout_s=timeout_s, on_status=told, namespace=namespace)
+        else:
+            status = until_ended(remote, queue, job_id, timeout)
         if watch and remote.output == "json":
             sys.exit(0 if status.state is Phase.COMPLETED else 1)
         ended(remote, _look(remote, queue, job_id, payload))
-
-
-def wait_for(
-    remote: Remote,
-    queue: QueueClient,
-    job_id: str,
-    timeout: timedelta | None,
-    told: Callable[[JobStatus], None] | None = None,
-) -> JobStatus:
-    """The job once it has ended."""
-    timeout_s = None if timeout is None else timeout.total_seconds()
-    return queue.wait(job_id, timeout_s=timeout_s, on_status=told, namespace=remote.namespace)
 
 
 def ended(remote: Remote, status: JobStatus) -> None:
@@ -134,6 +127,15 @@ def _print(remote: Remote, status: JobStatus, told: str = "") -> None:
         rendering.show(_page(status, told))
 
 
+def _attempt(status: JobStatus) -> str:
+    bound = status.max_attempts
+    return f"{status.attempt} of {bound}" if bound else str(status.attempt)
+
+
+def _waits(status: JobStatus) -> bool:
+    return status.completed_at is None and status.state is not Phase.RUNNING
+
+
 def _is_held(status: JobStatus) -> bool:
     return status.suspended and status.completed_at is None
 
@@ -148,7 +150,10 @@ def _page(status: JobStatus, told: str) -> RenderableType:
             ("state", rendering.state(status.state, status.cancel_requested)),
             ("suspended", "until it is resumed" if _is_held(status) else ""),
             ("reason", status.reason),
-            ("attempt", status.attempt),
+            ("QueueJob", status.resource),
+            ("attempt", _attempt(status)),
+            ("worker", status.worker),
+            ("timeout", rendering.duration(status.timeout) if status.timeout else ""),
             ("priority", status.priority.value),
             ("tags", rendering.tags(status.tags)),
             ("correlation id", status.correlation_id),
@@ -156,7 +161,7 @@ def _page(status: JobStatus, told: str) -> RenderableType:
             ("callback", status.callback_url),
             ("told", told),
             ("created", rendering.moment(status.created_at)),
-            ("not before", rendering.moment(status.scheduled_for)),
+            ("not before", rendering.moment(status.scheduled_for) if _waits(status) else ""),
             ("started", rendering.moment(status.started_at)),
             ("ended", rendering.moment(status.completed_at)),
             ("progress", f"{progress.percent} % {progress.message}" if progress else ""),

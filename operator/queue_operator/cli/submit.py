@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,20 @@ import click
 from pydantic import ValidationError
 
 from queue_operator.cli import loading, rendering
+from queue_operator.cli.awaiting import until_ended
 from queue_operator.cli.checking import refusal
 from queue_operator.cli.command import Bytes, ExampleCommand
 from queue_operator.cli.connection import Remote, remote
-from queue_operator.cli.get import ended, wait_for
+from queue_operator.cli.get import ended
 from queue_operator.cli.values import Duration, Tag, When, parse_json, tag_map
-from queue_operator.client import QueueClient, Submission, SubmissionResult
+from queue_operator.client import Submission, SubmissionResult
 from queue_operator.client.flows import BATCH_JOBS
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
 from queue_operator.domain.views import Phase
 
-_SPECIFIC = ("payload", "job_id", "idempotency_key", "raw", "wait")
+_SPECIFIC = ("payload", "job_id", "idempotency_key", "raw", "wait", "wait_timeout")
 """What can be for one job only."""
 
 
@@ -40,7 +42,11 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--priority", type=choice(list(Priority), case_sensitive=False)),
             click.option("--delay", type=Duration(), help="Not before so long from now: 5m, PT5M."),
             click.option("--at", "scheduled_at", type=When(ago=False), help="Not before then."),
-            click.option("--timeout", type=Duration(), help="Limit of one execution."),
+            click.option(
+                "--timeout",
+                type=Duration(),
+                help="Limit of one execution of the job; see also --wait-timeout.",
+            ),
             click.option("--max-attempts", type=click.IntRange(1, 100)),
             click.option("--tag", "tags", type=Tag(), multiple=True, help="May be repeated."),
             click.option("--correlation-id", help="Yours, for tracing."),
@@ -117,6 +123,11 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="With --file: jobs in one request.",
 )
 @click.option("--wait", is_flag=True, help="Wait until the job has ended.")
+@click.option(
+    "--wait-timeout",
+    type=Duration(),
+    help="With --wait: stop waiting after so long. The job goes on.",
+)
 @click.option("--dry-run", is_flag=True, help="Check and show what would be sent.")
 @remote("jsonl")
 def submit(
@@ -128,18 +139,21 @@ def submit(
     run_id: str | None,
     batch_size: int,
     wait: bool,
+    wait_timeout: timedelta | None,
     dry_run: bool,
     **options: Any,
 ) -> None:
     """Submit a job of TYPE, or many from a file.
 
-    PAYLOAD is JSON; @FILE reads it from a file, - from standard input. With --wait the exit code
-    is 0 only if the job completed. With --file it is 1 if a line was rejected; `--output jsonl`
-    prints what became of each line.
+    PAYLOAD is JSON; @FILE reads it from a file, - from standard input. With --wait the job's id is
+    told at once, and the exit code is 0 if the job completed, 1 if it ended otherwise, and 3 if it
+    has not ended within --wait-timeout. With --file it is 1 if a line was rejected, and
+    `--output jsonl` prints what became of each line.
     """
     fields = _fields(options)
     if file is not None:
-        given = {"payload": payload, "raw": raw, "wait": wait, **fields}
+        waiting = {"wait": wait, "wait_timeout": wait_timeout}
+        given = {"payload": payload, "raw": raw, **waiting, **fields}
         if wrong := [name for name in _SPECIFIC if given.get(name)]:
             raise click.UsageError(f"{', '.join(wrong)}: for one job only, not with --file")
         defaults = fields if type is None else {"type": type, **fields}
@@ -148,6 +162,10 @@ def submit(
         return
     if type is None:
         raise click.UsageError("give TYPE, or --file")
+    if wait_timeout is not None and not wait:
+        raise click.UsageError(
+            "--wait-timeout is for --wait; --timeout limits one execution of the job"
+        )
     if run_id is not None:
         raise click.UsageError("--run-id is for --file; for one job give --key")
     submission = _submission({"type": type, **fields, **_payload(payload, raw)})
@@ -157,14 +175,16 @@ def submit(
         rendering.print_json(submission.document())
         return
     with remote.connected() as queue:
-        _one(remote, queue, submission, wait)
+        result = queue.submit(submission, namespace=remote.namespace)
+        if wait and result.job_id is not None:
+            rendering.note(_told(result))
+            ended(remote, until_ended(remote, queue, result.job_id, wait_timeout))
+        else:
+            _print(remote, result)
 
 
-def _one(remote: Remote, queue: QueueClient, submission: Submission, wait: bool) -> None:
-    result = queue.submit(submission, namespace=remote.namespace)
-    if wait and result.job_id is not None:
-        ended(remote, wait_for(remote, queue, result.job_id, None))
-    elif remote.output == "table":
+def _print(remote: Remote, result: SubmissionResult) -> None:
+    if remote.output == "table":
         print(_told(result))
     else:
         print_one = rendering.print_json if remote.output == "json" else rendering.print_line

@@ -53,5 +53,6 @@ def _cause(cause: Cause) -> Iterator[RenderableType]:
             ("counted", counted),
             ("next", cause.next_step),
             ("type", cause.command),
+            ("runbook", cause.runbook),
         ]
     )

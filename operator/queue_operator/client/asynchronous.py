@@ -168,9 +168,10 @@ class AsyncQueueClient:
         on_status: Callable[[JobStatus], None] | None = None,
         namespace: str | None = None,
     ) -> JobStatus:
-        """The job, with its result, once it has ended. It listens to the job's events; where the
-        server has none, or `on_status` is to be told of progress, it looks every `poll_s` seconds,
-        at first more often, and tells `on_status` what it sees.
+        """The job, with its result, once it has ended. It listens to the job's events, and looks
+        when its state changes; `on_status` is told each look. Events do not tell of progress: while
+        the job runs and there is an `on_status`, and where the server has no events, it looks every
+        `poll_s` seconds, at first more often.
 
         Raises JobNotFound; TimeoutError after `timeout_s`; Unavailable when the server cannot be
         asked for `outage_s`.

@@ -1,9 +1,16 @@
 """What streams tell."""
 
 from datetime import datetime
+from typing import Final
 
 from queue_operator.client.models import FINISHED, Received
 from queue_operator.domain.views import Phase
+
+SILENCE_S: Final = 45.0
+"""After so long without a word a stream is taken for dead: the server says something every 15 s."""
+RETRY_S: Final = 1.0
+"""A server that ends has many readers, who should not all come back at once."""
+NOW_ON: Final = "what comes next is told from now on"
 
 
 class JobEvent(Received):

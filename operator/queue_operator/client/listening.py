@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from queue_operator.client.events import JobEvent
+from queue_operator.client.events import NOW_ON, SILENCE_S, JobEvent
 from queue_operator.client.protocol import Call, Reply, ServerError, error_of, unreachable
 from queue_operator.client.retrying import REFUSED, RETRIED_STATUSES, RetryPolicy
 from queue_operator.client.sse import Decoder, ServerEvent, TooLong
@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 STREAM: Final = "text/event-stream"
 LAST_ID: Final = "Last-Event-ID"
-SILENCE_S: Final = 45.0
-"""After so long without a word a stream is taken for dead: the server says something every 15 s."""
 
 _WITHOUT: Final = frozenset({404, 405, 501})
 """Answers of a server that has no such stream."""
@@ -166,7 +164,7 @@ class Ear:
         if response.status_code == _EXPIRED and self._position:
             told = error_of(self._call, response)
             self._position = ""
-            self._on_gap(f"{told}; what comes next is told from now on")
+            self._on_gap(f"{told}; {NOW_ON}")
             return False
         if response.status_code in _WITHOUT:
             raise NoStream

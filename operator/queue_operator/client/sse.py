@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from queue_operator.client.events import RETRY_S
+
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of one event: no server sends as much, and what never ends would fill the memory."""
-RETRY_S: Final = 1.0
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 

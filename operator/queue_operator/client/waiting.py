@@ -22,6 +22,7 @@ from queue_operator.client.protocol import Call, Operation
 from queue_operator.client.requests import JobSearch
 from queue_operator.client.retrying import RetryPolicy
 from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.views import Phase
 
 T = TypeVar("T")
 
@@ -51,57 +52,107 @@ def wait(
     timeout_s: float | None,
     told: Callable[[JobStatus], None] | None,
 ) -> Flow[JobStatus]:
-    """Until the job has ended. Who is told each look is told of progress too, which streams are
-    not: it looks every `poll_s`. Others hear of the end, and look then.
+    """Until the job has ended. It listens, and looks when it hears of something; who is `told` each
+    look is told of every change of the state so. Of progress no stream tells: for that it looks
+    while the job runs, and listens again when it does not.
 
     Raises TimeoutError after `timeout_s` seconds, Unavailable when the server could not be
     asked for `outage_s` seconds.
     """
-    clock = how.clock
-    started = answered = clock()
-    until = float("inf") if timeout_s is None else started + timeout_s
-    pause_s = min(_FIRST_LOOK_S, how.poll_s)
-    state = "not known"
-    look = operations.get(job_id, namespace, include_result=True)
-    call = operations.job_events(job_id, False, namespace)
-    ear = None if told is not None else _ear(call, how, until=until, or_else=True)
-    heard = False
-    while True:
-        try:
-            status = yield from exchange(look, how.policy)
-        except Unavailable as error:
-            if clock() - answered >= how.outage_s:
-                raise error from None
-        else:
-            if told is not None:
-                told(status)
-            if status.is_finished:
+    return (yield from _Wait(job_id, namespace, how, timeout_s, told).run())
+
+
+class _Wait:
+    """`wait`, at work."""
+
+    def __init__(
+        self,
+        job_id: str,
+        namespace: str | None,
+        how: Patience,
+        timeout_s: float | None,
+        told: Callable[[JobStatus], None] | None,
+    ) -> None:
+        self._how, self._told = how, told
+        self._answered = how.clock()
+        self._until = float("inf") if timeout_s is None else self._answered + timeout_s
+        self._pause_s = min(_FIRST_LOOK_S, how.poll_s)
+        self._status: JobStatus | None = None
+        self._late = f"job {job_id!r} has not ended within {timeout_s or 0:g} s"
+        self._get = operations.get(job_id, namespace, include_result=True)
+        self._call = operations.job_events(job_id, False, namespace)
+        self._ear: Ear | None = None
+        self._listens = True
+        self._heard_of_end = False
+
+    def run(self) -> Flow[JobStatus]:
+        """The job as it ended."""
+        while True:
+            status = yield from self._look()
+            if status is not None and status.is_finished:
+                yield from self._leave()
                 return status
-            answered, state = clock(), status.state
-        if until - clock() <= 0:
-            raise TimeoutError(f"job {job_id!r} has not ended within {timeout_s:g} s: {state}")
-        if ear is not None and not heard and (heard := (yield from _end(ear))):
-            answered = clock()
-            continue
+            if self._left_s() <= 0:
+                state = "not known" if self._status is None else self._status.state
+                raise TimeoutError(f"{self._late}: {state}")
+            yield from self._until_next_look()
+
+    def _look(self) -> Flow[JobStatus | None]:
+        """None where the server cannot be asked, and not for too long."""
+        try:
+            status = yield from exchange(self._get, self._how.policy)
+        except Unavailable as error:
+            if self._how.clock() - self._answered >= self._how.outage_s:
+                raise error from None
+            return None
+        if self._told is not None:
+            self._told(status)
+        self._answered, self._status = self._how.clock(), status
+        return status
+
+    def _until_next_look(self) -> Flow[None]:
+        status = self._status
+        if self._told is not None and status is not None and status.state is Phase.RUNNING:
+            yield from self._leave()
+        elif self._listens and not self._heard_of_end:
+            yield from self._hear()
+            if self._listens:
+                return
         # There is nothing to listen to, or what had ended was retried meanwhile.
-        if not heard:
-            ear = None
-        heard = False
-        yield Pause(min(pause_s, max(until - clock(), 0.0)))
-        pause_s = min(how.poll_s, pause_s * _LOOK_GROWTH)
+        self._heard_of_end = False
+        yield Pause(min(self._pause_s, max(self._left_s(), 0.0)))
+        self._pause_s = min(self._how.poll_s, self._pause_s * _LOOK_GROWTH)
 
+    def _hear(self) -> Flow[None]:
+        """Until there is a reason to look, or the time is over."""
+        if self._ear is None:
+            self._ear = _ear(self._call, self._how, until=self._until, or_else=True)
+        try:
+            while (event := (yield from self._ear.next())) is not None and not event.is_finished:
+                if self._told is not None and self._is_new(event):
+                    break
+            else:
+                self._heard_of_end = True
+                yield from self._ear.leave()
+        except NoStream:
+            self._listens = False
+            return
+        except OutOfTime:
+            return
+        self._answered = self._how.clock()
 
-def _end(ear: Ear) -> Flow[bool]:
-    """Until the job has ended, or the time is over. False where the server tells no events."""
-    try:
-        while (event := (yield from ear.next())) is not None and not event.is_finished:
-            pass
-    except NoStream:
-        return False
-    except OutOfTime:
-        return True
-    yield from ear.leave()
-    return True
+    def _is_new(self, event: JobEvent) -> bool:
+        seen = self._status
+        return seen is None or (seen.state, seen.attempt) != (event.status, event.attempt)
+
+    def _leave(self) -> Flow[None]:
+        """What happens meanwhile is seen by looking: the next stream begins with how it is then."""
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            yield from ear.leave()
+
+    def _left_s(self) -> float:
+        return self._until - self._how.clock()
 
 
 @dataclass(frozen=True, slots=True)

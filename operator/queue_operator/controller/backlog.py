@@ -17,6 +17,9 @@ from queue_operator.domain.states import JobState, is_terminal
 HOLD_S: Final = 2.0
 """A job that ends sooner than this after it was taken in needs no other status but the last."""
 
+PROGRESS_S: Final = 10.0
+"""Progress alone is written at most this often."""
+
 REMEMBERED: Final = 20_000
 """Resources whose last written version is kept: the feed may show a change whose state
 was written already, because an earlier change showed the job's newest state.
@@ -27,15 +30,16 @@ _STALE: Final = 1000
 HELD: Final = frozenset({JobState.INITIAL_PENDING, JobState.RUNNING})
 
 
-Version = tuple[int, datetime]
-"""What tells the newer of two records of a job: a suspension is no transition."""
+Version = tuple[int, datetime, datetime]
+"""What tells the newer of two records of a job: a suspension is no transition, nor is progress."""
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-_NONE: Final[Version] = (-1, _NEVER)
+_NONE: Final[Version] = (-1, _NEVER, _NEVER)
 
 
 def version_of(job: ShownJob) -> Version:
-    return job.transition, job.suspension_at or _NEVER
+    told_at = job.progress.updated_at if job.progress else _NEVER
+    return job.transition, job.suspension_at or _NEVER, told_at
 
 
 @dataclass(slots=True)
@@ -78,8 +82,9 @@ class Backlog:
     A resource is never in flight twice: what changes meanwhile waits for the answer.
     """
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
+    def __init__(self, hold_s: float = HOLD_S, progress_s: float = PROGRESS_S) -> None:
         self._hold_s = hold_s
+        self._progress_s = progress_s
         self._waiting: dict[str, tuple[float, Write]] = {}
         self._in_flight: dict[str, Write] = {}
         self._written: OrderedDict[str, Version] = OrderedDict()
@@ -140,8 +145,10 @@ class Backlog:
 
     def _merge(self, write: Write, now: float) -> bool:
         known = self._waiting.get(write.uid)
-        write.since = now
-        self._waits(write.uid, now)
+        alone = self._is_progress_alone(write)
+        # Progress is put off, and does not wait before that.
+        write.since = now + self._progress_s if alone else now
+        self._waits(write.uid, write.since)
         if known is not None:
             older = known[1]
             older.sequences |= write.sequences
@@ -150,9 +157,19 @@ class Backlog:
                 return False
             write.sequences = older.sequences
             write.failures = older.failures
-            write.since = older.since
-        self._schedule(write, now + (self._hold_s if self._is_held(write) else 0.0))
+            write.since = min(older.since, write.since)
+        due = now + (self._hold_s if self._is_held(write) else 0.0)
+        if alone:
+            # What comes on and on does not put off what waits.
+            due = now + self._progress_s if known is None else known[0]
+        self._schedule(write, due)
         return True
+
+    def _is_progress_alone(self, write: Write) -> bool:
+        """All else that it tells is in the resource."""
+        if write.job is None or write.job.progress is None:
+            return False
+        return self._written.get(write.uid, _NONE)[:2] == write.version[:2]
 
     @staticmethod
     def _is_held(write: Write) -> bool:

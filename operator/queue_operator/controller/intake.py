@@ -184,11 +184,9 @@ class Intake:
     ) -> dict[str, QuotaExceeded]:
         """Gives by uid those that the quotas of their namespaces have no room for."""
         seen = {sighting.uid: sighting for sighting in present}
-        jobs = {uid: one.job for uid, one in seen.items() if one.job is not None}
+        jobs = {uid: one.job for uid, one in seen.items() if one.job and not one.error}
         refused: dict[str, QuotaExceeded] = {}
-        for sighting in seen.values():
-            if sighting.error is not None:
-                self._refuse(sighting, sighting.error)
+        await self._turn_away([one for one in seen.values() if one.error is not None])
         if jobs:
             refused = await self._take_in_within_quotas(jobs, seen, again)
         for uid, sighting in seen.items():
@@ -199,6 +197,14 @@ class Intake:
             self._defer(seen[uid], lacking)
         self._stats.over_quota.value = len(self._deferred)
         return refused
+
+    async def _turn_away(self, wrong: Sequence[Sighting]) -> None:
+        """Those that may not have a job. What has one, of when settings were others, keeps it."""
+        stored = await self._backend.taken_in([one.uid for one in wrong]) if wrong else ()
+        for sighting in wrong:
+            if sighting.error is not None and sighting.uid not in stored:
+                self._refuse(sighting, sighting.error)
+        await self._observe([one for one in wrong if one.uid in stored])
 
     async def _take_in_within_quotas(
         self, jobs: Mapping[str, Job], seen: Mapping[str, Sighting], again: bool

@@ -14,11 +14,13 @@ from queue_operator.controller.kube import ApiError, KubeClient, object_path
 from queue_operator.controller.ownership import Ownership
 from queue_operator.controller.pacing import TokenBucket, backoff_s
 from queue_operator.controller.ports import ControllerBackend, ControllerStats
+from queue_operator.controller.recorder import EventRecorder
 from queue_operator.controller.sightings import Sightings
 from queue_operator.controller.waiting import wait_for_event
 from queue_operator.crd.conditions import status_of
 from queue_operator.crd.manifest import TRANSITION_MESSAGE
 from queue_operator.crd.names import QUEUE_JOB
+from queue_operator.crd.v1alpha1 import QueueJobStatus
 from queue_operator.domain.clock import Clock
 from queue_operator.domain.errors import Unavailable
 from queue_operator.observing import about
@@ -53,6 +55,7 @@ class StatusWriter:
         rate_per_s: float,
         clock: Clock,
         stats: ControllerStats,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._backend = backend
         self._kube = kube
@@ -62,6 +65,7 @@ class StatusWriter:
         self._namespaces = frozenset(namespaces)
         self._clock = clock
         self._stats = stats
+        self._recorder = recorder
         self._backlog = Backlog()
         self._bucket = TokenBucket(rate_per_s, clock)
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
@@ -192,8 +196,10 @@ class StatusWriter:
 
     async def _send(self, write: Write) -> None:
         path = object_path(QUEUE_JOB.plural, write.namespace, write.resource.name)
+        status = self._status(write)
+        document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         try:
-            await self._kube.replace_status(path, write.uid, self._document(write))
+            await self._kube.replace_status(path, write.uid, document)
         except ApiError as error:
             self._refused(write, error)
         except Unavailable as error:
@@ -205,15 +211,17 @@ class StatusWriter:
             if write.final:
                 self._sightings.finished(write.uid)
             self._backlog.done(write)
+            if self._recorder is not None:
+                self._recorder.record(write, status)
 
-    def _document(self, write: Write) -> dict[str, object]:
+    def _status(self, write: Write) -> QueueJobStatus:
         status = write.status
         if write.job is not None:
             seen = self._sightings.generation(write.uid)
             generation = max(seen, write.resource.generation)
             status = status_of(write.job, datetime.now(UTC), generation)
         assert status is not None  # noqa: S101  (a write has a job or a status)
-        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return status
 
     def _refused(self, write: Write, error: ApiError) -> None:
         if error.status in _SETTLED:

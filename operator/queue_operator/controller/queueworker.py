@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from queue_operator.backends.protocol import SessionOrder, WorkerSession
 from queue_operator.crd.names import API_VERSION, FIELD_MANAGER, QUEUE_WORKER
 from queue_operator.crd.v1alpha1 import (
+    MAX_COLUMN,
     MAX_MESSAGE,
     Condition,
     ConditionStatus,
@@ -215,6 +216,8 @@ def _status(item: Existing, session: WorkerSession | None, now: datetime) -> dic
         effective=Effective.model_validate(
             {"capacity": capacity, "tags": sorted(tags), "types": types}
         ),
+        types_text=_column(types, anything="*"),
+        tags_text=_column(sorted(tags), anything="-"),
         slots=capacity,
         busy=session.busy,
         draining=session.draining,
@@ -249,12 +252,21 @@ def _disconnected(item: Existing, now: datetime) -> dict[str, Any]:
 
 
 def _ready(item: Existing, session: WorkerSession, now: datetime) -> Condition:
-    words = (
-        ("Draining", "Finishes what it holds, takes no more jobs")
-        if session.draining
-        else ("Connected", "A session is open")
-    )
+    if session.draining:
+        words = ("Draining", "Finishes what it holds, takes no more jobs")
+        return _condition(item, ConditionType.READY, ConditionStatus.FALSE, words, now)
+    words = ("Connected", "A session is open")
     return _condition(item, ConditionType.READY, ConditionStatus.TRUE, words, now)
+
+
+def _column(names: Sequence[str], anything: str) -> str:
+    """As many of the names as a column has room for, and how many more there are."""
+    shown, rest = ",".join(names), ""
+    kept = len(names)
+    while kept and len(shown + rest) > MAX_COLUMN:
+        kept -= 1
+        shown, rest = ",".join(names[:kept]), f",+{len(names) - kept}"
+    return shown + rest if kept else anything if not names else f"{len(names)}"
 
 
 def _spec_applied(item: Existing, session: WorkerSession, now: datetime) -> list[Condition]:

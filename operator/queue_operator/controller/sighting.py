@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from queue_operator.crd.conditions import tells_over_quota
-from queue_operator.crd.submission import cancel_requested, to_job
+from queue_operator.crd.submission import cancel_requested, check_manifest, read_job
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.validation import Limits
@@ -27,7 +27,8 @@ class IntakeRules:
 class Sighting:
     """`gone` is what the watch says, not necessarily true: leaving the field selector looks the
     same. `leaving`: the object has a deletion timestamp. One that is neither has a `job`, or an
-    `error` that says why it cannot have one. `observed` is the generation that its status tells of.
+    `error` that says why it cannot have one, or both: it could have one under other settings.
+    `observed` is the generation that its status tells of.
     """
 
     resource: ResourceRef
@@ -69,7 +70,8 @@ class Sighting:
         job, error = None, None
         if not (gone or leaving):
             try:
-                job = to_job(body, rules.cluster_uid, rules.limits, rules.json_depth)
+                job = read_job(body, rules.cluster_uid, rules.json_depth)
+                check_manifest(job, rules.limits)
             except InvalidArgument as found:
                 error = found
         return cls(

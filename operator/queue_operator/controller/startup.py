@@ -28,6 +28,7 @@ from queue_operator.controller.ports import BackendFactory, ControllerBackend, C
 from queue_operator.controller.preflight import await_cluster
 from queue_operator.controller.projection import StatusWriter
 from queue_operator.controller.readmission import Readmission
+from queue_operator.controller.recorder import EventRecorder
 from queue_operator.controller.resync import Resync
 from queue_operator.controller.sighting import IntakeRules
 from queue_operator.controller.sightings import Sightings
@@ -291,6 +292,7 @@ class Controller:
         self.ownership = Ownership(
             kube, started.queue_uid, served, clock, stats, resync_s=settings.controller.resync_s
         )
+        self.recorder = EventRecorder(kube, clock)
         self.writer = StatusWriter(
             backend,
             kube,
@@ -301,6 +303,7 @@ class Controller:
             rate_per_s=settings.controller.status_writes_per_s,
             clock=clock,
             stats=stats,
+            recorder=self.recorder if settings.controller.events else None,
         )
         self.intake = Intake(
             backend,
@@ -355,6 +358,7 @@ class Controller:
             "priorities": self.intake.priorities.run(),
             "readmission": self.readmission.run(),
             "status writer": self.writer.run(),
+            "Events": self.recorder.run(),
             "worker mirror": self.workers.run(resync_s),
             "edits": self.edits.run(),
             "listener": self._listen(),

@@ -13,6 +13,8 @@ from queue_operator.crd.v1alpha1 import (
     ConditionStatus,
     ConditionType,
     QueueJobStatus,
+    ResourcePhase,
+    ShownProgress,
 )
 from queue_operator.domain.errors import QueueError, QuotaExceeded
 from queue_operator.domain.outcome import ErrorCategory
@@ -45,7 +47,7 @@ _REASONS: Final[dict[JobState, str]] = {
 }
 _ACCEPTED: Final = "Accepted"
 _REFUSED: Final = "Refused"
-_OVER_QUOTA: Final = QuotaExceeded.__name__
+OVER_QUOTA: Final = QuotaExceeded.__name__
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -57,7 +59,7 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
     finished = is_terminal(job.state)
     return QueueJobStatus(
         state=job.state,
-        phase=phase(job, now),
+        phase=ResourcePhase(phase(job, now)),
         finished=finished,
         observed_generation=observed,
         transition=job.transition,
@@ -68,8 +70,9 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
         assigned_at=job.assigned_at,
         started_at=job.started_at,
         finalized_at=job.finalized_at,
+        progress=_progress(job),
         reason=reason_of(job),
-        message=_cut(job.message) or None,
+        message=_message(job) or None,
         result_summary=result_summary(job),
         gc_bucket=gc_bucket(job.finalized_at) if finished and job.finalized_at else None,
         conditions=_conditions(job, now, observed),
@@ -79,7 +82,8 @@ def status_of(job: ShownJob, now: datetime, generation: int = 0) -> QueueJobStat
 def refused(error: QueueError, now: datetime, generation: int) -> QueueJobStatus:
     """The status of a resource whose spec no retry will make acceptable."""
     reason = _as_word(error.code) or _REFUSED
-    return _given_up(reason, _cut(error.message), now, generation, ConditionStatus.FALSE)
+    given_up = _given_up(reason, _cut(error.message), now, generation, ConditionStatus.FALSE)
+    return given_up.model_copy(update={"phase": ResourcePhase.REJECTED})
 
 
 def job_deleted(now: datetime, generation: int) -> QueueJobStatus:
@@ -125,15 +129,16 @@ def over_quota(error: QuotaExceeded, now: datetime, generation: int) -> QueueJob
     accepted = Condition(
         type=ConditionType.ACCEPTED,
         status=ConditionStatus.FALSE,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         last_transition_time=now,
         observed_generation=generation,
     )
     return QueueJobStatus(
+        phase=ResourcePhase.PENDING,
         finished=False,
         observed_generation=generation,
-        reason=_OVER_QUOTA,
+        reason=OVER_QUOTA,
         message=message,
         conditions=[accepted],
     )
@@ -144,7 +149,7 @@ def tells_over_quota(body: Mapping[str, Any], generation: int) -> bool:
     return any(
         condition.get("type") == ConditionType.ACCEPTED
         and condition.get("status") == ConditionStatus.FALSE
-        and condition.get("reason") == _OVER_QUOTA
+        and condition.get("reason") == OVER_QUOTA
         and condition.get("observedGeneration") == generation
         for condition in (body.get("status") or {}).get("conditions") or ()
     )
@@ -172,12 +177,25 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
             type=kind,
             status=ConditionStatus.TRUE,
             reason=reason_of(job),
-            message=_cut(job.message),
+            message=_message(job),
             last_transition_time=job.finalized_at or since,
             observed_generation=observed,
         )
         for kind in final + stalled
     ]
+
+
+def _message(job: ShownJob) -> str:
+    """What is wrong with the job; of one that completed, nothing is, whatever failed before."""
+    return "" if job.state is JobState.COMPLETED else _cut(job.message)
+
+
+def _progress(job: ShownJob) -> ShownProgress | None:
+    told = job.progress
+    if told is None or job.state in ELIGIBLE or is_terminal(job.state):
+        return None
+    message = _cut(told.message) or None
+    return ShownProgress(percent=told.percent, message=message, updated_at=told.updated_at)
 
 
 def _suspended(job: ShownJob, observed: int | None) -> Condition | None:

@@ -21,6 +21,7 @@ from queue_operator.crd.v1alpha1 import (
     QueueWorkerSpec,
     QueueWorkerStatus,
 )
+from queue_operator.domain.ordering import Priority
 from queue_operator.domain.retry import BackoffStrategy
 
 Schema = dict[str, Any]
@@ -46,6 +47,8 @@ _FIRST_SIGHT: Final[Schema] = {
     ]
 }
 """Without it tools think that an object nobody has looked at is ready."""
+
+_SLOW: Final = "Written every ten seconds at most; the metrics have it as it is."
 
 
 def structural(model: type[BaseModel]) -> Schema:
@@ -119,6 +122,9 @@ def _queue_job_rules(spec: Schema) -> list[Schema]:
 
 def queue_job_crd() -> Schema:
     spec, status = structural(QueueJobSpec), structural(QueueJobStatus)
+    # Said by the API server, so that it is seen in the object and in its column.
+    spec["properties"]["priority"]["default"] = Priority.NORMAL.value
+    spec["properties"]["timeout"]["minimum"] = 1
     spec["properties"]["tags"]["x-kubernetes-validations"] = [
         _rule(
             f"self.all(k, k != '' && !k.contains('=') && size(k) + size(self[k]) < {MAX_TAG})",
@@ -142,40 +148,68 @@ def queue_job_crd() -> Schema:
         )
     ]
     columns = [
-        _column("State", ".status.state"),
+        _column("Phase", ".status.phase"),
         _column("Type", ".spec.type"),
         _column("Attempts", ".status.attempt", "integer"),
+        _column("Reason", ".status.reason"),
         _column("Priority", ".spec.priority", wide=True),
         _column("Worker", ".status.worker", wide=True),
-        _column("Reason", ".status.reason", wide=True),
+        _column("Progress", ".status.progress.percent", "integer", wide=True),
+        _column("State", ".status.state", wide=True),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
     selectable = (
         ".spec.type",
+        ".status.phase",
+        ".status.reason",
         ".status.state",
         ".status.finished",
         ".status.gcBucket",
         ".status.worker",
     )
-    return _crd(QUEUE_JOB, spec, status, columns, selectable, required=["spec"])
+    return _crd(
+        QUEUE_JOB,
+        spec,
+        status,
+        columns,
+        selectable,
+        required=["spec"],
+        description="A job for a worker's handler: the operator stores it, hands it to a worker, "
+        "runs it again when it fails, and shows here how it is.",
+    )
 
 
 def queue_worker_crd() -> Schema:
     columns = [
         _column("Ready", f'.status.conditions[?(@.type=="{ConditionType.READY.value}")].status'),
+        _column("Session", f'.status.conditions[?(@.type=="{ConditionType.READY.value}")].reason'),
         _column("Slots", ".status.slots", "integer"),
-        _column("Busy", ".status.busy", "integer"),
-        _column("Tags", ".status.effective.tags"),
-        _column("Heartbeat", ".status.heartbeatTime", "date"),
+        _column("Busy", ".status.busy", "integer", told=_SLOW),
+        _column("Types", ".status.typesText"),
+        _column("Tags", ".status.tagsText"),
+        _column("Version", ".status.version", wide=True),
+        _column("Host", ".status.host", wide=True),
+        _column("Heartbeat", ".status.heartbeatTime", "date", wide=True, told=_SLOW),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
     status = structural(QueueWorkerStatus)
-    return _crd(QUEUE_WORKER, structural(QueueWorkerSpec), status, columns, (), required=[])
+    return _crd(
+        QUEUE_WORKER,
+        structural(QueueWorkerSpec),
+        status,
+        columns,
+        (),
+        required=[],
+        description="A worker that is connected. The operator makes and deletes these; edit the "
+        "spec to give one another capacity or other tags, or to drain it.",
+    )
 
 
-def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
+def _column(
+    name: str, path: str, kind: str = "string", *, wide: bool = False, told: str = ""
+) -> Schema:
     column: Schema = {"name": name, "type": kind, "jsonPath": path}
-    return column | ({"priority": 1} if wide else {})
+    return column | ({"priority": 1} if wide else {}) | ({"description": told} if told else {})
 
 
 def _crd(
@@ -186,12 +220,14 @@ def _crd(
     selectable: tuple[str, ...],
     *,
     required: list[str],
+    description: str,
 ) -> Schema:
     schema: Schema = {
         "type": "object",
+        "description": description,
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}"},
+            "kind": {"type": "string", "description": names.kind},
             "metadata": {"type": "object"},
             "spec": spec,
             "status": status,

@@ -33,11 +33,18 @@ def to_job(
 
     Raises InvalidArgument naming the field as the manifest spells it.
     """
+    job = read_job(body, cluster_uid, json_depth)
+    check_manifest(job, limits)
+    return job
+
+
+def read_job(body: Mapping[str, Any], cluster_uid: str, json_depth: int) -> Job:
+    """As `to_job`, without what settings may change: one that was taken in before may break it."""
     metadata = body["metadata"]
     spec = _parse(body.get("spec") or {})
     notes = metadata.get("annotations") or {}
     trace = trace_of(notes.get(TRACEPARENT), notes.get(TRACESTATE))
-    job = Job(
+    return Job(
         id=metadata["uid"],
         namespace=metadata["namespace"],
         type=spec.type,
@@ -60,8 +67,6 @@ def to_job(
             cluster_uid, metadata["uid"], metadata["name"], metadata.get("generation", 1)
         ),
     )
-    _check(job, limits)
-    return job
 
 
 def cancel_requested(body: Mapping[str, Any]) -> bool:
@@ -143,7 +148,7 @@ def _backoff(spec: BackoffSpec | None) -> Backoff:
     )
 
 
-def _check(job: Job, limits: Limits) -> None:
+def check_manifest(job: Job, limits: Limits) -> None:
     """The checks of every door, with the field as the manifest spells it."""
     try:
         check_job(job, limits)

@@ -36,6 +36,8 @@ MAX_TAG = DEFAULT_LIMITS.tag_characters
 MAX_PAYLOAD_TEXT = 256 * 1024
 MAX_MESSAGE = SHOWN_MESSAGE
 MAX_SUMMARY_BYTES = SHOWN_RESULT_BYTES
+MAX_COLUMN = 64
+"""Characters of a list that a table of workers shows."""
 
 AnyJson = Annotated[Any, WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG)]
@@ -208,11 +210,38 @@ ConditionList = Annotated[
 ]
 
 
+class ResourcePhase(StrEnum):
+    """The phases of a job, and that of a QueueJob whose spec was refused: there is no job."""
+
+    PENDING = Phase.PENDING.value
+    DELAYED = Phase.DELAYED.value
+    SCHEDULED = Phase.SCHEDULED.value
+    RUNNING = Phase.RUNNING.value
+    RETRYING = Phase.RETRYING.value
+    COMPLETED = Phase.COMPLETED.value
+    FAILED = Phase.FAILED.value
+    DEAD_LETTER = Phase.DEAD_LETTER.value
+    CANCELLED = Phase.CANCELLED.value
+    REJECTED = "REJECTED"
+
+
+class ShownProgress(_Model):
+    """How far the attempt that runs has come."""
+
+    percent: int | None = Field(None, ge=0, le=100, description="Of the work, as its handler says.")
+    message: str | None = Field(None, max_length=MAX_MESSAGE, description="What it is at.")
+    updated_at: datetime | None = Field(None, description="When the handler said so.")
+
+
 class QueueJobStatus(_Model):
     """A mirror of the job in the database, written by the operator only."""
 
     state: JobState | None = Field(None, description="The job's state.")
-    phase: Phase | None = Field(None, description="The same as the REST API shows it.")
+    phase: ResourcePhase | None = Field(
+        None,
+        description="The state as the REST API and the command line show it. REJECTED: the spec "
+        "was refused, and no job was made. PENDING without a state: no job is stored yet.",
+    )
     finished: bool | None = Field(None, description="True when nothing more will happen.")
     observed_generation: int | None = Field(
         None, ge=0, description="Generation of the spec that was taken in."
@@ -229,6 +258,9 @@ class QueueJobStatus(_Model):
     assigned_at: datetime | None = Field(None, description="When a worker last got it.")
     started_at: datetime | None = Field(None, description="When it first ran.")
     finalized_at: datetime | None = Field(None, description="When it ended.")
+    progress: ShownProgress | None = Field(
+        None, description="Of a job that runs and tells it; written every ten seconds at most."
+    )
     reason: str | None = Field(None, max_length=MAX_TAG, description="One word for why.")
     message: str | None = Field(None, max_length=MAX_MESSAGE, description="The newest error.")
     result_summary: str | None = Field(
@@ -280,6 +312,12 @@ class QueueWorkerStatus(_Model):
 
     declared: Declared | None = Field(None, description="What the worker said.")
     effective: Effective | None = Field(None, description="What the queue goes by.")
+    types_text: str | None = Field(
+        None, max_length=MAX_COLUMN, description="The types in effect, as a column; * for any."
+    )
+    tags_text: str | None = Field(
+        None, max_length=MAX_COLUMN, description="The tags in effect, as a column; - for none."
+    )
     slots: int | None = Field(None, ge=0, description="Jobs it may hold at once.")
     busy: int | None = Field(None, ge=0, description="Jobs it holds.")
     draining: bool | None = Field(None, description="Takes no more jobs.")

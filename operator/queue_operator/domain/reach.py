@@ -97,7 +97,7 @@ _OPEN: Final = "whoever runs the queue can open it by the setting webhooks.allow
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
     """What may be called. `names` and `ends` (of names, with their dot) and `networks` are inside
-    targets that were opened; no `ports` are all of them.
+    targets that were opened; no `ports` are all of them. `closed` says why no URL is taken at all.
     """
 
     names: frozenset[str] = frozenset()
@@ -105,6 +105,14 @@ class Reach:
     networks: tuple[Network, ...] = ()
     ports: frozenset[int] = frozenset(DEFAULT_PORTS)
     http: bool = False
+    closed: str = ""
+
+    @classmethod
+    def nowhere(cls, why: str) -> Self:
+        """Of whoever tells nobody: a callback that is taken and never called would be worse. `why`
+        also says what to do.
+        """
+        return cls(closed=f"must be left out: {why}")
 
     @classmethod
     def of(
@@ -135,6 +143,8 @@ class Reach:
         """Why `url`, which is one, may not be called, as far as this is seen without asking for
         its name.
         """
+        if self.closed:
+            return self.closed
         parts = urlsplit(url)
         if parts.scheme == "http" and not self.http:
             return "must begin with https://; http is not allowed here (webhooks.allow_http)"

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from queue_operator.domain.job import Job, ResourceRef
+from queue_operator.domain.job import Job, Progress, ResourceRef
 from queue_operator.domain.outcome import OCTETS, ErrorCategory
 from queue_operator.domain.states import JobState
 from queue_operator.domain.values import value
@@ -41,6 +41,7 @@ class ShownJob:
     result_head: bytes | None = None
     result_bytes: int = 0
     result_content_type: str = OCTETS
+    progress: Progress | None = None
 
     @property
     def permanent(self) -> bool:
@@ -74,4 +75,5 @@ def show(job: Job) -> ShownJob:
         result_head=None if job.result is None else job.result[:SHOWN_RESULT_BYTES],
         result_bytes=len(job.result or b""),
         result_content_type=job.result_content_type,
+        progress=job.progress,
     )

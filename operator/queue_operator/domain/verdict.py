@@ -6,167 +6,31 @@ Everybody who asks is told the same: the page, `queue-operator top` and `why`, a
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Final
 
-GRACE_S: Final = 15.0
-"""A worker that starts again is away for so long; jobs that wait for less are told of by nobody. A
-worker that has been silent for longer takes no job.
-"""
-LATE_S: Final = 300.0
-"""A queue is late when a job that could run has waited for longer."""
-IDLE_S: Final = 60.0
-"""So long a job may wait although a worker that handles its type has a free slot."""
-FEW_FAILURES: Final = 5
-FAILING_SHARE: Final = 0.2
-"""A type fails when so many attempts did within the window, and so great a part of all."""
+from queue_operator.domain.situation import (
+    FAILING_SHARE,
+    FEW_FAILURES,
+    GRACE_S,
+    IDLE_S,
+    LATE_S,
+    LEVELS,
+    Cause,
+    Code,
+    Hold,
+    Level,
+    Situation,
+    TypeNow,
+    Verdict,
+    WorkerNow,
+)
+from queue_operator.domain.untold import untold
+from queue_operator.domain.words import command, listed, many, span, text
+
 _MOST_NAMED: Final = 10
-_MOST_CHARACTERS: Final = 80
-
-
-class Level(StrEnum):
-    """HEALTHY: all that could run does, or soon will. BUSY: it waits for slots. DEGRADED: a part
-    of it fails, is late, or cannot start. STUCK: nothing of what waits can start.
-    """
-
-    HEALTHY = "HEALTHY"
-    BUSY = "BUSY"
-    DEGRADED = "DEGRADED"
-    STUCK = "STUCK"
-
-
-_ORDER: Final = tuple(Level)
-
-
-class Code(StrEnum):
-    """What a cause is."""
-
-    PAUSED = "PAUSED"
-    NO_WORKER = "NO_WORKER"
-    DRAINING = "DRAINING"
-    NOT_TAKEN = "NOT_TAKEN"
-    LATE = "LATE"
-    FAILING = "FAILING"
-    SILENT_WORKERS = "SILENT_WORKERS"
-    LOST_WORKERS = "LOST_WORKERS"
-    QUOTA = "QUOTA"
-    ALL_BUSY = "ALL_BUSY"
-
-
 _KEEPS_ALL: Final = (Code.PAUSED, Code.NO_WORKER, Code.DRAINING)
 """No job of the type starts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeNow:
-    """One type of jobs: `due` could run now, `oldest_s` is how long the oldest of them has waited.
-    `completed` and `attempts_failed` are of the window; `code` is the most frequent of its errors.
-    """
-
-    type: str
-    due: int = 0
-    running: int = 0
-    completed: int = 0
-    attempts_failed: int = 0
-    oldest_s: float = 0.0
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerNow:
-    """A connected worker. No `types`: it handles any. `silent_s`: nobody heard of it so long."""
-
-    name: str
-    types: frozenset[str] = frozenset()
-    capacity: int = 1
-    busy: int = 0
-    draining: bool = False
-    silent_s: float = 0.0
-
-    @property
-    def is_there(self) -> bool:
-        return self.silent_s <= GRACE_S
-
-    @property
-    def free(self) -> int:
-        return max(self.capacity - self.busy, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostNow:
-    """A worker that went `ago_s` before now without a goodbye, and the jobs it had then."""
-
-    name: str
-    ago_s: float
-    jobs: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """A pause; of all types where `type` is empty."""
-
-    type: str = ""
-    reason: str = ""
-    by: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """A namespace, or one type in it, as it is now and was for `window_s`. `later` jobs wait for a
-    time, for other jobs, or to be resumed. `may_run`: the quota has room for one more.
-    """
-
-    namespace: str
-    window_s: float = LATE_S
-    types: tuple[TypeNow, ...] = ()
-    workers: tuple[WorkerNow, ...] = ()
-    lost: tuple[LostNow, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    later: int = 0
-    may_run: bool = True
-
-    @property
-    def due(self) -> int:
-        return sum(one.due for one in self.types)
-
-    @property
-    def running(self) -> int:
-        return sum(one.running for one in self.types)
-
-    @property
-    def slots(self) -> int:
-        """Of workers that are there."""
-        return sum(one.capacity for one in self.workers if one.is_there)
-
-    @property
-    def busy(self) -> int:
-        """Of these slots, those that are taken."""
-        return sum(min(one.busy, one.capacity) for one in self.workers if one.is_there)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """One thing that keeps jobs back. `types` are the first of those it is about, empty for all;
-    `evidence` is what was counted, `command` what to type next, empty where no command helps.
-    """
-
-    code: Code
-    level: Level
-    message: str
-    next_step: str
-    command: str = ""
-    types: tuple[str, ...] = ()
-    evidence: Mapping[str, int | float | str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """`causes` are sorted, the worst first; the sentence tells the first."""
-
-    level: Level
-    sentence: str
-    causes: tuple[Cause, ...] = ()
 
 
 def judge(now: Situation) -> Verdict:
@@ -174,8 +38,9 @@ def judge(now: Situation) -> Verdict:
     crew = _crew(now)
     held, hindered = _hindrances(now, crew)
     causes = [*held, *_failing(now), *_lost(now), *_silent(now), *_crowded(now, crew, hindered)]
-    causes.sort(key=lambda cause: -_ORDER.index(cause.level))
-    level = max((cause.level for cause in causes), key=_ORDER.index, default=Level.HEALTHY)
+    causes += untold(now)
+    causes.sort(key=lambda cause: -LEVELS.index(cause.level))
+    level = max((cause.level for cause in causes), key=LEVELS.index, default=Level.HEALTHY)
     if now.due and sum(one.due for one in now.types if one.type in hindered) == now.due:
         level = Level.STUCK
         causes.sort(key=lambda cause: cause.code not in _KEEPS_ALL)
@@ -187,16 +52,16 @@ def _sentence(level: Level, causes: Sequence[Cause], now: Situation) -> str:
     if level is Level.HEALTHY:
         return f"{word}: {_quiet(now)}."
     more = sum(cause.level is not Level.HEALTHY for cause in causes) - 1
-    others = f" (and {_many(more, 'other cause')})" if more else ""
+    others = f" (and {many(more, 'other cause')})" if more else ""
     return f"{word}: {causes[0].message}{others}."
 
 
 def _quiet(now: Situation) -> str:
-    later = f"; {_many(now.later, 'job')} may not start yet" if now.later else ""
+    later = f"; {many(now.later, 'job')} may not start yet" if now.later else ""
     if not now.due and not now.running:
         return f"nothing runs, and nothing could{later}"
     done = sum(one.completed for one in now.types)
-    told = f"{_many(now.running, 'job')} running, {now.due:,} about to start, "
+    told = f"{many(now.running, 'job')} running, {now.due:,} about to start, "
     return f"{told}{done:,} completed in {span(now.window_s)}{later}"
 
 
@@ -288,8 +153,8 @@ def _paused(types: Sequence[TypeNow], now: Situation) -> Cause:
         # What is true of one only is not said of all.
         hold = Hold(type=hold.type)
     what = "the namespace" if whole else _named(types)
-    by = f" by {_text(hold.by)}" if hold.by else ""
-    because = f" ({_text(hold.reason)})" if hold.reason else ""
+    by = f" by {text(hold.by)}" if hold.by else ""
+    because = f" ({text(hold.reason)})" if hold.reason else ""
     verb = "is" if whole or len(types) == 1 else "are"
     return Cause(
         code=Code.PAUSED,
@@ -335,7 +200,9 @@ def _not_taken(types: Sequence[TypeNow], now: Situation) -> Cause:
         level=Level.DEGRADED,
         message=f"free workers leave {_named(types)} alone: {waiting}",
         next_step="See why: maybe no worker asks for the tags that these jobs carry.",
-        command=_command(f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now),
+        command=command(
+            f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now.namespace
+        ),
         types=_names(types),
         evidence=_counted(types),
     )
@@ -349,7 +216,9 @@ def _late(types: Sequence[TypeNow], now: Situation) -> Cause:
         f"free: {_waiting(types)}",
         next_step="See which wait: maybe no worker asks for their tags, or there are too few slots "
         "for so many short jobs.",
-        command=_command(f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now),
+        command=command(
+            f"list --type {shlex.quote(types[0].type)} --state SCHEDULED", now.namespace
+        ),
         types=_names(types),
         evidence=_counted(types),
     )
@@ -374,7 +243,7 @@ def _idle_holds(now: Situation, told: Iterable[TypeNow]) -> list[Cause]:
         Cause(
             code=Code.PAUSED,
             level=Level.HEALTHY,
-            message=f"{_text(hold.type) or 'the namespace'} is paused, and nothing waits for it",
+            message=f"{text(hold.type) or 'the namespace'} is paused, and nothing waits for it",
             next_step="Resume it once the reason is gone.",
             command=_resume(hold.type, now),
             types=(hold.type,) if hold.type else (),
@@ -394,7 +263,7 @@ def _failing(now: Situation) -> list[Cause]:
     bad.sort(key=lambda one: (-one.attempts_failed, one.type))
     failed = sum(one.attempts_failed for one in bad)
     made = failed + sum(one.completed for one in bad)
-    mostly = f", mostly {_text(bad[0].code)}" if bad[0].code else ""
+    mostly = f", mostly {text(bad[0].code)}" if bad[0].code else ""
     verb = "fails" if len(bad) == 1 else "fail"
     return [
         Cause(
@@ -403,7 +272,7 @@ def _failing(now: Situation) -> list[Cause]:
             message=f"{_named(bad)} {verb}: {failed:,} of {made:,} attempts in "
             f"{span(now.window_s)}{mostly}",
             next_step="Look at the errors; pause the type while its cause is mended.",
-            command=_command(f"failures --type {shlex.quote(bad[0].type)}", now),
+            command=command(f"failures --type {shlex.quote(bad[0].type)}", now.namespace),
             types=_names(bad),
             evidence={"failed": failed, "attempts": made, "code": bad[0].code},
         )
@@ -426,7 +295,7 @@ def _silent(now: Situation) -> list[Cause]:
         Cause(
             code=Code.SILENT_WORKERS,
             level=Level.DEGRADED,
-            message=f"{len(silent):,} {has} been silent for {span(most)}: {_list(names)}",
+            message=f"{len(silent):,} {has} been silent for {span(most)}: {listed(names)}",
             next_step="See whether their pods live, and reach the operator.",
             command=f"kubectl -n {shlex.quote(now.namespace)} get pods",
             evidence={"workers": len(silent), "silent_s": round(most, 1)},
@@ -440,17 +309,17 @@ def _lost(now: Situation) -> list[Cause]:
         return []
     newest = min(now.lost, key=lambda one: one.ago_s)
     jobs = sum(one.jobs for one in now.lost)
-    many = len(now.lost) > 1
-    names = _list(sorted({one.name for one in now.lost}))
-    who = f"{len(now.lost):,} workers ({names})" if many else f"worker {names}"
+    several = len(now.lost) > 1
+    names = listed(sorted({one.name for one in now.lost}))
+    who = f"{len(now.lost):,} workers ({names})" if several else f"worker {names}"
     ago = f"{span(newest.ago_s)} ago"
-    when = f"died, the last {ago}," if many else f"died {ago}"
+    when = f"died, the last {ago}," if several else f"died {ago}"
     told = f"; {'it was' if jobs == 1 else 'they were'} taken back to be run again"
     return [
         Cause(
             code=Code.LOST_WORKERS,
             level=Level.DEGRADED if newest.ago_s < now.window_s else Level.HEALTHY,
-            message=f"{who} {when} with {_many(jobs, 'job') if jobs else 'no job'}"
+            message=f"{who} {when} with {many(jobs, 'job') if jobs else 'no job'}"
             f"{told if jobs else ''}",
             next_step="See why it ended: out of memory, evicted, or a node that went? A job that "
             "ends its workers is run apart and then given up.",
@@ -474,10 +343,10 @@ def _crowded(now: Situation, crew: _Crew, hindered: frozenset[str]) -> list[Caus
     able = [one for one in slots if not one.types or not one.types.isdisjoint(kinds)]
     count = sum(one.capacity for one in able)
     where = "" if len(full) == len(left) else f" for {_named(full)}"
-    verb, of = "is" if count == 1 else "are", _many(len(able), "worker")
-    taken = f"all {_many(count, 'slot')} of {of}{where} {verb} taken"
+    verb, of = "is" if count == 1 else "are", many(len(able), "worker")
+    taken = f"all {many(count, 'slot')} of {of}{where} {verb} taken"
     if any(crew[one.type].free for one in full):
-        taken = f"there {verb} {_many(count, 'slot')} of {of}{where}"
+        taken = f"there {verb} {many(count, 'slot')} of {of}{where}"
     elif count == 1:
         taken = f"the one slot there is{where} is taken"
     return [
@@ -486,7 +355,7 @@ def _crowded(now: Situation, crew: _Crew, hindered: frozenset[str]) -> list[Caus
             level=_how_late(full),
             message=f"{taken}, and {_waiting(full)}",
             next_step="Wait, start more workers, or give them more slots.",
-            command=_command("top", now),
+            command=command("top", now.namespace),
             types=_names(full),
             evidence={**_counted(full), "slots": count, "workers": len(able)},
         )
@@ -520,25 +389,9 @@ def _how_late(types: Sequence[TypeNow]) -> Level:
 # Words
 
 
-def span(seconds: float) -> str:
-    """`40 s`, `5 min`, `3 h 20 min`, `2 d 4 h`."""
-    whole = max(round(seconds), 0)
-    for size, unit, less, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
-        if whole >= size:
-            rest = whole % size // less
-            return f"{whole // size} {unit} {rest} {small}" if rest else f"{whole // size} {unit}"
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _waiting(types: Sequence[TypeNow]) -> str:
     due, oldest_s = sum(one.due for one in types), _oldest(types)
-    waits = f"{_many(due, 'job')} wait{'s' if due == 1 else ''}"
+    waits = f"{many(due, 'job')} wait{'s' if due == 1 else ''}"
     if oldest_s < 1:
         return waits
     return f"{waits}, {'' if due == 1 else 'the oldest '}for {span(oldest_s)}"
@@ -558,28 +411,11 @@ def _names(types: Sequence[TypeNow]) -> tuple[str, ...]:
 
 
 def _named(types: Sequence[TypeNow]) -> str:
-    return _list([one.type for one in types])
-
-
-def _list(names: Sequence[str]) -> str:
-    """The first, and how many others."""
-    if len(names) <= 2:
-        return " and ".join(map(_text, names))
-    return f"{_text(names[0])} and {len(names) - 1:,} others"
-
-
-def _text(name: str) -> str:
-    """A name that somebody chose, so that it stays within its sentence."""
-    shown = name if name.isprintable() else ascii(name)[1:-1]
-    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
+    return listed([one.type for one in types])
 
 
 def _resume(kind: str, now: Situation) -> str:
     if kind.startswith("-"):
         # Before the dashes it would be an option, such as --all.
-        return f"{_command('resume', now)} -- {shlex.quote(kind)}"
-    return _command(f"resume {shlex.quote(kind)}" if kind else "resume", now)
-
-
-def _command(words: str, now: Situation) -> str:
-    return f"queue-operator {words} --namespace {shlex.quote(now.namespace)}"
+        return f"{command('resume', now.namespace)} -- {shlex.quote(kind)}"
+    return command(f"resume {shlex.quote(kind)}" if kind else "resume", now.namespace)

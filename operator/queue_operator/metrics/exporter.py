@@ -136,8 +136,8 @@ class Exporter:
         try:
             snapshot.stock = await self._stock()
         except QueueError as error:
+            self._tell("how many jobs there are is not known", error)
             self._withdraw()
-            log.warning("how many jobs there are is not known: %s", error)
         else:
             snapshot.store_up = True
 
@@ -147,8 +147,8 @@ class Exporter:
         try:
             snapshot.names = await telling.names()
         except QueueError as error:
+            self._tell("what the metrics show by name is not known", error)
             snapshot.store_up = False
-            log.warning("what the metrics show by name is not known: %s", error)
 
     async def _stock(self) -> Stock | None:
         snapshot = self._metrics.snapshot
@@ -166,6 +166,11 @@ class Exporter:
         snapshot.stock = snapshot.lag_s = None
         snapshot.store_up = False
 
+    def _tell(self, what: str, error: QueueError) -> None:
+        """Once for each outage of the store."""
+        if self._metrics.snapshot.store_up is not False:
+            log.warning("%s: %s", what, error)
+
     def _shows_counters(self) -> bool:
         return self._telling is not None and self._telling.shows_counters
 
@@ -177,8 +182,7 @@ class Exporter:
         try:
             await self._leader.beat()
         except QueueError as error:
-            if snapshot.store_up:
-                log.warning("whose turn the metrics are is not known: %s", error)
+            self._tell("whose turn the metrics are is not known", error)
             snapshot.store_up = False
             return
         if not self._leader.leads:

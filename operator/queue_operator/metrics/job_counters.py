@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -13,7 +14,9 @@ from prometheus_client.registry import Collector
 from queue_operator.backends.figures import OTHER, Buckets, Counted, Pair, Spread, spread_of
 from queue_operator.domain.states import Event
 from queue_operator.metrics import registry as table
+from queue_operator.metrics import scrapers
 from queue_operator.metrics.registry import Metric
+from queue_operator.metrics.scrapers import Audience, Scraper
 
 OUTCOMES: Final[Mapping[str, str]] = {
     Event.COMPLETE: "completed",
@@ -35,36 +38,53 @@ EXPIRED: Final = (Event.LOSE, Event.MARK_UNKNOWN_STOPPED)
 BUCKETS: Final = Buckets(wait=table.WAIT.buckets, run=table.RUN.buckets)
 
 Labels = tuple[str, ...]
+Series = tuple[str, Labels]
 _ALL: Final = (OTHER, OTHER)
+_NOT_ALL: Final = -1
 
 
 class JobCounters(Collector):
     """Counts what it is told, and shows it while `is_shown` says so. A series is 0 when it is first
-    shown, whatever it has counted: only then does the first step show in `increase`.
+    shown, whatever it has counted: only then does the first step show in `increase`. So it is for
+    each who scrapes at that time; to whoever comes later, its value may be known from before.
     """
 
     def __init__(
         self, is_shown: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._is_shown = is_shown
-        self._monotonic = monotonic
         self._guard = threading.Lock()
         self._counts: dict[Metric, dict[Labels, int]] = {
             metric: {}
             for metric in (table.ENQUEUED, table.ATTEMPTS, table.FINISHED, table.LEASES_EXPIRED)
         }
         self._spreads: dict[Metric, dict[Pair, Spread]] = {table.WAIT: {}, table.RUN: {}}
-        self._begun: set[tuple[str, Labels]] = set()
-        self._told = True
-        self._scraped_at = -inf
+        self._begun: set[Series] = set()
+        # Who scraped when the series was first shown to another, and still has to see it as 0.
+        self._unbegun: dict[Series, frozenset[Scraper]] = {}
+        self._audience = Audience(monotonic)
+        # Rises with all that is counted.
+        self._state = self._told_state = 0
+        self._look = _Look(scrapers.UNKNOWN, frozenset())
 
     @property
     def is_told(self) -> bool:
-        """Whether somebody was shown all that is counted."""
-        return self._told
+        """Whether everybody who scrapes was shown all that is counted; somebody, where nobody has
+        come lately.
+        """
+        return not self.untold
+
+    @property
+    def untold(self) -> frozenset[str]:
+        """The addresses of those who were not shown it; "" for nobody in particular."""
+        with self._guard:
+            lately = self._audience.lately()
+            if not lately:
+                return frozenset() if self._told_state == self._state else frozenset({""})
+            return frozenset(one.address for one, at in lately.items() if at != self._state)
 
     def scraped_within(self, seconds: float) -> bool:
-        return self._monotonic() - self._scraped_at <= seconds
+        return self._audience.within(seconds)
 
     def add(self, counted: Counted) -> None:
         with self._guard:
@@ -82,7 +102,7 @@ class JobCounters(Collector):
             for metric, spreads in ((table.WAIT, counted.waits), (table.RUN, counted.runs)):
                 for pair, spread in spreads.items():
                     self._spread(metric, pair).add(spread)
-                    self._told = False
+                    self._state += 1
 
     def keep(self, names: frozenset[Pair]) -> None:
         """Forgets the series of what is not shown by name any more, and begins those of what is."""
@@ -95,6 +115,8 @@ class JobCounters(Collector):
                 for pair in spreads.keys() - kept:
                     del spreads[pair]
             self._begun = {begun for begun in self._begun if begun[1][:2] in kept}
+            for begun in self._unbegun.keys() - self._begun:
+                del self._unbegun[begun]
             for pair in names:
                 for counter in (table.ENQUEUED, table.LEASES_EXPIRED):
                     self._counts[counter].setdefault(pair, 0)
@@ -103,22 +125,27 @@ class JobCounters(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Called by the scrape, in its own thread."""
+        whose = scrapers.current.get()
         if not self._is_shown():
+            with self._guard:
+                self._audience.sent_away(whose, self._state)
             return
         with self._guard:
-            self._scraped_at = self._monotonic()
-            self._told = True
+            self._look = _Look(whose, frozenset(self._audience.lately()) - {whose})
             families = [
                 *(self._counter(metric) for metric in self._counts),
                 *(self._histogram(metric) for metric in self._spreads),
             ]
+            if self._look.shows_all:
+                self._told_state = self._state
+            self._audience.shown(whose, self._state if self._look.shows_all else _NOT_ALL)
         yield from families
 
     def _count(self, metric: Metric, labels: Labels, n: int) -> None:
         series = self._counts[metric]
         series[labels] = series.get(labels, 0) + n
         if n:
-            self._told = False
+            self._state += 1
 
     def _spread(self, metric: Metric, pair: Pair) -> Spread:
         return spread_of(self._spreads[metric], pair, len(metric.buckets) + 1)
@@ -139,13 +166,29 @@ class JobCounters(Collector):
         return family
 
     def _has_begun(self, metric: Metric, labels: Labels, n: int) -> bool:
-        key = metric.name, labels
-        if key in self._begun:
+        key, look = (metric.name, labels), self._look
+        if key not in self._begun:
+            self._begun.add(key)
+            if look.others:
+                self._unbegun[key] = look.others
+        elif look.whose not in (waiting := self._unbegun.get(key, frozenset())):
             return True
-        self._begun.add(key)
+        elif others := waiting - {look.whose}:
+            self._unbegun[key] = others
+        else:
+            del self._unbegun[key]
         if n:
-            self._told = False
+            look.shows_all = False
         return False
+
+
+@dataclass(slots=True)
+class _Look:
+    """One scrape, and who else scrapes."""
+
+    whose: Scraper
+    others: frozenset[Scraper]
+    shows_all: bool = True
 
 
 def _cumulative(metric: Metric, counts: list[int]) -> list[tuple[str, float]]:

@@ -11,6 +11,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from queue_operator.metrics import scrapers
 from queue_operator.wire.listening import listening
 
 MOST_CONNECTIONS: Final = 50
@@ -108,6 +109,10 @@ def _one_at_a_time(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterabl
 
     def scraped(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with turn:
-            return app(environ, start_response)
+            whose = scrapers.current.set(scrapers.Scraper.of(environ))
+            try:
+                return app(environ, start_response)
+            finally:
+                scrapers.current.reset(whose)
 
     return scraped

@@ -11,10 +11,9 @@ from queue_operator.domain.errors import QueueError
 from queue_operator.metrics.job_counters import BUCKETS, JobCounters
 from queue_operator.metrics.labels import MAX_NAMESPACES, MAX_PAIRS
 from queue_operator.metrics.leading import Leader
+from queue_operator.metrics.scrapers import LATELY_S
 from queue_operator.settings import MetricsSettings
 
-SCRAPED_LATELY_S: Final = 120.0
-"""Whoever scraped since then may come again."""
 LAST_COUNT_S: Final = 4.0
 """At the end, how long what is left may take to be counted; the next replica counts the rest."""
 LAST_WORD_S: Final = 1.0
@@ -53,8 +52,8 @@ class Telling:
 
     @property
     def shows_counters(self) -> bool:
-        """While it leads, and until somebody was shown what it had counted by then: it counts for
-        nobody else, also where its turn is over because the store was away.
+        """While it leads, and until all who scrape were shown what it had counted by then: no other
+        replica has counted that, also where its turn is over because the store was away.
         """
         return self._leader.leads or self._lingers or not self._counters.is_told
 
@@ -77,7 +76,7 @@ class Telling:
 
     async def end(self) -> None:
         """Counts what is left, leaves the turn to others, and waits until what was counted has been
-        scraped, for the linger time at most.
+        scraped by all who do, for the linger time at most.
         """
         led = self._leader.leads
         faults = [await _fault_of(self._count, LAST_COUNT_S)] if led else []
@@ -88,7 +87,7 @@ class Telling:
         if fault := next(filter(None, faults), ""):
             log.warning("the metrics of jobs end without a last look at the store: %s", fault)
         untold = led or not self._counters.is_told
-        if untold and self._counters.scraped_within(SCRAPED_LATELY_S):
+        if untold and self._counters.scraped_within(LATELY_S):
             await self._linger()
 
     async def _count(self) -> None:
@@ -103,10 +102,13 @@ class Telling:
         until = self._clock.monotonic() + self._linger_s
         while not self._counters.is_told and self._clock.monotonic() < until:
             await self._clock.sleep(_LINGER_STEP_S)
-        if self._counters.is_told:
-            await self._clock.sleep(_ANSWER_S)
+        if untold := self._counters.untold:
+            by = f" by {', '.join(sorted(untold))}" if any(untold) else ""
+            log.warning(
+                "the last counts of jobs were not scraped%s within %g s", by, self._linger_s
+            )
         else:
-            log.warning("the last counts of jobs were not scraped within %g s", self._linger_s)
+            await self._clock.sleep(_ANSWER_S)
 
 
 async def _fault_of(call: Callable[[], Awaitable[None]], patience_s: float) -> str:

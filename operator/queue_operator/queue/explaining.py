@@ -13,6 +13,7 @@ from queue_operator.domain.errors import JobNotFound
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import ELIGIBLE, TERMINAL, JobState
 from queue_operator.domain.tags import matches
+from queue_operator.queue.lacking import why_nobody_takes
 from queue_operator.queue.protocol import HostedQueue, StreamUsage
 
 _ALIVE_S: Final = 15.0
@@ -91,6 +92,8 @@ class Explainer:
             place = await store.place_of(job.id, namespace=job.namespace)
         slots = [_free(worker) for worker in workers if _takes(worker, job)]
         reason, message = _why(job, place, slots, self._now())
+        if reason is WaitReason.NO_WORKER:
+            message = why_nobody_takes(job, workers)
         if reason in _HELD_BY_QUOTA and not await self._queue.may_run(job.namespace):
             reason, message = WaitReason.QUOTA, "the namespace runs as many jobs as it may"
         stands = reason in _IN_LINE
@@ -206,7 +209,7 @@ def _why_in_line(place: Place, slots: list[int]) -> tuple[WaitReason, str]:
         what = "the namespace" if not place.pauses[0].type else "the job's type"
         return WaitReason.PAUSED, f"{what} is paused: {place.pauses[0].reason or 'no reason given'}"
     if not slots:
-        return WaitReason.NO_WORKER, "no connected worker handles this type with these tags"
+        return WaitReason.NO_WORKER, "no connected worker takes it"
     if not any(slots):
         workers = "the one worker" if len(slots) == 1 else f"{len(slots)} workers"
         return WaitReason.NO_FREE_SLOT, f"all slots of {workers} are taken"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, cast
 
-from queue_operator.backends.lost_workers import LostWorker
+from queue_operator.backends.lost_workers import LOST_FOR, LostWorker, newest_first
 from queue_operator.backends.protocol import (
     Failures,
     FailureSearch,
@@ -23,21 +23,23 @@ from queue_operator.backends.statistics import Breakdown, StatsWindow, WindowSta
 from queue_operator.backends.watching import SeriesWindow, StatsSeries, Watching
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
-from queue_operator.domain.verdict import (
+from queue_operator.domain.situation import (
     FEW_FAILURES,
     LATE_S,
     Hold,
     LostNow,
+    MessagesNow,
     Situation,
     TypeNow,
     Verdict,
     WorkerNow,
-    judge,
 )
+from queue_operator.domain.verdict import judge
 from queue_operator.domain.views import Phase
 from queue_operator.queue.clustering import Clustered, Clusters
 from queue_operator.queue.explaining import Explainer, Explanation, WaitReason, connected, utc_now
 from queue_operator.queue.protocol import HostedQueue
+from queue_operator.queue.silence import silenced
 
 MOST_READ: Final = 200
 """So many of the newest failures are read to put them into clusters."""
@@ -47,8 +49,10 @@ MOST_RETRYING: Final = 1000
 _A_PAGE: Final = 200
 MOST_TYPES: Final = 50
 """So many failing types are told of."""
-SHOWN_S: Final = 300.0
-"""A worker that was silent for longer is not shown any more."""
+SILENT_S: Final = 60.0
+"""Of whom nothing was heard for longer is lost: leases are over by then, and whoever lives has come
+back to a replica.
+"""
 
 
 class Store(Search, Failures, Statistics, Watching, Pauses, Protocol):
@@ -74,13 +78,13 @@ class Watch:
         window = StatsWindow(
             namespace=namespace, time_range_s=LATE_S, breakdown_by=frozenset({Breakdown.TYPE})
         )
-        stats, ages, pauses, workers, lost, may_run = await asyncio.gather(
+        stats, ages, pauses, workers, lost, (may_run, messages) = await asyncio.gather(
             store.window_stats(window),
             store.oldest_due(namespace=namespace),
             store.pauses(namespace),
             self.workers(namespace),
             self.lost(namespace),
-            self._queue.may_run(namespace),
+            asyncio.gather(self._queue.may_run(namespace), self.messages(namespace, kind)),
         )
         failing = [name for name, n in stats.failed_by_type.items() if n >= FEW_FAILURES]
         clusters = Clusters()
@@ -99,19 +103,36 @@ class Watch:
             holds=tuple(_hold(one) for one in pauses if not kind or one.type in ("", kind)),
             later=_later(stats, kind),
             may_run=may_run,
+            messages=messages,
         )
         return judge(situation), situation
 
     async def workers(self, namespace: str) -> list[WorkerSession]:
         """The connected workers of a namespace, by name."""
-        found = await connected(self._queue, max_age_s=SHOWN_S)
+        found = await connected(self._queue, max_age_s=SILENT_S)
         mine = [one for one in found if one.namespace == namespace]
         return sorted(mine, key=lambda one: (one.worker_name, one.session_id))
 
     async def lost(self, namespace: str) -> list[LostWorker]:
-        """The workers that died within ten minutes, and of whose name none has come since."""
+        """The workers that died within ten minutes, and of whose name none has come since: their
+        replica told so, or it died with them.
+        """
         store = self._queue.backend
-        return await store.lost_workers(namespace) if isinstance(store, Sessions) else []
+        if not isinstance(store, Sessions):
+            return []
+        told, heard, every = await asyncio.gather(
+            store.lost_workers(namespace),
+            connected(self._queue, max_age_s=SILENT_S),
+            store.list_sessions(max_age_s=LOST_FOR.total_seconds()),
+        )
+        known = {one.session_id for one in heard} | {one.session_id for one in told}
+        return newest_first([*told, *silenced(namespace, every, known)])
+
+    async def messages(self, namespace: str, kind: str = "") -> MessagesNow:
+        """How it goes with those to callback URLs; of a type alone, where one is named."""
+        store = getattr(self._queue.backend, "webhooks", None)
+        # To ask whether it has the whole protocol takes longer than the look.
+        return MessagesNow() if store is None else await store.standing(namespace, type=kind)
 
     async def oldest(self, namespace: str, limit: int) -> list[Explanation]:
         """The jobs that could run and were submitted first, and why they do not."""

@@ -4,6 +4,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import grpc
+
 from queue_operator.auth.protocol import QUEUE_JOBS
 from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.validation import check_tags, check_texts
@@ -20,6 +22,7 @@ from queue_operator.wire.v1 import queue_pb2 as pb
 HEARTBEAT_S: Final = 15.0
 REVIEW_S: Final = 30.0
 """How often it is asked whether a caller may still read what is told."""
+_NO_HUB: Final = "the store of this server cannot be followed: ask now and then"
 
 
 class Following:
@@ -38,7 +41,8 @@ class Following:
         wish = self._wish(request, namespace)
         hub = self._hub
         if hub is None:
-            raise Unavailable("the store of this server cannot be followed")
+            # As of a server that is older: to ask again is no use.
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_HUB)
 
         async def review() -> None:
             again = await self._door.identify(context)

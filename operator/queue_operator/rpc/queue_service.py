@@ -129,6 +129,8 @@ class QueueServicer:
                 return await answer(request, context)
             except QueueError as error:
                 await refuse(context, error)
+            except grpc.aio.AbortError:
+                raise
             except Exception as error:
                 logger.exception("a gRPC call met a fault of the server")
                 await refuse(context, QueueError(str(error)))

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from queue_operator.backends.ending import end_tasks
@@ -42,8 +42,6 @@ SETTLE: Final = 500
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
 """While the store is away: the first pause, and the longest."""
-PRUNE_S: Final = 10.0
-PRUNED: Final = 10_000
 GRACE_S: Final = 5.0
 """When the sender stops, how long tries may go on. Those that are cut then count as none, and the
 messages are given back.
@@ -101,16 +99,16 @@ class Sender:
         self._most = CLAIM
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then tries that have begun are finished within the grace."""
-        tasks = [
-            asyncio.create_task(self._settle(), name="settling of messages"),
-            asyncio.create_task(self._prune(), name="pruning of messages"),
-        ]
-        try:
-            await self._work(stop)
-            await self._finish()
-        finally:
-            await end_tasks([*tasks, *self._tries])
+        """Until `stop` is set; then tries that have begun are finished within the grace. Raises
+        ExceptionGroup for a fault in any part: one that goes on without the others looks alive.
+        """
+        async with asyncio.TaskGroup() as group:
+            settling = group.create_task(self._settle(), name="settling of messages")
+            try:
+                await self._work(stop)
+                await self._finish()
+            finally:
+                await end_tasks([settling, *self._tries])
 
     # Claims
 
@@ -166,7 +164,7 @@ class Sender:
             held = Held(message, self._body(message, job, now), begin_by_s)
             if not self._receivers.take(held):
                 refused.append(held)
-        self._give_back(refused, now + timedelta(seconds=LATER_S))
+        self._give_back(refused, LATER_S)
         self._begin_tries()
 
     def _body(self, message: Message, job: Job | None, now: datetime) -> bytes:
@@ -223,7 +221,6 @@ class Sender:
         told, outcome = judged(
             message,
             answer,
-            self._with.now(),
             retry_for_s=self._settings.retry_for_s,
             rng=self._with.rng,
         )
@@ -245,9 +242,9 @@ class Sender:
         self._something_told.set()
         self._freed.set()
 
-    def _give_back(self, held: Collection[Held], next_at: datetime | None = None) -> None:
+    def _give_back(self, held: Collection[Held], after_s: float = 0.0) -> None:
         for one in held:
-            self._note(given_back(one.message, next_at), has_place=False)
+            self._note(given_back(one.message, after_s), has_place=False)
 
     async def _settle(self) -> None:
         failures = 0
@@ -285,15 +282,6 @@ class Sender:
         with suppress(QueueError):
             while self._told:
                 await self._write()
-
-    async def _prune(self) -> None:
-        kept = self._settings
-        while True:
-            await self._with.clock.sleep(PRUNE_S)
-            with suppress(QueueError):
-                await self._with.outbox.prune(
-                    delivered_s=kept.keep_delivered_s, failed_s=kept.keep_failed_s, limit=PRUNED
-                )
 
 
 def _pause_s(failures: int) -> float:

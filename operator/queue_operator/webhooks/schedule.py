@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import chain, repeat
@@ -75,7 +74,6 @@ class OurFault:
 def judged(
     message: Message,
     answer: Answer,
-    now: datetime,
     *,
     retry_for_s: float,
     rng: Callable[[], float],
@@ -90,24 +88,22 @@ def judged(
     if status == HTTPStatus.GONE or after_s is None:
         return _told(message, MessageState.FAILED, answer), Outcome.FAILED
     asked_s = min(answer.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
-    next_at = now + timedelta(seconds=max(after_s, asked_s))
-    return _told(message, MessageState.PENDING, answer, next_at), Outcome.RETRIED
+    waits_s = max(after_s, asked_s)
+    return _told(message, MessageState.PENDING, answer, waits_s), Outcome.RETRIED
 
 
-def given_back(message: Message, next_at: datetime | None = None) -> Told:
+def given_back(message: Message, after_s: float = 0.0) -> Told:
     """Nothing was tried."""
-    return Told(id=message.id, claim=message.claim, state=MessageState.PENDING, next_at=next_at)
+    return Told(id=message.id, claim=message.claim, state=MessageState.PENDING, after_s=after_s)
 
 
-def _told(
-    message: Message, state: MessageState, answer: Answer, next_at: datetime | None = None
-) -> Told:
+def _told(message: Message, state: MessageState, answer: Answer, after_s: float = 0.0) -> Told:
     is_delivered = state is MessageState.DELIVERED
     return Told(
         id=message.id,
         claim=message.claim,
         state=state,
-        next_at=next_at,
+        after_s=after_s,
         status=answer.status,
         error="" if is_delivered else answer.error or f"answered {answer.status}",
     )

@@ -9,11 +9,12 @@ from tests.integration.api.door import MANAGER, READER, SUBMITTER, Door
 
 from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.protocol import WorkerSession
+from queue_operator.backends.webhooks import MessageState, Told
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Demand
 from queue_operator.domain.outcome import ErrorInfo, Outcome
+from queue_operator.domain.situation import Level
 from queue_operator.domain.states import Event
-from queue_operator.domain.verdict import Level
 from queue_operator.queue.explaining import utc_now
 from queue_operator.queue.protocol import HandlerType, StreamSpec
 from queue_operator.queue.watching import MOST_READ, Watch
@@ -85,6 +86,45 @@ async def test_a_worker_that_died_is_told_of(door: Door) -> None:
     [lost] = found["lost"]
     assert found["workers"] == []
     assert (lost["state"], lost["name"], lost["jobs"]) == ("LOST", "mailer-7", 3)
+
+
+async def test_workers_that_died_with_their_replica_are_told_of(door: Door) -> None:
+    """Nobody saw their connections break: they are silent, and their leases are over."""
+    mine = [
+        WorkerSession(
+            session_id=f"{name}-{door.namespace}",
+            namespace=door.namespace,
+            worker_name=name,
+            replica=f"dead-{door.namespace}",
+            types=frozenset({"mail"}),
+            busy=busy,
+            draining=name == "drained",
+        )
+        for name, busy in (("mailer", 3), ("drained", 0), ("returned", 1))
+    ]
+    for one in mine:
+        await door.backend.open_session(one)
+    async with door.backend._pool.connection() as connection:
+        await connection.execute(
+            "UPDATE worker_session SET connected_at = now() - interval '90 seconds'"
+            " WHERE namespace = %s",
+            (door.namespace,),
+        )
+    # A new process of the same name, on another replica.
+    again = replace(mine[2], session_id=f"again-{door.namespace}", replica="here", busy=0)
+    await door.backend.open_session(again)
+    told = await door.told("GET", "/v1/verdict")
+    assert told["sentence"].startswith("Degraded: worker mailer died 1 min")
+    assert "with 3 jobs" in told["sentence"]
+    assert (told["causes"][0]["code"], told["workers"]) == ("LOST_WORKERS", 1)
+    found = await door.told("GET", "/v1/workers")
+    assert [one["name"] for one in found["workers"]] == ["returned"]
+    assert [(one["name"], one["jobs"]) for one in found["lost"]] == [("mailer", 3)]
+    # It was its replica that was cut off.
+    await door.backend.touch_sessions(mine[:1])
+    found = await door.told("GET", "/v1/workers")
+    assert [one["name"] for one in found["workers"]] == ["mailer", "returned"]
+    assert found["lost"] == []
 
 
 async def test_a_retry_whose_time_has_come_is_found_behind_those_in_backoff(door: Door) -> None:
@@ -284,3 +324,26 @@ async def test_other_namespaces_are_not_looked_at(door: Door) -> None:
     await aged(other, 90)
     assert (await door.told("GET", "/v1/verdict"))["level"] == "HEALTHY"
     assert (await other.told("GET", "/v1/verdict"))["level"] == "STUCK"
+
+
+async def test_messages_that_fail_are_told_of_where_verdicts_are(door: Door) -> None:
+    hook = "https://receiver.example/jobs"
+    for _ in range(5):
+        job_id = await door.submitted(callback_url=hook, type="mail")
+        await door.told("POST", f"/v1/jobs/{job_id}/cancel", {})
+    store = door.backend.webhooks
+    found = await store.claim("sender", limit=1000, per_receiver=1000, lease_s=60.0)
+    mine = [one for one in found if one.namespace == door.namespace]
+    state, error = MessageState.FAILED, "answered 410"
+    await store.settle([Told(id=one.id, claim=one.claim, state=state, error=error) for one in mine])
+    told = await door.told("GET", "/v1/verdict")
+    sentence = "5 messages to callback URLs were given up, mostly https://receiver.example:443"
+    assert (told["level"], told["sentence"]) == (
+        "DEGRADED",
+        f"Degraded: {sentence}: answered 410.",
+    )
+    [cause] = told["causes"]
+    assert cause["code"] == "MESSAGES_FAIL"
+    assert cause["runbook"] == "docs/runbooks/README.md#queueoperatorwebhooksfail"
+    assert (await door.told("GET", "/v1/verdict", type="mail"))["level"] == "DEGRADED"
+    assert (await door.told("GET", "/v1/verdict", type="other"))["causes"] == []

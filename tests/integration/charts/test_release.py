@@ -110,6 +110,8 @@ def test_a_cluster_wide_release_has_its_rights_and_no_more(release: Namespace) -
     for verb in ("get", "update"):
         assert allowed(release, verb, leases, "*", name="queueoperator.dev")
         assert not allowed(release, verb, leases, "*", name="kube-scheduler")
+    assert allowed(release, "create", "/events", "*")
+    assert not allowed(release, "get", "/events")
     assert not allowed(release, "get", "/secrets")
     assert not allowed(release, "get", "/pods")
     assert not allowed(release, "get", "/namespaces", "default", name="default")

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from tests.integration.client.stage import Stage
 
+from queue_operator.cli import awaiting
 from queue_operator.client import models
 
 
@@ -34,7 +35,8 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
     why = "the job had already ended as CANCELLED"
     assert ended.stdout == f"{job_id} ALREADY_COMPLETE: {why}\n"
     page = stage.type("get", job_id)
-    assert "state       CANCELLED" in page.stdout.replace("state           ", "state       ")
+    assert ["state", "CANCELLED"] in [line.split() for line in page.stdout.splitlines()]
+    assert "not before" not in page.stdout
     assert stage.json("get", job_id)["history"][-1]["to_state"] == "CANCELLED"
     assert stage.type("delete", job_id).stdout == f"{job_id} DELETED\n"
     gone = stage.type("get", job_id)
@@ -43,8 +45,13 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
 
 
 def test_results_are_shown_and_waited_for(stage: Stage) -> None:
-    job_id = submitted(stage, "sum", "[1, 2]")
+    job_id = submitted(stage, "sum", "[1, 2]", "--max-attempts", "7", "--timeout", "90s")
     assert stage.complete({"sum": 3}) == job_id
+    rows = [line.split() for line in stage.type("get", job_id).stdout.splitlines()]
+    assert ["attempt", "1", "of", "7"] in rows
+    assert ["timeout", "1m30s"] in rows
+    worker = stage.json("get", job_id)["worker"]
+    assert ["worker", worker] in rows
     done = stage.type("get", job_id, "--wait", "--timeout", "30s")
     assert done.exit_code == 0
     assert '"sum": 3' in done.stdout
@@ -56,6 +63,27 @@ def test_results_are_shown_and_waited_for(stage: Stage) -> None:
     failed = stage.type("get", broken, "--wait")
     assert failed.exit_code == 1
     assert "PERMANENT EMPTY: nothing to add" in failed.stdout
+
+
+def test_who_waits_is_told_the_id_at_once_and_later_what_the_job_waits_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting, "QUIET_S", 0.2)
+    done = stage.type("submit", "sum", "[]", "--wait", "--wait-timeout", "400ms")
+    assert (done.exit_code, done.stdout) == (3, "")
+    first, second, last = done.stderr.splitlines()
+    job_id, state = first.split()
+    assert state == "SCHEDULED"
+    assert second == f"{job_id} has not ended yet: {stage.json('why', job_id)['message']}"
+    assert f"job '{job_id}' has not ended within 0.4 s: SCHEDULED" in last
+    # The job goes on.
+    assert stage.json("get", job_id)["state"] == "SCHEDULED"
+    short = stage.type("get", job_id, "--wait", "--timeout", "100ms")
+    assert short.exit_code == 3
+    assert "not ended yet" not in short.stderr
+    refused = stage.type("submit", "sum", "[]", "--wait-timeout", "3s")
+    assert refused.exit_code == 2
+    assert "--timeout limits one execution" in refused.stderr
 
 
 def test_lists(stage: Stage) -> None:

@@ -30,7 +30,7 @@ from queue_operator.controller.sighting import IntakeRules
 from queue_operator.controller.sightings import Sightings
 from queue_operator.controller.workermirror import WorkerMirror
 from queue_operator.domain.shown import ShownJob
-from queue_operator.domain.validation import DEFAULT_LIMITS
+from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 from queue_operator.queue.quotas import Quotas
 from queue_operator.settings import ControllerSettings, QuotaSettings
 
@@ -139,12 +139,19 @@ async def start(module_dsn: str, api: tuple[ApiServer, str]) -> AsyncIterator[St
             *,
             queue_uid: str = "queue-1",
             named: Collection[str] = (),
+            limits: Limits = DEFAULT_LIMITS,
         ) -> Stage:
-            backend = await Counting.open(module_dsn)
+            backend = await Counting.open(module_dsn, limits=limits)
             stack.push_async_callback(backend.close)
             kube = await stack.enter_async_context(KubeClient(credentials(url)))
             stage = _assemble(
-                server, backend, kube, quotas or QuotaSettings(), cluster_uid, queue_uid, named
+                server,
+                backend,
+                kube,
+                quotas or QuotaSettings(),
+                IntakeRules(cluster_uid, limits, 100),
+                queue_uid,
+                named,
             )
             for loop in (stage.intake.run(), stage.writer.run()):
                 task = asyncio.create_task(loop)
@@ -159,14 +166,14 @@ def _assemble(
     backend: Counting,
     kube: KubeClient,
     settings: QuotaSettings,
-    cluster_uid: str,
+    rules: IntakeRules,
     queue_uid: str,
     named: Collection[str],
 ) -> Stage:
     clock, stats = ManualClock(), ControllerStats()
     # Late enough for a token bucket to be full.
     clock.now_s = 1000.0
-    here: dict[str, Any] = {"cluster_uid": cluster_uid, "namespaces": (), "stats": stats}
+    here: dict[str, Any] = {"cluster_uid": rules.cluster_uid, "namespaces": (), "stats": stats}
     ownership = Ownership(kube, queue_uid, named, clock, stats, resync_s=60.0)
     sightings, deferred = Sightings(), Deferred()
     quotas = Quotas(backend, settings, clock)
@@ -184,7 +191,7 @@ def _assemble(
         kube,
         writer,
         sightings,
-        IntakeRules(cluster_uid, DEFAULT_LIMITS, 100),
+        rules,
         quotas,
         deferred,
         ownership,

@@ -39,6 +39,7 @@ async def tell_of_ends(backend: PostgresBackend) -> None:
     ]
     await box.settle(told)
     await box.stock()
+    await box.standing(million.BIG)
     for search in (MessageSearch(namespace=million.BIG), MessageSearch(job_id=jobs[0].id)):
         await box.search(replace(search, namespace=million.BIG, limit=10))
     for one in messages[:2]:

@@ -10,6 +10,7 @@ from tests.integration.queue.leases import lease_end
 from tests.waiting import DEADLINE_S, until
 
 from queue_operator.client.grpc import GrpcQueue, GrpcStream
+from queue_operator.client.grpc.stream import Reading
 from queue_operator.domain.errors import InvalidArgument, StaleLease, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.domain.states import JobState
@@ -119,7 +120,8 @@ async def test_what_came_through_is_given_back_by_hand_where_the_server_cannot_e
     step.cancel()
     await asyncio.wait([step])
     await client.enqueue_job(job)
-    reading = stream._reading
+    reading = stream._source
+    assert isinstance(reading, Reading)
     assert reading._read is not None
     await asyncio.wait_for(asyncio.wait([reading._read]), DEADLINE_S)
     reading._stream_id = "of another server"

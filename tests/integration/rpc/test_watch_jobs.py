@@ -1,13 +1,22 @@
 """WatchJobs: jobs as they change, over gRPC."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
 import pytest
-from tests.integration.rpc.conftest import TOKEN, Plane
+from pydantic import SecretStr
+from tests.integration.rpc.conftest import TOKEN, Plane, StartPlane
 from tests.waiting import DEADLINE_S
 
+from queue_operator.auth.static import StaticAuthenticator
+from queue_operator.client.grpc import GrpcQueue
+from queue_operator.domain.errors import QueueError
 from queue_operator.domain.job import Job
+from queue_operator.domain.views import Phase
+from queue_operator.rpc import server
+from queue_operator.rpc.server import WorkerPlaneServer
+from queue_operator.settings import GrpcSettings, Settings
 from queue_operator.wire.status import ERROR_CODE_KEY
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
@@ -82,3 +91,46 @@ async def test_what_is_wrong_is_told(
         await anext(watched(stub, namespace, **wish))
     assert refused.value.code() is code
     assert dict(refused.value.trailing_metadata() or ())[ERROR_CODE_KEY] == ours
+
+
+async def test_the_client_goes_on_after_its_server_was_away(
+    plane: Plane, client: GrpcQueue, namespace: str
+) -> None:
+    """What happened meanwhile is told, and nothing twice."""
+    told: list[tuple[str, str]] = []
+    await client.enqueue_jobs([Job(id=one, type="t", namespace=namespace) for one in "ab"])
+    async with client.watch("a", namespace=namespace) as events:
+        first = await anext(events)
+        assert (first.status, first.event) == (Phase.SCHEDULED, "CURRENT")
+        filtered = client.watch(types=["t"], after=first.position, namespace=namespace)
+        await plane.server.stop(0.0)
+        await plane.queue.cancel_jobs([], ["a", "b"], namespace=namespace)
+        grpc_settings = GrpcSettings(host="127.0.0.1", port=plane.port)
+        again = WorkerPlaneServer(
+            plane.queue,
+            StaticAuthenticator({"test": SecretStr(TOKEN)}),
+            Settings(grpc=grpc_settings),
+        )
+        await again.start()
+        async with asyncio.timeout(DEADLINE_S):
+            told += [(one.job_id, one.event) async for one in events]
+            both = {(await anext(filtered)).job_id for _ in range(2)}
+        await filtered.aclose()
+        await again.stop(0.0)
+    assert told == [("a", "CANCEL")]
+    assert both == {"a", "b"}
+
+
+async def test_a_store_that_cannot_be_followed_is_asked_by_the_client(
+    start_plane: StartPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "hub_of", lambda *_: None)
+    plane = await start_plane()
+    await plane.queue.enqueue_job(Job(id="a", type="t", namespace=namespace))
+    async with GrpcQueue(f"127.0.0.1:{plane.port}", TOKEN) as client:
+        events = client.watch("a", namespace=namespace, poll_s=0.01)
+        assert (await anext(events)).status is Phase.SCHEDULED
+        await plane.queue.cancel_jobs([], ["a"], namespace=namespace)
+        assert [one.status async for one in events] == [Phase.CANCELLED]
+        with pytest.raises(QueueError, match="cannot be followed"):
+            await anext(client.watch(types=["t"], namespace=namespace))

@@ -8,7 +8,14 @@ import pytest
 from tests.unit.client.scripted import NO_STREAM, Answer, Script, serving
 from tests.unit.client.test_flows import DOWN, Clock, client, job
 
-from queue_operator.client import AsyncQueueClient, JobEvent, Phase, QueueClient, RetryPolicy
+from queue_operator.client import (
+    AsyncQueueClient,
+    JobEvent,
+    JobStatus,
+    Phase,
+    QueueClient,
+    RetryPolicy,
+)
 from queue_operator.client.sse import MOST_BYTES, Decoder, ServerEvent, TooLong
 from queue_operator.domain.errors import Forbidden, InvalidArgument, JobNotFound, Unavailable
 
@@ -224,11 +231,40 @@ def test_waiting_on_a_stream_ends_after_the_time_that_was_given() -> None:
     assert clock.now == 5.0
 
 
-def test_who_is_told_of_progress_looks() -> None:
-    with serving(RUNNING, COMPLETED, streams=[stream(END)]) as script:
+def test_who_is_told_of_progress_hears_of_states_and_looks_while_the_job_runs() -> None:
+    clock = Clock()
+
+    def half(percent: int) -> Answer:
+        done = {"percent": percent, "message": "", "updated_at": AT}
+        return Answer(200, job("a", progress=done))
+
+    waits = Answer(200, job("a", "SCHEDULED"))
+    looks = [waits, half(10), half(20), Answer(200, job("a", "RETRYING")), RUNNING, COMPLETED]
+    parts = [
+        stream(event("p1", "SCHEDULED"), event("p2")),
+        stream(event("p5", "RETRYING"), event("p6", "RETRYING", attempt=2)),
+    ]
+    told: list[JobStatus] = []
+    with serving(*looks, streams=parts) as script, client(script, clock) as queue:
+        assert queue.wait("a", poll_s=2, on_status=told.append).state == "COMPLETED"
+    states = ["SCHEDULED", "RUNNING", "RUNNING", "RETRYING", "RUNNING", "COMPLETED"]
+    assert [one.state for one in told] == states
+    assert [one.progress and one.progress.percent for one in told[1:3]] == [10, 20]
+    # None while a stream tells.
+    assert clock.pauses == pytest.approx([0.1, 0.15, 0.225])
+    # The second stream begins with how the job is then.
+    assert [asked.headers.get("last-event-id") for asked in script.listened] == [None, None]
+
+
+def test_who_is_told_of_looks_is_told_of_the_end_that_a_stream_tells() -> None:
+    waits = Answer(200, job("a", "SCHEDULED"))
+    parts = [stream(event("p1", "SCHEDULED"), event("p2", "CANCELLED"), END)]
+    told: list[str] = []
+    with serving(waits, Answer(200, job("a", "CANCELLED")), streams=parts) as script:
         with client(script, Clock()) as queue:
-            queue.wait("a", on_status=lambda _: None)
-        assert not script.listened
+            queue.wait("a", on_status=lambda status: told.append(status.state))
+        assert len(script.asked) == 2
+    assert told == ["SCHEDULED", "CANCELLED"]
 
 
 def test_a_stream_that_is_left_is_closed() -> None:

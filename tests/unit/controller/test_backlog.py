@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from queue_operator.backends.protocol import MirrorEntry
-from queue_operator.controller.backlog import HELD, HOLD_S, Backlog, Write
+from queue_operator.controller.backlog import HELD, HOLD_S, PROGRESS_S, Backlog, Write
 from queue_operator.crd.conditions import over_quota, refused
 from queue_operator.domain.errors import InvalidArgument, QuotaExceeded
-from queue_operator.domain.job import ResourceRef
+from queue_operator.domain.job import Progress, ResourceRef
 from queue_operator.domain.shown import ShownJob
 from queue_operator.domain.states import JobState
 
@@ -136,6 +136,46 @@ def test_of_two_suspensions_the_newer_is_written() -> None:
     assert write is not None
     assert write.job is not None
     assert not write.job.suspended
+
+
+def progress(sequence: int, percent: int) -> MirrorEntry:
+    told = entry(sequence, "u", 2, JobState.RUNNING)
+    at = datetime(2026, 1, 1, 12, 0, percent, tzinfo=UTC)
+    return replace(told, job=replace(told.job, progress=Progress(percent, "", at)))
+
+
+def written(backlog: Backlog, at: float) -> list[int | None]:
+    """The progress that is written by then."""
+    found: list[int | None] = []
+    while write := backlog.take(at):
+        assert write.job is not None
+        found.append(write.job.progress.percent if write.job.progress else None)
+        backlog.done(write)
+    return found
+
+
+def test_progress_alone_is_written_every_ten_seconds_the_newest_of_it() -> None:
+    backlog = Backlog()
+    backlog.offer(progress(1, 1), START)
+    assert written(backlog, START + HOLD_S) == [1]
+    now = START + HOLD_S
+    for second in range(1, 10):
+        assert backlog.offer(progress(1 + second, 1 + second), now + second)
+    assert backlog.next_due() == now + 1 + PROGRESS_S
+    assert written(backlog, now + PROGRESS_S) == []
+    assert written(backlog, now + 1 + PROGRESS_S) == [10]
+    assert backlog.delivered() == set(range(1, 11))
+
+
+def test_progress_that_is_put_off_is_no_backlog_and_holds_nothing_up() -> None:
+    backlog = Backlog()
+    backlog.offer(progress(1, 1), START)
+    assert written(backlog, START + HOLD_S) == [1]
+    backlog.offer(progress(2, 2), START + 3)
+    assert backlog.oldest_since() == START + 3 + PROGRESS_S
+    backlog.offer(entry(3, "u", 3, JobState.COMPLETED), START + 4)
+    assert backlog.oldest_since() == START + 4
+    assert taken(backlog, START + 4) == [("u", 3)]
 
 
 def test_a_failed_write_gives_way_to_a_newer_one() -> None:

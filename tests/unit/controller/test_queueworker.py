@@ -95,7 +95,29 @@ def test_a_change_of_capacity_does_not_wait() -> None:
 def test_draining_shows() -> None:
     ((_, status),) = make_plan([replace(SESSION, draining=True)], [with_status()], {KEY}, NOW).write
     assert status["draining"] is True
-    assert conditions(status)["Ready"] == ("True", "Draining")
+    assert conditions(status)["Ready"] == ("False", "Draining")
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ((), "-"),
+        (("eu", "pool=a"), "eu,pool=a"),
+        (tuple(f"pool-of-tags={n:02}" for n in range(20)), "pool-of-tags=00,pool-of-tags=01,"),
+        (("t" * 100, "u" * 100), "2"),
+    ],
+)
+def test_lists_are_short_enough_for_a_column(names: tuple[str, ...], shown: str) -> None:
+    session = replace(SESSION, tags=frozenset(names), capacity=9)
+    ((_, status),) = make_plan([session], [with_status()], {KEY}, NOW).write
+    assert status["tagsText"].startswith(shown)
+    assert len(status["tagsText"]) <= 64
+
+
+def test_how_many_more_there_are_is_said() -> None:
+    session = replace(SESSION, types=frozenset(f"type-of-job-{n:02}" for n in range(20)))
+    ((_, status),) = make_plan([session], [with_status()], {KEY}, NOW).write
+    assert status["typesText"] == "type-of-job-00,type-of-job-01,type-of-job-02,type-of-job-03,+16"
 
 
 def test_a_lost_session_makes_it_not_ready_once() -> None:

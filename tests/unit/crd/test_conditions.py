@@ -21,7 +21,6 @@ from queue_operator.domain.job import Job, ResourceRef
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo
 from queue_operator.domain.shown import ShownJob, show
 from queue_operator.domain.states import TERMINAL, JobState
-from queue_operator.domain.views import Phase
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ENDED = CREATED + timedelta(hours=2)
@@ -120,7 +119,7 @@ def test_observed_generation_is_the_newest_seen() -> None:
 def test_permanent_failure_shows_its_code() -> None:
     error = ErrorInfo("no such user", ErrorCategory.PERMANENT, code="NO_SUCH_USER")
     status = status_of(job(JobState.DEAD_LETTER, error=error), NOW)
-    assert (status.phase, status.reason) == (Phase.FAILED, "NoSuchUser")
+    assert (status.phase, status.reason) == ("FAILED", "NoSuchUser")
     assert status.message == "no such user"
 
 
@@ -136,6 +135,16 @@ def test_permanent_failure_shows_its_code() -> None:
 def test_reason_of_a_dead_letter(category: ErrorCategory, code: str, reason: str) -> None:
     error = ErrorInfo("m", category, code=code)
     assert status_of(job(JobState.DEAD_LETTER, error=error), NOW).reason == reason
+
+
+def test_a_job_that_completed_shows_no_error_of_an_attempt_before() -> None:
+    error = ErrorInfo(category=ErrorCategory.TEMPORARY, code="X", message="the old error")
+    status = status_of(job(JobState.COMPLETED, attempt=3, error=error), NOW)
+    assert status.message is None
+    assert {c.type: c.message for c in status.conditions or ()} == {
+        "Accepted": "Stored as a job",
+        "Complete": "",
+    }
 
 
 def test_names_that_the_definition_has_no_room_for_are_cut() -> None:
@@ -187,6 +196,7 @@ def test_refusal_is_final_and_names_the_field() -> None:
     }
     assert status.finished is True
     assert status.state is None
+    assert status.phase == "REJECTED"
     assert "spec.timeout" in (status.message or "")
     assert status.reason == "InvalidRequest"
 
@@ -203,6 +213,7 @@ def test_over_a_quota_is_neither_accepted_nor_finished_nor_stalled() -> None:
     status = over_quota(QuotaExceeded("pending_jobs", 7, 5, 1.0), NOW, 2)
     assert status.finished is False
     assert (status.reason, status.observed_generation) == ("QuotaExceeded", 2)
+    assert status.phase == "PENDING"
     assert status.gc_bucket is None
     [accepted] = status.conditions or []
     assert (accepted.type, accepted.status) == (ConditionType.ACCEPTED, ConditionStatus.FALSE)

@@ -61,7 +61,8 @@ def test_every_field_is_described(crd: dict[str, Any]) -> None:
 def test_enums_are_the_domains() -> None:
     properties = schema_of(CRDS[0])["properties"]
     assert properties["status"]["properties"]["state"]["enum"] == [s.value for s in JobState]
-    assert properties["status"]["properties"]["phase"]["enum"] == [p.value for p in Phase]
+    phases = [*(phase.value for phase in Phase), "REJECTED"]
+    assert properties["status"]["properties"]["phase"]["enum"] == phases
     assert properties["spec"]["properties"]["priority"]["enum"] == [p.value for p in Priority]
 
 
@@ -90,10 +91,15 @@ def test_first_sight_is_a_default_of_the_whole_status() -> None:
         (
             CRDS[0],
             "qj",
-            ["State", "Type", "Attempts", "Age"],
-            ["Priority", "Worker", "Reason"],
+            ["Phase", "Type", "Attempts", "Reason", "Age"],
+            ["Priority", "Worker", "Progress", "State"],
         ),
-        (CRDS[1], "qw", ["Ready", "Slots", "Busy", "Tags", "Heartbeat", "Age"], []),
+        (
+            CRDS[1],
+            "qw",
+            ["Ready", "Session", "Slots", "Busy", "Types", "Tags", "Age"],
+            ["Version", "Host", "Heartbeat"],
+        ),
     ],
     ids=["QueueJob", "QueueWorker"],
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queue_operator.domain.verdict import (
+from queue_operator.domain.situation import (
     Code,
     Hold,
     Level,
@@ -13,9 +13,9 @@ from queue_operator.domain.verdict import (
     TypeNow,
     Verdict,
     WorkerNow,
-    judge,
-    span,
 )
+from queue_operator.domain.verdict import judge
+from queue_operator.domain.words import span
 
 MAILER = WorkerNow(name="mailer-1", types=frozenset({"mail"}), capacity=4, busy=2)
 FULL = WorkerNow(name="mailer-1", types=frozenset({"mail"}), capacity=4, busy=4)

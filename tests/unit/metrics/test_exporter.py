@@ -124,6 +124,20 @@ async def test_gauges_are_withdrawn_while_the_store_is_away(
     assert (await running.scrape())[jobs] == 3
 
 
+async def test_an_outage_is_told_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    for outage in ("refuses this user", "is down"):
+        running.store.depth = Unavailable(outage)
+        for _ in range(3):
+            await running.next_look()
+        running.store.depth = QueueDepth()
+        await running.next_look()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        f"how many jobs there are is not known: {outage}"
+        for outage in ("refuses this user", "is down")
+    ]
+
+
 async def test_a_look_that_takes_long_does_not_replace_a_later_one(running: Running) -> None:
     under_way: list[asyncio.Future[None]] = []
     numbers = iter(range(2))

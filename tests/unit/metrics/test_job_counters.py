@@ -10,8 +10,10 @@ from tests.unit.metrics.exposition import Samples, key
 from queue_operator.backends.figures import OTHER, Counted, Pair, Spread
 from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import TARGET, TERMINAL, Event, JobState
+from queue_operator.metrics import scrapers
 from queue_operator.metrics.job_counters import BUCKETS, OUTCOMES, JobCounters
 from queue_operator.metrics.labels import MAX_NAMESPACES, MAX_PAIRS
+from queue_operator.metrics.scrapers import LATELY_S, UNKNOWN, Scraper
 
 MAIL: Pair = ("ns", "mail")
 LABELS = {"namespace": "ns", "type": "mail"}
@@ -32,8 +34,12 @@ class Bench:
         self.counters = JobCounters(lambda: self.shows, lambda: self.now)
         self.registry.register(self.counters)
 
-    def scrape(self) -> Samples:
-        return exposition.of(self.registry)
+    def scrape(self, whose: Scraper = UNKNOWN) -> Samples:
+        token = scrapers.current.set(whose)
+        try:
+            return exposition.of(self.registry)
+        finally:
+            scrapers.current.reset(token)
 
     def submit(self, n: int, pair: Pair = MAIL) -> None:
         counted = Counted()
@@ -71,6 +77,77 @@ def test_a_series_begins_with_0_for_whoever_scrapes_first(bench: Bench) -> None:
     assert bench.counters.is_told
 
 
+ONE, TWO = (Scraper(address, "Prometheus", is_regular=True) for address in ("10.0.0.1", "10.0.0.2"))
+
+
+def test_each_of_two_scrapers_is_shown_all(bench: Bench) -> None:
+    for whose in (ONE, TWO):
+        assert SUBMITTED not in bench.scrape(whose)
+    bench.submit(3)
+    for whose in (ONE, TWO):
+        assert bench.scrape(whose)[SUBMITTED] == 0
+        assert bench.counters.untold == {ONE.address, TWO.address}
+    assert bench.scrape(ONE)[SUBMITTED] == 3
+    assert bench.counters.untold == {TWO.address}
+    assert bench.scrape(TWO)[SUBMITTED] == 3
+    assert bench.counters.is_told
+
+
+def test_who_comes_later_is_shown_what_is_known_from_before(bench: Bench) -> None:
+    """It may be a Prometheus that was moved: a 0 would be taken for the reset of a counter."""
+    bench.submit(3)
+    bench.scrape(ONE)
+    assert bench.scrape(TWO)[SUBMITTED] == 3
+
+
+def test_who_was_away_for_long_is_waited_for_no_more(bench: Bench) -> None:
+    bench.scrape(ONE)
+    bench.scrape(TWO)
+    bench.now += LATELY_S + 1
+    bench.submit(3)
+    for expected in (0, 3):
+        assert bench.scrape(ONE)[SUBMITTED] == expected
+    assert bench.counters.is_told
+
+
+def test_who_came_to_look_takes_nothing_from_those_who_scrape(bench: Bench) -> None:
+    person = Scraper("10.0.0.3", "curl")
+    bench.scrape(ONE)
+    bench.submit(3)
+    assert bench.scrape(person)[SUBMITTED] == 0
+    for expected in (0, 3):
+        assert not bench.counters.is_told
+        assert bench.scrape(ONE)[SUBMITTED] == expected
+    assert bench.counters.is_told
+
+
+def test_who_is_new_to_a_replica_that_has_nothing_to_show_has_missed_nothing(bench: Bench) -> None:
+    for _ in range(2):
+        bench.submit(3)
+        bench.scrape(ONE)
+    bench.shows = False
+    bench.scrape(TWO)
+    assert bench.counters.is_told
+    bench.shows = True
+    bench.submit(1)
+    assert bench.counters.untold == {ONE.address, TWO.address}
+
+
+def test_of_many_scrapers_the_last_are_known(bench: Bench) -> None:
+    """Whoever can choose addresses must not fill the memory."""
+    for number in range(100):
+        bench.scrape(Scraper(f"10.0.1.{number}", "Prometheus", is_regular=True))
+    bench.submit(3)
+    assert len(bench.counters.untold) == 16
+
+
+def test_a_request_tells_who_scrapes() -> None:
+    environ = {"REMOTE_ADDR": "10.0.0.1", "HTTP_USER_AGENT": "Prometheus"}
+    timeout = {"HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS": "10"}
+    assert Scraper.of(environ | timeout) == ONE
+    assert not Scraper.of(environ).is_regular
+
+
 def test_buckets_are_added_up(bench: Bench) -> None:
     bench.run(Event.COMPLETE, n=2)
     bench.scrape()
@@ -86,7 +163,8 @@ def test_whoever_does_not_lead_shows_nothing_and_begins_nothing(bench: Bench) ->
     bench.shows = False
     bench.submit(3)
     assert bench.scrape() == {}
-    assert not bench.counters.scraped_within(1e9)
+    # Who may come again is known all the same.
+    assert bench.counters.scraped_within(0)
     bench.shows = True
     assert bench.scrape()[SUBMITTED] == 0
     assert bench.scrape()[SUBMITTED] == 3

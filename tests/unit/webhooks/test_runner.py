@@ -235,6 +235,21 @@ async def test_a_fault_of_ours_costs_the_others_nothing(
     assert "a message could not be sent" in caplog.text
 
 
+async def test_a_fault_in_what_is_written_down_ends_the_sender_and_another_one_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault")
+
+    store = Store()
+    monkeypatch.setattr(store.webhooks, "settle", broken)
+    async with sending(store=store) as world:
+        await world.end(1)
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(ExceptionGroup):
+                await world.running
+
+
 async def test_what_has_not_ended_in_time_is_given_back_when_it_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

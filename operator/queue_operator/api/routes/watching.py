@@ -20,12 +20,14 @@ async def get_verdict(call: Call[schemas.VerdictQuery]) -> Response:
     """
     kind = _type(call, call.query.type)
     found, situation = await call.services.watch.verdict(call.namespace, kind)
-    return render(views.verdict(found, situation, call.query.type, call.services.now()))
+    services = call.services
+    runbook_url = services.settings.rest.runbook_url
+    return render(views.verdict(found, situation, call.query.type, services.now(), runbook_url))
 
 
 async def list_workers(call: Call[schemas.NamespaceQuery]) -> Response:
-    """The workers that are connected, on whichever replica; one that has been silent for five
-    minutes is left out. And those that were lost: that went without a goodbye.
+    """The workers that are connected, on whichever replica. And those that were lost: that went
+    without a goodbye, or have been silent for a minute.
     """
     watch = call.services.watch
     found, lost = await asyncio.gather(watch.workers(call.namespace), watch.lost(call.namespace))

@@ -11,7 +11,7 @@ from queue_operator.api.schemas.jobs import JobExplanation, JobStatus
 from queue_operator.api.schemas.searches import DIGITS
 from queue_operator.api.schemas.statistics import LatencyStats
 from queue_operator.domain.outcome import ErrorCategory
-from queue_operator.domain.verdict import Code, Level
+from queue_operator.domain.situation import Code, Level
 from queue_operator.queue.watching import MOST_OLDEST
 
 
@@ -31,6 +31,9 @@ class Cause(Answer):
     evidence: dict[str, int | float | str] = Field(description="What was counted.")
     next_step: str
     command: str = Field(description="What to type next; empty where no command helps.")
+    runbook: str = Field(
+        description="Where the runbook tells more: a section of `rest.runbook_url`."
+    )
 
 
 class Verdict(Answer):

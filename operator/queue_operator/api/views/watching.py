@@ -8,13 +8,13 @@ from queue_operator.api.views.statistics import latency
 from queue_operator.backends.lost_workers import LostWorker
 from queue_operator.backends.protocol import WorkerSession
 from queue_operator.backends.watching import SeriesPoint, StatsSeries
-from queue_operator.domain.verdict import Cause, Situation, Verdict
+from queue_operator.domain.situation import Cause, Situation, Verdict
 from queue_operator.queue.clustering import Cluster, Clustered, FailingType
 from queue_operator.queue.explaining import Explanation
 
 
 def verdict(
-    found: Verdict, situation: Situation, kind: str | None, now: datetime
+    found: Verdict, situation: Situation, kind: str | None, now: datetime, runbook_url: str
 ) -> schemas.Verdict:
     return schemas.Verdict(
         namespace=situation.namespace,
@@ -22,7 +22,7 @@ def verdict(
         at=now,
         level=found.level,
         sentence=found.sentence,
-        causes=[_cause(one) for one in found.causes],
+        causes=[_cause(one, runbook_url) for one in found.causes],
         due=situation.due,
         running=situation.running,
         later=situation.later,
@@ -32,7 +32,7 @@ def verdict(
     )
 
 
-def _cause(one: Cause) -> schemas.Cause:
+def _cause(one: Cause, runbook_url: str) -> schemas.Cause:
     return schemas.Cause(
         code=one.code,
         level=one.level,
@@ -41,6 +41,7 @@ def _cause(one: Cause) -> schemas.Cause:
         evidence=dict(one.evidence),
         next_step=one.next_step,
         command=one.command,
+        runbook=f"{runbook_url}#{one.runbook.lower()}",
     )
 
 

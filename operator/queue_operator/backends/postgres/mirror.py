@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow, dict_row
 from queue_operator.backends.postgres.assigned import STANDING
 from queue_operator.backends.postgres.batch import Batch
 from queue_operator.backends.postgres.connection import Pool, borrowed
+from queue_operator.backends.postgres.reading import progress_of
 from queue_operator.backends.postgres.submission import Submission
 from queue_operator.backends.protocol import MirrorEntry, TakenIn
 from queue_operator.backends.splitting import store_apart
@@ -222,4 +223,5 @@ def _shown(row: Mapping[str, Any]) -> ShownJob:
         result_head=row["result_head"],
         result_bytes=row["result_bytes"],
         result_content_type=row["result_content_type"] or OCTETS,
+        progress=progress_of(row),
     )

@@ -112,7 +112,7 @@ def job_from_row(row: Mapping[str, Any]) -> Job:
         assigned_at=row["assigned_at"],
         reason=row["reason"],
         cancel_reason=row["cancel_reason"],
-        progress=_progress(row),
+        progress=progress_of(row),
     )
 
 
@@ -122,7 +122,8 @@ def _resource(row: Mapping[str, Any]) -> ResourceRef | None:
     return ResourceRef(row["cluster_uid"], row["id"], row["resource_name"], row["generation"])
 
 
-def _progress(row: Mapping[str, Any]) -> Progress | None:
+def progress_of(row: Mapping[str, Any]) -> Progress | None:
+    """Of the columns that begin with `progress_`."""
     if row["progress_percent"] is None:
         return None
     return Progress(row["progress_percent"], row["progress_message"], row["progress_at"])

@@ -16,6 +16,7 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.receivers import number_of
+from queue_operator.backends.postgres.sofar import Ended
 from queue_operator.backends.sql import load
 from queue_operator.backends.webhook_ids import Named, id_of
 from queue_operator.backends.webhooks import (
@@ -25,7 +26,8 @@ from queue_operator.backends.webhooks import (
     MessageStock,
     Told,
 )
-from queue_operator.backends.webhooks_base import Chosen, WebhooksBase
+from queue_operator.backends.webhooks_base import MOST_LOOKED_AT, Chosen, Standing, WebhooksBase
+from queue_operator.domain.situation import LATE_S
 from queue_operator.domain.states import JobState
 from queue_operator.domain.validation import Limits
 
@@ -47,6 +49,7 @@ _PURGE: Final = load(__package__, "webhook_purge", chosen=_CHOSEN)
 _PRUNE: Final = load(__package__, "webhook_prune")
 _FOLD: Final = load(__package__, "webhook_fold")
 _STOCK: Final = load(__package__, "webhook_stock")
+_STANDING: Final = load(__package__, "webhook_standing")
 _DUE_AT_ONCE: Final = 1000
 _FOLDED_AT_ONCE: Final = 5000
 _UNFOLDED_AT_ONCE: Final = 10
@@ -65,6 +68,7 @@ class WebhookStore(WebhooksBase):
         self._pool = pool
         self._limits = limits
         self._last = int(rng() * _NUMBERS) - _NUMBERS // 2
+        self._pruned = (Ended(), Ended())
 
     async def _claim(
         self, holder: str, limit: int, per_receiver: int, lease_s: float, full: frozenset[str]
@@ -113,7 +117,7 @@ class WebhookStore(WebhooksBase):
             "salts": Uuids(name.salt.bytes for name in told),
             "claims": Int8s(one.claim for one in ones),
             "states": Texts(one.state.value for one in ones),
-            "next_at": [one.next_at for one in ones],
+            "after_s": [float(one.after_s) for one in ones],
             "statuses": [one.status for one in ones],
             "errors": Texts(one.error for one in ones),
         }
@@ -164,6 +168,13 @@ class WebhookStore(WebhooksBase):
             [(count,)] = await (await connection.execute(statement.encode(), wanted)).fetchall()
         return int(count)
 
+    async def _standing(self, namespace: str, type: str) -> Sequence[Standing]:
+        # What nobody has unfolded yet was not tried either.
+        wanted = {"namespace": namespace, "type": type, "lately_s": LATE_S, "limit": MOST_LOOKED_AT}
+        async with borrowed(self._pool) as connection, connection.cursor(row_factory=dict_row) as c:
+            await c.execute(_STANDING, wanted)
+            return [Standing(**row) for row in await c.fetchall()]
+
     async def _stock(self) -> MessageStock:
         await self._unfold()
         async with borrowed(self._pool) as connection:
@@ -181,11 +192,24 @@ class WebhookStore(WebhooksBase):
 
     @again_when_undone
     async def _prune(self, delivered_s: float, failed_s: float, limit: int) -> int:
-        wanted = {"delivered_s": delivered_s, "failed_s": failed_s, "limit": limit}
+        wanted = {
+            "delivered_s": delivered_s,
+            "failed_s": failed_s,
+            "delivered_after": self._pruned[0].after(self._pool.history),
+            "failed_after": self._pruned[1].after(self._pool.history),
+            "limit": limit,
+        }
         async with borrowed(self._pool, patience_for(limit, 0)) as connection:
-            [(count,)] = await (await connection.execute(_PRUNE, wanted)).fetchall()
+            [found] = await (await connection.execute(_PRUNE, wanted)).fetchall()
             await connection.execute(_FOLD, {"limit": _FOLDED_AT_ONCE})
-        return int(count)
+        for count, until, ended in zip(found[:2], found[2:], self._pruned, strict=True):
+            if count < limit:
+                ended.pruned(until)
+        return int(found[0] + found[1])
+
+    def _lose(self) -> None:
+        """Forgets how far this process has looked."""
+        self._pruned = (Ended(), Ended())
 
 
 def _message(row: Mapping[str, Any]) -> Message:

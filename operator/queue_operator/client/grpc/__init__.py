@@ -9,6 +9,15 @@ from queue_operator.client.grpc.jobs import job_of
 from queue_operator.client.grpc.queue import GrpcQueue
 from queue_operator.client.grpc.retrying import Repeats
 from queue_operator.client.grpc.stream import GrpcStream
+from queue_operator.client.grpc.watching import GrpcEvents
 from queue_operator.wire.tls import ClientTls
 
-__all__ = ["ClientTls", "GrpcQueue", "GrpcStream", "Repeats", "WrongProcess", "job_of"]
+__all__ = [
+    "ClientTls",
+    "GrpcEvents",
+    "GrpcQueue",
+    "GrpcStream",
+    "Repeats",
+    "WrongProcess",
+    "job_of",
+]

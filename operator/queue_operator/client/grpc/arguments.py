@@ -4,12 +4,13 @@ Sizes are the server's to judge: it knows its limits.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from queue_operator.domain.batch import check_batch
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.job import Job
+from queue_operator.domain.tags import from_map
 from queue_operator.domain.validation import (
     Limits,
     check_bytes,
@@ -19,6 +20,8 @@ from queue_operator.domain.validation import (
     check_texts,
     check_ttl,
 )
+from queue_operator.domain.views import Phase
+from queue_operator.wire.v1 import queue_pb2 as pb
 
 _ANY: Final = sys.maxsize
 _NO_LIMITS: Final = Limits(
@@ -69,6 +72,38 @@ def texts(field: str, values: Collection[str]) -> list[str]:
     """The entries, once they are known to be texts."""
     check_texts(field, values, _ANY)
     return list(values)
+
+
+def watch(
+    job_id: str | None,
+    types: Iterable[str],
+    states: Iterable[Phase],
+    tags: Mapping[str, str] | None,
+    after: str | None,
+    *,
+    goes_on: bool,
+) -> pb.WatchJobsRequest:
+    """What is to be watched: one job, or what meets a filter."""
+    named = texts("types", types if isinstance(types, str) else list(types))
+    labels = sorted(from_map(tags or {}))
+    texts("tags", labels)
+    try:
+        phases = [Phase(state).value for state in states]
+    except ValueError as error:
+        raise InvalidArgument("states", str(error)) from None
+    text("after", after or "", required=False)
+    if job_id is not None:
+        text("job_id", job_id)
+        if named or labels or phases:
+            raise InvalidArgument("job_id", "cannot be combined with other filters")
+    return pb.WatchJobsRequest(
+        job_ids=[] if job_id is None else [job_id],
+        types=named,
+        tags=labels,
+        statuses=phases,
+        after=after or "",
+        goes_on=goes_on,
+    )
 
 
 def data(field: str, value: object) -> None:

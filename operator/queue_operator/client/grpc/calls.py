@@ -99,6 +99,14 @@ class Calls:
                 raise
             await self._sleep(pause_s)
 
+    async def pause(self, failures: int, spread_s: float = 0.0, least_s: float = 0.0) -> None:
+        """Before the next try of a stream: as after so many failures of a call, at random up to
+        `spread_s` if that is longer, and at least `least_s`.
+        """
+        repeats = self._repeats
+        pause_s = repeats.pause_s(failures) if failures else 0.0
+        await self._sleep(max(pause_s, repeats.rng() * spread_s, least_s))
+
     def _was_last(self, failures: int, late: bool) -> bool:
         return late or failures >= self._repeats.attempts or self.line.closed
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,8 +17,10 @@ from queue_operator.client.grpc.line import Line
 from queue_operator.client.grpc.retrying import Repeats
 from queue_operator.client.grpc.stream import GrpcStream, Reading
 from queue_operator.client.grpc.submissions import Submissions
+from queue_operator.client.grpc.watching import GrpcEvents, Listening, Watched
 from queue_operator.domain.errors import DuplicateJob, Forbidden, JobNotFound, QueueError
 from queue_operator.domain.job import DEFAULT_NAMESPACE, Cancelled, Job, JobStats
+from queue_operator.domain.views import Phase
 from queue_operator.tracing.current import in_trace
 from queue_operator.wire import queue_convert as convert
 from queue_operator.wire.clear import host_of_target, warn_of_token
@@ -63,7 +65,7 @@ class GrpcQueue:
         line = Line(address, tls, keepalive_s)
         self._calls = Calls(line, token, timeout_s, repeats or Repeats(), sleep)
         self._submissions = Submissions(self._calls, self._has)
-        self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
+        self._readings: weakref.WeakSet[Reading | Listening] = weakref.WeakSet()
 
     def within(self, timeout_s: float) -> "GrpcQueue":
         """The same queue, over the same connection, with another deadline for each call."""
@@ -164,6 +166,47 @@ class GrpcQueue:
         reading = Reading(self._calls, request, namespace)
         self._readings.add(reading)
         return GrpcStream(reading)
+
+    def watch(
+        self,
+        job_id: str | None = None,
+        *,
+        types: Iterable[str] = (),
+        states: Iterable[Phase] = (),
+        tags: Mapping[str, str] | None = None,
+        follow: bool = False,
+        after: str | None = None,
+        poll_s: float = 2.0,
+        outage_s: float = 60.0,
+        on_gap: Callable[[str], None] | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> GrpcEvents:
+        """What happens, as it does: to one job, how it is now first, until it has ended or, to
+        `follow` it, on and on; else to all jobs of any of `types` that come to any of `states` and
+        have all `tags`. Each event has a `position`, and `after` one of them the stream goes on.
+
+        It survives restarts of the server and misses nothing. Where a position is older than what
+        the server keeps, it begins anew, and `on_gap` is told; without it a warning is logged.
+        Where the server has no streams, it looks at the one job every `poll_s` seconds, and what
+        comes and goes between two looks is missed; a filter raises QueueError there. Raises
+        JobNotFound; Unavailable when the server cannot be reached for `outage_s`.
+        """
+        request = arguments.watch(job_id, types, states, tags, after, goes_on=bool(follow))
+        arguments.text("namespace", namespace)
+        get = None if job_id is None else lambda: self.get_job(job_id, namespace=namespace)
+        listening = Listening(
+            self._calls,
+            Watched(
+                namespace=namespace,
+                request=request,
+                get=get,
+                poll_s=poll_s,
+                outage_s=outage_s,
+                on_gap=on_gap,
+            ),
+        )
+        self._readings.add(listening)
+        return GrpcEvents(listening)
 
     # Lifecycle
 

@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import grpc
 
 from queue_operator.client.grpc.calls import CLOSED, Calls
+from queue_operator.client.grpc.iterating import Steps, until_done
 from queue_operator.domain.errors import QueueError, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.wire import queue_convert as convert
@@ -26,55 +25,15 @@ STREAM_ID_KEY: Final = "stream-id"
 _Call = grpc.aio.UnaryStreamCall[pb.StreamJobsRequest, pb.JobBatch]
 
 
-class GrpcStream:
+class GrpcStream(Steps[list[Job]]):
     """An async iterator of batches of jobs, as they are assigned.
 
     It is registered with the server at the first step, or by `async with`. Ends when the
     server's queue closes; raises Unavailable when the connection is lost, and what had not
     come through then goes back to the queue when its lease ends. Close it (`async with`,
-    `aclose`): jobs that were assigned and not taken go back at once.
+    `aclose`): jobs that were assigned and not taken go back at once. A step that is cancelled,
+    or timed out, loses nothing.
     """
-
-    def __init__(self, reading: "Reading") -> None:
-        self._reading = reading
-        self._begun = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[Job]:
-        """The next batch. A step that is cancelled, or timed out, loses nothing."""
-        self._begin()
-        return await self._reading.next()
-
-    async def __aenter__(self) -> Self:
-        self._begin()
-        await self._reading.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Ends the stream; a step that waits ends too. Jobs nobody took go back to the queue."""
-        await self._reading.close()
-
-    def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            # One that a loop has left and nobody closes would hold on to its jobs for ever.
-            loop = asyncio.get_running_loop()
-            weakref.finalize(self, _abandon, self._reading, loop).atexit = False
-
-
-def _abandon(reading: "Reading", loop: asyncio.AbstractEventLoop) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(reading.close()))
 
 
 class Reading:
@@ -113,7 +72,7 @@ class Reading:
             if self._read is None:
                 self._read = asyncio.create_task(self._next_batch())
             read = self._read
-            await self._either(read)
+            await until_done(read, self._ended)
             if self._read is read and not self._ended.is_set():
                 self._read = None
                 return read
@@ -136,7 +95,7 @@ class Reading:
         if self._opening is None:
             self._opening = asyncio.create_task(self._register())
         opening = self._opening
-        await self._either(opening)
+        await until_done(opening, self._ended)
         if self._ended.is_set():
             return
         try:
@@ -185,14 +144,6 @@ class Reading:
     def _cut(self, error: grpc.aio.AioRpcError) -> QueueError:
         found = self._calls.error_of(error)
         return Unavailable(f"the stream was cut: {found}") if _is_loss(found) else found
-
-    async def _either(self, task: "asyncio.Task[object]") -> None:
-        """Until the task is done or the stream is closed; cancels neither."""
-        ended = asyncio.create_task(self._ended.wait())
-        try:
-            await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended.cancel()
 
     # Ending
 

@@ -2,7 +2,7 @@
 told again, given up, sent anew and forgotten.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -18,6 +18,7 @@ from queue_operator.backends.webhooks import (
 from queue_operator.domain.dependencies import DependencyMode
 from queue_operator.domain.errors import InvalidArgument, MessageNotFound
 from queue_operator.domain.job import Job
+from queue_operator.domain.situation import MessagesNow
 from queue_operator.domain.states import Event, JobState
 from queue_operator.testing.driving import a_job, apply, claim, running, submitted
 from queue_operator.testing.store import TTL_S, Contract, Store
@@ -162,11 +163,13 @@ async def test_a_message_is_one_sender_s_until_it_dies(backend: Contract, store:
 async def test_a_message_is_told_again_at_its_time(backend: Contract, store: Store) -> None:
     await _ended(backend)
     [first] = await _claimed(backend)
-    later = first.created_at + timedelta(seconds=500)
-    again = {"state": MessageState.PENDING, "next_at": later, "status": 500, "error": "oh\x00no"}
+    again = {"state": MessageState.PENDING, "after_s": 500, "status": 500, "error": "oh\x00no"}
     await _settled(backend, [first], **again)
     waits = await _box(backend).get(first.id, namespace="default")
-    assert (waits.tries, waits.last_status, waits.next_at) == (1, 500, later)
+    assert (waits.tries, waits.last_status) == (1, 500)
+    # By the store's own clock, whatever that of the sender shows.
+    assert waits.last_at is not None
+    assert waits.next_at == waits.last_at + timedelta(seconds=500)
     assert waits.last_error == "ohno"
     await store.age(400)
     assert await _claimed(backend) == []
@@ -312,7 +315,9 @@ async def test_old_messages_are_forgotten(backend: Contract, store: Store) -> No
         ("full", lambda box: box.claim("s", limit=1, per_receiver=1, lease_s=1.0, full="x")),
         ("told", lambda box: box.settle("x")),
         ("told[0]", lambda box: box.settle([1])),
-        ("told[0].next_at", lambda box: box.settle([_wrong_time()])),
+        ("told[0].after_s", lambda box: box.settle([_told_after(-1)])),
+        ("told[0].after_s", lambda box: box.settle([_told_after(float("nan"))])),
+        ("told[0].after_s", lambda box: box.settle([_told_after(None)])),
         ("namespace", lambda box: box.search(MessageSearch(namespace=""))),
         ("limit", lambda box: box.search(MessageSearch(limit=1001))),
         ("after", lambda box: box.search(MessageSearch(after="x"))),
@@ -328,9 +333,8 @@ async def test_a_wrong_argument_is_named(backend: Contract, field: str, call: An
     assert refused.value.field == field
 
 
-def _wrong_time() -> Told:
-    naive = datetime.now(UTC).replace(tzinfo=None)
-    return Told(id="msg_1_x", claim=1, state=MessageState.PENDING, next_at=naive, status=500)
+def _told_after(after_s: Any) -> Told:
+    return Told(id="msg_1_x", claim=1, state=MessageState.PENDING, after_s=after_s, status=500)
 
 
 @pytest.mark.parametrize("id", ["unknown", "msg_1_" + "0" * 32, "msg_" + "9" * 19 + "_" + "0" * 32])
@@ -345,3 +349,41 @@ async def test_messages_of_others_are_not_shown(backend: Contract) -> None:
     with pytest.raises(MessageNotFound):
         await _box(backend).get(message.id, namespace="other")
     assert await _box(backend).purge("other", ids=[message.id]) == 0
+
+
+async def test_how_it_goes_is_told_of_a_namespace_and_a_type(backend: Contract) -> None:
+    for _ in range(3):
+        await _ended(backend)
+    other = await submitted(backend, callback_url="http://other.example:8080/x", type="rare")
+    await backend.cancel_jobs([], [other.id])
+    await _ended(backend, namespace="elsewhere")
+    messages = [one for one in await _claimed(backend) if one.namespace == "default"]
+    assert await _box(backend).standing("nowhere") == MessagesNow()
+    rare = [one for one in messages if one.job_id == other.id]
+    mine = [one for one in messages if one.job_id != other.id]
+    await _settled(backend, mine[:2], state=MessageState.PENDING, after_s=3600.0, error="away")
+    await _settled(backend, mine[2:], state=MessageState.FAILED, error="away")
+    await _settled(backend, rare, state=MessageState.FAILED, status=410, error="answered 410")
+    found = await _box(backend).standing("default")
+    assert (found.pending, found.retrying, found.given_up, found.given_up_lately) == (2, 2, 2, 2)
+    assert (found.receiver, found.error) == ("https://receiver.example:443", "away")
+    assert found.oldest_due_s == 0.0
+    rarely = await _box(backend).standing("default", type="rare")
+    assert (rarely.pending, rarely.given_up) == (0, 1)
+    assert (rarely.receiver, rarely.error) == ("http://other.example:8080", "answered 410")
+
+
+async def test_how_long_the_oldest_is_due_is_told(backend: Contract, store: Store) -> None:
+    await _ended(backend)
+    assert len(await _claimed(backend)) == 1
+    assert (await _box(backend).standing("default")).oldest_due_s == 0.0
+    # Whoever held it has died meanwhile.
+    await store.age(TTL_S + 100)
+    found = await _box(backend).standing("default")
+    assert (found.pending, found.retrying) == (1, 0)
+    assert 100 <= found.oldest_due_s < 150
+
+
+async def test_how_it_goes_asks_for_a_namespace(backend: Contract) -> None:
+    with pytest.raises(InvalidArgument, match="namespace"):
+        await _box(backend).standing("")

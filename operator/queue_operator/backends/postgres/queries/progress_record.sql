@@ -26,11 +26,11 @@ WITH given AS MATERIALIZED (
     ORDER BY job.job_no
 ),
 current AS MATERIALIZED (
-    SELECT (held.job_no << 16) | (held.lease_version & 65535) AS lease,
+    SELECT (held.job_no << 16) | (held.lease_version & 65535) AS lease, held.job_no, held.mirrored,
            given.percent, given.message, given.updated_at
     FROM given
     CROSS JOIN LATERAL (
-        SELECT job_no, lease_version
+        SELECT job_no, lease_version, mirrored
         FROM lease
         WHERE lease.job_no = given.job_no
           AND lease.token = given.token
@@ -50,6 +50,9 @@ newer AS MATERIALIZED (
 replaced AS (
     DELETE FROM progress
     WHERE ctid = ANY (ARRAY(SELECT spot FROM newer WHERE last_at < updated_at))
+),
+told AS (
+    INSERT INTO mirror_outbox (job_no) SELECT job_no FROM newer WHERE mirrored
 ),
 checked AS (
     INSERT INTO lease_check (kind, look_at, leases)
