@@ -387,8 +387,10 @@ class Miniature:
         try:
             yield
         finally:
-            for part in (*self.workers, *self.senders):
-                await part.stop()
+            for worker in self.workers:
+                await worker.stop()
+            for sender in self.senders:
+                await sender.stop()
             for queue in self.replicas:
                 await queue.close()
             ticking.cancel()

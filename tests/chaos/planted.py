@@ -38,7 +38,7 @@ from queue_operator.queue.protocol import Push
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
 from queue_operator.testing.history import Rule
-from queue_operator.webhooks import runner
+from queue_operator.webhooks import body, runner, schedule
 from queue_operator.webhooks.posting import Answer
 
 Patch = pytest.MonkeyPatch
@@ -361,7 +361,7 @@ def ends_of_one_id(patch: Patch) -> None:
 
 @bug("a receiver that fails counts as told", Rule.MESSAGE_READ)
 def failure_counts(patch: Patch) -> None:
-    real = runner.judged
+    real = schedule.judged
 
     def judged(message: Message, answer: Any, *args: Any, **options: Any) -> Any:
         return real(message, Answer(status=answer.status and 204), *args, **options)
@@ -371,7 +371,7 @@ def failure_counts(patch: Patch) -> None:
 
 @bug("each try has an id of its own", Rule.MESSAGE_READ)
 def id_of_a_try(patch: Patch) -> None:
-    real = runner.headers
+    real = body.headers
 
     def headers(message: Message) -> dict[str, str]:
         return {**real(message), "ce-id": f"{message.id}-{message.claim}"}
@@ -381,7 +381,7 @@ def id_of_a_try(patch: Patch) -> None:
 
 @bug("a message is told of another job", Rule.MESSAGE_READ)
 def other_job(patch: Patch) -> None:
-    mixes, real = now_and_then(), runner.headers
+    mixes, real = now_and_then(), body.headers
 
     def headers(message: Message) -> dict[str, str]:
         return {**real(message), **({"ce-subject": "job000"} if mixes() else {})}

@@ -33,11 +33,8 @@ class Told:
         return message
 
     async def settle(self, message: Message, state: MessageState) -> None:
-        next_at = self.now if state is MessageState.PENDING else None
         status = 204 if state is MessageState.DELIVERED else 500
-        settled = Settled(
-            id=message.id, claim=message.claim, state=state, status=status, next_at=next_at
-        )
+        settled = Settled(id=message.id, claim=message.claim, state=state, status=status)
         await self.backend.webhooks.settle([settled])
 
     def read(self, message_id: str, *, accepted: bool, job_id: str = "a") -> None:
