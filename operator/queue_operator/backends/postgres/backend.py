@@ -575,10 +575,8 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
     async def _append_logs(self, reports: Sequence[LogReport]) -> None:
         await self._logs.append(reports)
 
-    async def _job_log(
-        self, namespace: str, job_id: str, after: LogCursor
-    ) -> list[AttemptLog] | None:
-        return await self._logs.read(namespace, job_id, after)
+    async def _job_log(self, space: str, job_id: str, after: LogCursor) -> list[AttemptLog] | None:
+        return await self._logs.read(space, job_id, after)
 
     hears_itself: Final = True
 
