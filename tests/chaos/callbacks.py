@@ -8,7 +8,7 @@ TOTAL_S: Final = 1.5
 """How long a try may take."""
 GOOD: Final = 50
 """So many receivers do as they should."""
-BAD: Final = ("slow", "failing", "busy", "never", "closing", "endless", "endless-head")
+BAD: Final = ("slow", "failing", "crowded", "never", "closing", "endless", "endless-head")
 """One receiver of each, which accepts what it is told a second time."""
 
 

@@ -166,7 +166,7 @@ async def test_a_receiver_reads_of_each_end_whatever_is_killed(tell: Tell) -> No
     shutil.rmtree(folder)
 
 
-WAYS: Final = {"good", "slow", "failing", "busy", "never", "closing", "endless", "endless-head"}
+WAYS: Final = {"good", "slow", "failing", "crowded", "never", "closing", "endless", "endless-head"}
 
 
 @asynccontextmanager

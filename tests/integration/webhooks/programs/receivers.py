@@ -21,7 +21,9 @@ ACCEPTING: Final = frozenset({"good", "slow", "endless"})
 SLOW_S: Final = 0.3
 _YES: Final = b"HTTP/1.1 204 No Content\r\n\r\n"
 _NO: Final = b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n"
-_BUSY: Final = b"HTTP/1.1 429 Busy\r\nretry-after: 6\r\ncontent-length: 0\r\n\r\n"
+_BUSY: Final = b"HTTP/1.1 429 Busy\r\nretry-after: 30\r\ncontent-length: 0\r\n\r\n"
+_CROWDED: Final = b"HTTP/1.1 429 Busy\r\nretry-after: 6\r\ncontent-length: 0\r\n\r\n"
+"""For so short a time that a test can wait for its end."""
 _STATUS: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 
 
@@ -79,6 +81,8 @@ class Receivers:
                 writer.write(_NO)
             case "busy":
                 writer.write(_BUSY)
+            case "crowded":
+                writer.write(_CROWDED)
             case "never":
                 await asyncio.Event().wait()
             case "closing":
