@@ -9,6 +9,7 @@ from typing import Final
 
 import psycopg
 import pytest
+from psycopg.rows import TupleRow
 from tests.e2e.sources import Process
 from tests.observability.soaking import Load
 from tests.waiting import DEADLINE_S
@@ -67,7 +68,7 @@ class Told:
             [(number,)] = connection.execute(statement.encode()).fetchall()
         return float(number)
 
-    def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
+    def _connected(self) -> "psycopg.Connection[TupleRow]":
         return psycopg.connect(self.queue.dsn, options="-c search_path=queue_operator")
 
 
