@@ -60,6 +60,14 @@ def job(reader: Reader) -> Page:
     """One job that failed."""
     page = reader.open("job/mail-030", ns=SPACE)
     expect(reader.part("Attempts").get_by_role("row").nth(1)).to_be_visible()
+    expect(reader.part("Who is told of its end")).to_contain_text("answered 410")
+    return page
+
+
+def webhooks(reader: Reader) -> Page:
+    """What became of messages to callback URLs."""
+    page = reader.open("webhooks", ns=SPACE)
+    expect(reader.part("Messages found").get_by_role("row")).to_have_count(6)
     return page
 
 
@@ -69,6 +77,7 @@ PICTURES: Final[dict[str, tuple[Callable[[Reader], Page], str]]] = {
     "ui-jobs": (jobs, "light"),
     "ui-cancel": (cancel, "light"),
     "ui-job": (job, "light"),
+    "ui-webhooks": (webhooks, "light"),
 }
 
 

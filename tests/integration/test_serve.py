@@ -22,6 +22,7 @@ from tests.authority import Authority
 from tests.integration.serving import START_TIMEOUT_S, STOP_TIMEOUT_S, Server, free_port
 from tests.unit.metrics.exposition import Samples, key, scraped
 
+from queue_operator.api.routes import OPERATIONS
 from queue_operator.backends.postgres import migrate
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
@@ -193,6 +194,22 @@ def test_rest_speaks_tls_where_it_is_given_a_certificate(
     with socket.create_connection(("localhost", port), timeout=20) as clear:
         clear.sendall(b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert not clear.recv(100).startswith(b"HTTP/")
+
+
+def test_each_list_that_takes_no_argument_is_answered(start: Start, dsn: str) -> None:
+    """What is served is not the store of the other tests, but one that is measured."""
+    port = free_port()
+    server = start(DATABASE__DSN=dsn, REST__PORT=str(port))
+    server.await_ready()
+    lists = [
+        one.path
+        for one in OPERATIONS
+        if one.method == "GET" and "{" not in one.path and not one.streams
+    ]
+    assert "/v1/webhooks" in lists
+    for path in lists:
+        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=20) as answer:
+            assert answer.status == 200, path
 
 
 ASKING: Final = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -20,6 +20,7 @@ from queue_operator.auth.factory import build
 from queue_operator.backends.lost_workers import Loss
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.backends.protocol import LogLine, LogReport, Pause, WorkerSession
+from queue_operator.backends.webhooks import MessageState, Told
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
 from queue_operator.domain.states import Event
@@ -104,6 +105,7 @@ class Scene:
         ]
         full = ErrorInfo("the mailbox of 'ada' is full", ErrorCategory.PERMANENT, "MAILBOX_FULL")
         await self.end(await self.claim(namespace, 12, MAIL), Event.EXHAUST, *away, full)
+        await self.tell(namespace)
         running = await self.claim(namespace, 4, MAIL)
         await self._log(running[0])
         await self.queue.submit([_image(namespace, n) for n in range(7)])
@@ -122,6 +124,13 @@ class Scene:
         await self.backend.pause(
             Pause(namespace=namespace, type="send-sms", reason="the gateway is away", by="alice")
         )
+
+    async def tell(self, namespace: str) -> None:
+        """What came of the messages about the jobs that ended and have a callback URL."""
+        box = self.backend.webhooks
+        claimed = await box.claim("s", limit=1000, per_receiver=1000, lease_s=3600.0)
+        mine = [one for one in claimed if one.namespace == namespace]
+        await box.settle([Told(id=one.id, claim=one.claim, **_ANSWERS[one.job_id]) for one in mine])
 
     async def beat(self) -> None:
         """All workers are heard of."""
@@ -210,6 +219,17 @@ class Scene:
                     await connection.execute(_TOOK, (*took, namespace))
 
 
+_ANSWERS: Final[dict[str, Any]] = {
+    "mail-000": {"state": MessageState.DELIVERED, "status": 204},
+    "mail-001": {"state": MessageState.DELIVERED, "status": 200},
+    "mail-002": {
+        **{"state": MessageState.PENDING, "after_s": 7200.0},
+        **{"status": 503, "error": "answered 503"},
+    },
+    "mail-030": {"state": MessageState.FAILED, "status": 410, "error": "answered 410"},
+    "mail-031": {"state": MessageState.FAILED, "error": "refused: 10.0.0.7 is inside"},
+}
+"""What became of the messages about these jobs."""
 _ROLLED: Final = (
     "INSERT INTO roll_up SELECT namespace.id, 60, %s, job_type.id, 'NORMAL', %s, %s, 0, 0, 0, %s "
     "FROM namespace, job_type WHERE namespace.name = %s AND job_type.name = %s"
@@ -228,6 +248,7 @@ def _mail(namespace: str, number: int) -> Job:
         content_type="application/json",
         tags=frozenset({"team=growth"}),
         max_attempts=3,
+        callback_url="https://hooks.example.com/mails" if f"mail-{number:03}" in _ANSWERS else "",
     )
 
 

@@ -51,6 +51,12 @@ def workers(reader: Reader, shop: str) -> None:
 
 
 @view
+def webhooks(reader: Reader, shop: str) -> None:
+    reader.open("webhooks", ns=shop)
+    expect(reader.part("Messages found").get_by_role("row")).to_have_count(6)
+
+
+@view
 def question(reader: Reader, shop: str) -> None:
     page = reader.open("jobs", ns=shop, type="resize-image")
     page.get_by_role("button", name="Cancel all that match…").click()

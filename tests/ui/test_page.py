@@ -103,7 +103,7 @@ def test_a_tile_leads_to_the_jobs_and_back(reader: Reader, shop: str) -> None:
 
 
 def test_a_state_that_there_is_not_is_told_of(reader: Reader, shop: str) -> None:
-    page = reader.open("jobs", ns=shop, state="DAED_LETTER")
+    page = reader.open("jobs", ns=shop, state="DAED_LETTER&state=constructor")
     expect(page.get_by_role("alert")).to_contain_text("DAED_LETTER")
     expect(reader.part("Jobs found")).to_contain_text("70 jobs.")
     reader.open("jobs", ns=shop, state="DEAD_LETTER")
@@ -196,7 +196,7 @@ def test_who_may_only_read_sees_no_buttons_and_is_refused(
     chromium: Browser, scene: Scene, shop: str
 ) -> None:
     with reading(chromium, scene.url, READER) as reader:
-        for view in ("overview", "jobs", "job/mail-042", "workers"):
+        for view in ("overview", "jobs", "job/mail-042", "job/mail-030", "workers", "webhooks"):
             page = reader.open(view, ns=shop)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             expect(page.locator("#freshness")).to_contain_text("As of")

@@ -127,6 +127,15 @@ def _print(remote: Remote, status: JobStatus, told: str = "") -> None:
         rendering.show(_page(status, told))
 
 
+def _attempt(status: JobStatus) -> str:
+    bound = status.max_attempts
+    return f"{status.attempt} of {bound}" if bound else str(status.attempt)
+
+
+def _waits(status: JobStatus) -> bool:
+    return status.completed_at is None and status.state is not Phase.RUNNING
+
+
 def _is_held(status: JobStatus) -> bool:
     return status.suspended and status.completed_at is None
 
@@ -141,7 +150,10 @@ def _page(status: JobStatus, told: str) -> RenderableType:
             ("state", rendering.state(status.state, status.cancel_requested)),
             ("suspended", "until it is resumed" if _is_held(status) else ""),
             ("reason", status.reason),
-            ("attempt", status.attempt),
+            ("QueueJob", status.resource),
+            ("attempt", _attempt(status)),
+            ("worker", status.worker),
+            ("timeout", rendering.duration(status.timeout) if status.timeout else ""),
             ("priority", status.priority.value),
             ("tags", rendering.tags(status.tags)),
             ("correlation id", status.correlation_id),
@@ -149,7 +161,7 @@ def _page(status: JobStatus, told: str) -> RenderableType:
             ("callback", status.callback_url),
             ("told", told),
             ("created", rendering.moment(status.created_at)),
-            ("not before", rendering.moment(status.scheduled_for)),
+            ("not before", rendering.moment(status.scheduled_for) if _waits(status) else ""),
             ("started", rendering.moment(status.started_at)),
             ("ended", rendering.moment(status.completed_at)),
             ("progress", f"{progress.percent} % {progress.message}" if progress else ""),

@@ -6,6 +6,7 @@ import sys
 from typing import Any, Final
 
 import click
+from click.exceptions import NoSuchCommand
 
 from queue_operator import __version__
 
@@ -30,6 +31,7 @@ _JOBS: Final = {
     "logs": ("queue_operator.cli.logs", "logs", "Show what a job logged."),
     "why": ("queue_operator.cli.get", "why", "Tell why a job does not run."),
     "top": ("queue_operator.cli.stats", "top", "Watch the queue."),
+    "workers": ("queue_operator.cli.workers", "workers", "List workers, and what they handle."),
     "pause": ("queue_operator.cli.pauses", "pause", "Start no more jobs of a type."),
     "resume": ("queue_operator.cli.pauses", "resume", "Start them again, or suspended jobs."),
     "suspend": ("queue_operator.cli.pauses", "suspend", "Start no more attempts of jobs."),
@@ -66,6 +68,15 @@ class _LazyGroup(click.Group):
                 f"install 'queue-operator[{_extra(cmd_name)}]'"
             ) from missing
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, which does not know commands that are imported when they are called."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as wrong:
+            raise NoSuchCommand(wrong.command_name, possibilities=_COMMANDS, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in (("Jobs, over REST", _JOBS), ("The server", _SERVER)):

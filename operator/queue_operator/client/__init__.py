@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         JobLog,
         JobSearchResult,
         JobStatus,
+        LostWorker,
         Pause,
         QueueStats,
         RetryResult,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Verdict,
         WaitingJob,
         Worker,
+        WorkerList,
     )
     from queue_operator.client.protocol import ServerError
     from queue_operator.client.requests import (
@@ -93,6 +95,7 @@ _HOMES: Final = {
     "JobSearch": "requests",
     "JobSearchResult": "models",
     "JobStatus": "models",
+    "LostWorker": "models",
     "Pagination": "requests",
     "Pause": "models",
     "Phase": "requests",
@@ -116,6 +119,7 @@ _HOMES: Final = {
     "WebhookPurgeResult": "messages",
     "WebhookRedeliveryResult": "messages",
     "Worker": "models",
+    "WorkerList": "models",
     "file_token": "credentials",
 }
 
@@ -151,6 +155,7 @@ __all__ = [
     "JobSearch",
     "JobSearchResult",
     "JobStatus",
+    "LostWorker",
     "Pagination",
     "Pause",
     "Phase",
@@ -174,5 +179,6 @@ __all__ = [
     "WebhookPurgeResult",
     "WebhookRedeliveryResult",
     "Worker",
+    "WorkerList",
     "file_token",
 ]

@@ -46,6 +46,7 @@ from queue_operator.client.models import (
     Verdict,
     WaitingJob,
     Worker,
+    WorkerList,
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
@@ -408,6 +409,10 @@ class AsyncQueueClient:
     async def workers(self, *, namespace: str | None = None) -> tuple[Worker, ...]:
         """The connected workers."""
         return (await self._ask(operations.workers(namespace))).workers
+
+    async def worker_list(self, *, namespace: str | None = None) -> WorkerList:
+        """The connected workers, and those that were lost in the last minutes."""
+        return await self._ask(operations.workers(namespace))
 
     async def waiting(
         self, limit: int | None = None, *, namespace: str | None = None

@@ -153,6 +153,10 @@ class JobStatus(Received):
     correlation_id: str = ""
     traceparent: str = ""
     callback_url: str = ""
+    max_attempts: int | None = None
+    timeout: timedelta | None = None
+    worker: str = ""
+    resource: str = ""
 
     @property
     def is_finished(self) -> bool:

@@ -45,6 +45,7 @@ from queue_operator.client.models import (
     Verdict,
     WaitingJob,
     Worker,
+    WorkerList,
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
@@ -405,6 +406,10 @@ class QueueClient:
     def workers(self, *, namespace: str | None = None) -> tuple[Worker, ...]:
         """The connected workers."""
         return self._ask(operations.workers(namespace)).workers
+
+    def worker_list(self, *, namespace: str | None = None) -> WorkerList:
+        """The connected workers, and those that were lost in the last minutes."""
+        return self._ask(operations.workers(namespace))
 
     def waiting(
         self, limit: int | None = None, *, namespace: str | None = None

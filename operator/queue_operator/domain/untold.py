@@ -43,7 +43,7 @@ def _failing(found: MessagesNow, now: Situation) -> list[Cause]:
             message=f"{' and '.join(told)}{mostly}",
             next_step="Mend the receiver; what was given up can then be sent again, or purged."
             if found.given_up
-            else "Mend the receiver: these are tried again for a day, and may be sent at once.",
+            else "Mend the receiver: each is tried again for a day.",
             command=command(_FAILED if found.given_up else _PENDING, now.namespace),
             evidence={
                 "retrying": found.retrying,

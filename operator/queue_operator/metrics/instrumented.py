@@ -63,6 +63,9 @@ def instrument(
     kind = type(backend)
     names = [name for name in dir(kind) if not name.startswith("_")]
     members = {name: _member(kind, name) for name in names}
+    # What an instance has beside its class, such as the outbox of webhooks, is handed out too.
+    own = [name for name in getattr(backend, "__dict__", ()) if not name.startswith("_")]
+    members |= {name: _handed_out(name) for name in own if name not in members}
     wrapper = type(f"Instrumented{kind.__name__}", (_Instrumented,), members)
     return cast(B, wrapper(backend, recorder, monotonic))
 
@@ -71,7 +74,7 @@ def _member(kind: type, name: str) -> Any:
     attribute = inspect.getattr_static(kind, name)
     if not inspect.iscoroutinefunction(attribute):
         # Streams, properties and plain methods are handed out as they are.
-        return property(lambda self: getattr(self._inner, name))
+        return _handed_out(name)
     signature = _without_self(attribute)
 
     @functools.wraps(attribute)
@@ -79,6 +82,10 @@ def _member(kind: type, name: str) -> Any:
         return await self._measured(name, signature, args, kwargs)
 
     return measured
+
+
+def _handed_out(name: str) -> property:
+    return property(lambda self: getattr(self._inner, name))
 
 
 def _without_self(method: Callable[..., Any]) -> inspect.Signature:

@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.client.stage import Stage
 
+from queue_operator.backends.lost_workers import Loss
+from queue_operator.backends.worker_sessions import WorkerSession
 from queue_operator.cli import awaiting
 from queue_operator.client import models
 
@@ -34,7 +37,8 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
     why = "the job had already ended as CANCELLED"
     assert ended.stdout == f"{job_id} ALREADY_COMPLETE: {why}\n"
     page = stage.type("get", job_id)
-    assert "state       CANCELLED" in page.stdout.replace("state           ", "state       ")
+    assert ["state", "CANCELLED"] in [line.split() for line in page.stdout.splitlines()]
+    assert "not before" not in page.stdout
     assert stage.json("get", job_id)["history"][-1]["to_state"] == "CANCELLED"
     assert stage.type("delete", job_id).stdout == f"{job_id} DELETED\n"
     gone = stage.type("get", job_id)
@@ -43,8 +47,13 @@ def test_a_job_from_submission_to_deletion(stage: Stage) -> None:
 
 
 def test_results_are_shown_and_waited_for(stage: Stage) -> None:
-    job_id = submitted(stage, "sum", "[1, 2]")
+    job_id = submitted(stage, "sum", "[1, 2]", "--max-attempts", "7", "--timeout", "90s")
     assert stage.complete({"sum": 3}) == job_id
+    rows = [line.split() for line in stage.type("get", job_id).stdout.splitlines()]
+    assert ["attempt", "1", "of", "7"] in rows
+    assert ["timeout", "1m30s"] in rows
+    worker = stage.json("get", job_id)["worker"]
+    assert ["worker", worker] in rows
     done = stage.type("get", job_id, "--wait", "--timeout", "30s")
     assert done.exit_code == 0
     assert '"sum": 3' in done.stdout
@@ -77,6 +86,42 @@ def test_who_waits_is_told_the_id_at_once_and_later_what_the_job_waits_for(
     refused = stage.type("submit", "sum", "[]", "--wait-timeout", "3s")
     assert refused.exit_code == 2
     assert "--timeout limits one execution" in refused.stderr
+
+
+def test_workers_are_listed_and_those_that_were_lost(stage: Stage) -> None:
+    def session(name: str, types: str, tags: str = "", **more: Any) -> WorkerSession:
+        return WorkerSession(
+            session_id=f"{name}-{stage.namespace}",
+            namespace=stage.namespace,
+            worker_name=name,
+            types=frozenset(types.split()),
+            tags=frozenset(tags.split()),
+            **more,
+        )
+
+    mailer = session("mailer-1", "sms mail", "pool=a", capacity=4, busy=3, version="1.2")
+    anything = session("any-1", "", capacity=8, draining=True)
+    for one in (mailer, anything, gone := session("mailer-2", "mail", capacity=2)):
+        stage.run(stage.backend.open_session(one))
+    stage.run(stage.backend.lose_sessions([Loss(session_id=gone.session_id, jobs=2, ago_s=60.0)]))
+    header, *rows = (line.split() for line in stage.type("workers").stdout.splitlines())
+    assert header == ["WORKER", "STATE", "BUSY", "SLOTS", "TYPES", "TAGS", "VERSION", "HEARD"]
+    assert {row[0]: row[1:5] for row in rows} == {
+        "mailer-1": ["CONNECTED", "3", "4", "mail"],
+        "any-1": ["DRAINING", "0", "8", "any"],
+        "mailer-2": ["LOST", "2", "2", "mail"],
+    }
+    [found] = [row for row in rows if row[0] == "mailer-1"]
+    assert found[4:8] == ["mail", "sms", "pool=a", "1.2"]
+    told = stage.json("workers", "--type", "sms")
+    assert {one["name"] for one in told["workers"]} == {"mailer-1", "any-1"}
+    assert told["lost"] == []
+    nobody = stage.type("workers", "--type", "sms", "--namespace", "small")
+    assert nobody.stderr == "no worker is connected\n"
+
+
+def test_a_mistyped_command_is_told_what_it_may_have_been(stage: Stage) -> None:
+    assert "Did you mean 'list'?" in stage.type("lst").stderr
 
 
 def test_lists(stage: Stage) -> None:

@@ -30,6 +30,9 @@ class Part:
 
     limit = 3
 
+    def __init__(self) -> None:
+        self.beside = object()
+
     @property
     def name(self) -> str:
         return "part"
@@ -94,6 +97,10 @@ async def test_what_is_no_call_to_the_store_passes_through(part: Part) -> None:
     assert part.limit == 3
     assert part.names({"b", "a"}) == ["a", "b"]
     assert [topics async for topics in part.listen()] == [{Topic.READY: None}]
+
+
+def test_what_an_instance_has_beside_its_class_passes_through(part: Part) -> None:
+    assert type(part.beside) is object
 
 
 async def test_calls_are_counted(part: Part, registry: CollectorRegistry) -> None:

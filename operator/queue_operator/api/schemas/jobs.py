@@ -92,6 +92,18 @@ class JobStatus(Answer):
     callback_url: str | None = Field(
         None, description="Who is told whenever the job has ended; only where somebody is."
     )
+    max_attempts: int | None = Field(
+        None, description="Most attempts; absent where there is no bound, or none is known yet."
+    )
+    timeout: str | None = Field(
+        None, description="Longest run of one attempt, as ISO 8601; absent where there is none."
+    )
+    worker: str | None = Field(
+        None, description="Name of the worker of the current or last attempt; absent before one."
+    )
+    resource: str | None = Field(
+        None, description="Name of the QueueJob that the job is of; absent where there is none."
+    )
 
 
 class Parent(Answer):

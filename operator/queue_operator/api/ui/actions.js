@@ -141,24 +141,13 @@ export function changeMany(kind, ns, filter, done) {
     line: `queue-operator ${kind} ${options(filter)} ${cancels ? "" : "--reset-attempts "}${within(ns)}`,
     label: cancels ? "Cancel them" : "Retry them",
     prepare: async (shown) => {
-      const told = await send(true);
-      const least = told.has_more ? "More than " : "";
-      replace(shown, h("p", {}, h("strong", {}, least, many(told[key], "job")),
-        cancels ? " would be cancelled" : " would be tried again",
-        told.skipped ? `, ${whole(told.skipped)} skipped.` : "."),
-      filter.all ? h("p", { class: "fault" }, "That is every one in the namespace ", said(ns)) : null);
-      return told[key] > 0;
-    },
-    run: async (progress) => {
-      let changed = 0;
-      for (let round = 0; round < MOST_ROUNDS; round += 1) {
-        const told = await send(false);
-        changed += told[key];
-        progress(`${many(changed, "job")} so far…`);
-        if (!told.has_more || !told[key]) break;
+      const some = await counted(shown, send, key, "job", cancels ? "would be cancelled" : "would be tried again");
+      if (filter.all) {
+        shown.append(h("p", { class: "fault" }, "That is every one in the namespace ", said(ns)));
       }
-      return `${many(changed, "job")} ${cancels ? "cancelled" : "tried again"}.`;
+      return some;
     },
+    run: (progress) => repeated(progress, send, key, "job", cancels ? "cancelled" : "tried again"),
     done,
   });
 }
@@ -192,4 +181,62 @@ export function resume(ns, type, done) {
     },
     done,
   });
+}
+
+/** The lines for the shell about one message. */
+export function messageLines(message, mayChange) {
+  const of = (words) => `queue-operator webhooks ${words} ${quoted(message.id)} ${within(message.namespace)}`;
+  return [of("show"), mayChange && message.state !== "PENDING" ? of("redeliver") : null].filter(Boolean);
+}
+
+export function redeliver(message, done) {
+  question({
+    title: "Send this message again?",
+    about: h("p", {}, "Under the same id, beginning now, as if it had never been tried: ",
+      said(message.url)),
+    line: messageLines(message, true).at(-1),
+    label: "Send it",
+    run: async () => {
+      const told = await ask("POST", "webhooks/redeliver", { namespace: message.namespace },
+        { ids: [message.id] });
+      return told.redelivered ? "The message is sent again." : "It is to be told already, or gone.";
+    },
+    done,
+  });
+}
+
+/** Sends again, or deletes, all messages in a state, after a count of what that would be. */
+export function changeMessages(kind, ns, state, done) {
+  const sends = kind === "redeliver";
+  const key = sends ? "redelivered" : "purged";
+  const send = (dry) => ask("POST", `webhooks/${kind}`, { namespace: ns }, { state, dry_run: dry });
+  question({
+    title: sends ? "Send all of these messages again?" : "Purge all of these messages?",
+    about: h("p", {}, "Counting…"),
+    line: `queue-operator webhooks ${kind} --state ${state} ${within(ns)}`,
+    label: sends ? "Send them" : "Purge them",
+    prepare: (shown) => counted(shown, send, key, "message", sends ? "would be sent again"
+      : "would be deleted, and never be sent again"),
+    run: (progress) => repeated(progress, send, key, "message", sends ? "sent again" : "purged"),
+    done,
+  });
+}
+
+async function counted(shown, send, key, noun, what) {
+  const told = await send(true);
+  const least = told.has_more ? "More than " : "";
+  replace(shown, h("p", {}, h("strong", {}, least, many(told[key], noun)), ` ${what}`,
+    told.skipped ? `, ${whole(told.skipped)} skipped.` : "."));
+  return told[key] > 0;
+}
+
+async function repeated(progress, send, key, noun, what) {
+  let changed = 0;
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const told = await send(false);
+    changed += told[key];
+    progress(`${many(changed, noun)} so far…`);
+    if (!told.has_more || !told[key]) break;
+  }
+  return `${many(changed, noun)} ${what}.`;
 }

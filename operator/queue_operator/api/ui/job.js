@@ -4,8 +4,10 @@ import { cancelJob, lines, retryJob, suspendJob } from "./actions.js";
 import { command, facts, h, Part, said, table } from "./dom.js";
 import { length, moment, state, whole } from "./format.js";
 import { jobPath, Refused } from "./server.js";
+import { ofJob } from "./webhooks.js";
 
 const LINES = 100;
+const MESSAGES = 20;
 const MOST_CHARACTERS = 20000;
 const ENDED = new Set(["COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED"]);
 const AGAIN = new Set(["FAILED", "DEAD_LETTER", "RETRYING"]);
@@ -18,6 +20,7 @@ export function job(main, route, page) {
     actions: new Part("What can be done"),
     timeline: new Part("Timeline"),
     attempts: new Part("Attempts"),
+    told: new Part("Who is told of its end"),
     log: new Part("Log"),
     payload: new Part("Payload"),
     result: new Part("Result"),
@@ -41,19 +44,24 @@ export function job(main, route, page) {
     parts.facts.show(told, about);
     parts.actions.show([told.state, told.suspended, told.cancel_requested, page.access],
       () => actions(told, page));
+    // To list messages is another right than to look at a job.
+    const isTold = Boolean(told.callback_url) && page.access.jobs.list;
+    parts.told.element.hidden = !isTold;
     parts.timeline.show(told.history, timeline);
     payload ??= [told.payload, told.payload_base64];
     parts.payload.show(payload, () => content(...payload));
     parts.result.show(told.result ?? null, result);
-    const [why, failure, log] = await Promise.all([
+    const [why, failure, log, messages] = await Promise.all([
       ended ? null : get("/why"),
       get("/failure", { include_all_attempts: true }).catch(nothing),
       get("/logs", { lines: LINES }),
+      isTold ? page.ask("GET", "webhooks", { ...ns, job_id: route.id, limit: MESSAGES }) : null,
     ]);
     parts.why.element.hidden = ended;
     if (why) parts.why.show(why, explained);
     parts.attempts.show(failure, attempts);
     parts.log.show(log, logged);
+    if (messages) parts.told.show(messages, () => ofJob(messages, told.callback_url, page));
   };
 }
 

@@ -15,7 +15,7 @@ const ORDERS = [["CREATED_DESC", "Newest first"], ["CREATED_ASC", "Oldest first"
 export function jobs(main, route, page) {
   const wanted = criteria(route.params);
   const found = new Part("Jobs found");
-  const unknown = route.params.getAll("state").filter((one) => !(one in STATES));
+  const unknown = route.params.getAll("state").filter((one) => !Object.hasOwn(STATES, one));
   main.append(h("h1", { tabindex: "-1" }, "Jobs of ", said(page.namespace)),
     unknown.length ? h("p", { role: "alert" }, "The address asks for a state that there is not: ",
       said(unknown.join(", ")), ". It is left out of the filter.") : "",
@@ -41,7 +41,7 @@ function criteria(params) {
   };
   return {
     types: params.getAll("type"),
-    states: params.getAll("state").filter((one) => one in STATES),
+    states: params.getAll("state").filter((one) => Object.hasOwn(STATES, one)),
     tags: Object.fromEntries(tags.filter(([key]) => key)),
     created_after: time("after"),
     created_before: time("before"),

@@ -7,10 +7,11 @@ import { jobs } from "./jobs.js";
 import { overview } from "./overview.js";
 import { go, here, to } from "./routes.js";
 import { ask, jobPath, Refused, token } from "./server.js";
+import { webhooks } from "./webhooks.js";
 import { workers } from "./workers.js";
 
-const VIEWS = { overview, jobs, job, workers };
-const TITLES = { overview: "Overview", jobs: "Jobs", workers: "Workers" };
+const VIEWS = { overview, jobs, job, workers, webhooks };
+const TITLES = { overview: "Overview", jobs: "Jobs", workers: "Workers", webhooks: "Webhooks" };
 const EVERY_MS = 5000;
 const MOST_MS = 60000;
 

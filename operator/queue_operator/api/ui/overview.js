@@ -33,7 +33,7 @@ export function overview(main, route, page) {
     });
   return async () => {
     const found = await Promise.allSettled([
-      draw(parts.verdict, "verdict", {}, (told) => verdict(told, parts.verdict.element)),
+      draw(parts.verdict, "verdict", {}, (told) => verdict(told, parts.verdict.element, page)),
       draw(parts.counts, "stats", { breakdown_by: ["STATE", "TYPE"], time_range: range },
         (told) => counts(told, range, page)),
       draw(parts.series, "stats/series", { time_range: range }, (told) => series(told, range, page)),
@@ -47,16 +47,29 @@ export function overview(main, route, page) {
   };
 }
 
-function verdict(told, element) {
+function verdict(told, element, page) {
   element.className = `verdict ${told.level}`;
   const causes = told.causes.map((cause, n) => h("details", { "data-key": `cause ${n}` },
     h("summary", { "data-key": `why ${n}` }, said(cause.message)),
     facts([
       ["Counted", evidence(cause.evidence)],
       ["Next", cause.next_step],
+      ["Messages", cause.code.startsWith("MESSAGES_") ? messages(cause, page) : null],
       ["In a shell", cause.command ? command(cause.command) : null],
+      ["Runbook", runbook(cause.runbook)],
     ])));
   return [h("p", { class: "text sentence" }, told.sentence), causes.length ? causes : null];
+}
+
+function messages(cause, page) {
+  const state = cause.evidence.given_up ? "FAILED" : "PENDING";
+  return h("a", { href: page.to("webhooks", { state }), "data-key": `messages of ${cause.code}` },
+    state === "FAILED" ? "Those that were given up" : "Those that are to be told");
+}
+
+/** A link where somebody has published it; else where it is in the repository. */
+function runbook(place) {
+  return /^https?:\/\//.test(place) ? h("a", { href: place, rel: "noreferrer" }, place) : h("code", {}, place);
 }
 
 function evidence(found) {

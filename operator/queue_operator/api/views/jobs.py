@@ -7,6 +7,7 @@ from typing import Any
 
 from queue_operator.api import documents, schemas
 from queue_operator.domain import tags
+from queue_operator.domain.durations import iso_text
 from queue_operator.domain.job import Job, Submitted
 from queue_operator.domain.outcome import ErrorInfo
 from queue_operator.domain.states import JobState, is_terminal
@@ -72,6 +73,7 @@ def job_status(
 ) -> schemas.JobStatus:
     """The job as the outside sees it at `now`."""
     fields: dict[str, Any] = {} if history is None else {"history": history}
+    fields |= {name: told for name, told in _where_given(job).items() if told}
     if job.progress is not None:
         progress = job.progress
         fields["progress"] = schemas.ProgressInfo(
@@ -79,10 +81,6 @@ def job_status(
         )
     if include_result and (result := job_result(job)) is not None:
         fields["result"] = result
-    if job.traceparent:
-        fields["traceparent"] = job.traceparent
-    if job.callback_url:
-        fields["callback_url"] = job.callback_url
     if include_payload:
         fields |= _content("payload", job.payload, job.content_type)
     return schemas.JobStatus(
@@ -104,6 +102,18 @@ def job_status(
         correlation_id=job.correlation_id,
         **fields,
     )
+
+
+def _where_given(job: Job) -> dict[str, Any]:
+    """What is left out of an answer where it is empty."""
+    return {
+        "traceparent": job.traceparent,
+        "callback_url": job.callback_url,
+        "max_attempts": job.max_attempts,
+        "timeout": None if job.timeout_s is None else iso_text(timedelta(seconds=job.timeout_s)),
+        "worker": job.worker_name or job.assignee_id,
+        "resource": job.resource.name if job.resource else None,
+    }
 
 
 def job_result(job: Job) -> schemas.JobResult | None:
