@@ -36,6 +36,7 @@ CAPABILITIES = {
     "cancel_inbox",
     "checkpoints",
     "events",
+    "following",
     "logs",
     "owners_plane",
     "pauses",

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
@@ -25,6 +26,7 @@ from queue_operator.settings import (
 )
 from queue_operator.testing.memory import MemoryStore
 from queue_operator.testing.queue.rig import LEASE_TTL_S
+from queue_operator.testing.sqlite import SqliteStore
 from queue_operator.testing.store import Contract, Store
 
 # Sweeps are made by the tests that need them: they age what is stored at the same time.
@@ -52,13 +54,35 @@ class Served:
     http: httpx.AsyncClient
 
 
-@pytest.fixture(params=["memory", "postgres"], scope="session")
+# What a file does as a store is asked below the doors, but for what it does while they wait.
+ON_A_FILE = {"test_events"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not selected for a store."""
+    left_out = [item for item in items if not _is_selected(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_selected(item)]
+
+
+def _is_selected(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    store = chosen.params.get("make_store") if chosen is not None else None
+    if store != "sqlite" or not item.path.is_relative_to(Path(__file__).parent):
+        return True
+    return item.path.stem in ON_A_FILE
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"], scope="session")
 def make_store(request: pytest.FixtureRequest) -> Callable[[], Awaitable[Store]]:
     """Synchronous, because fixtures of a whole run cannot be made inside a test's loop."""
     dsn = request.getfixturevalue("api_dsn") if request.param == "postgres" else ""
 
     async def make() -> Store:
-        return await PostgresStore.on(dsn) if dsn else MemoryStore()
+        if dsn:
+            return await PostgresStore.on(dsn)
+        return SqliteStore() if request.param == "sqlite" else MemoryStore()
 
     return make
 
@@ -69,8 +93,9 @@ async def served(make_store: Callable[[], Awaitable[Store]]) -> AsyncIterator[Se
     backend = await store.open()
     queue = QueueService(backend, SETTINGS.queue)
     await queue.start()
-    # What is shown depends on the time, which tests on memory move.
-    now = store.clock if isinstance(store, MemoryStore) else lambda: datetime.now(UTC)
+    # What is shown depends on the time, which tests without a server move.
+    local = MemoryStore | SqliteStore
+    now = store.clock if isinstance(store, local) else lambda: datetime.now(UTC)
     app = create_app(queue, *build(SETTINGS.auth), SETTINGS, now=now)
     rest = RestServer(app, SETTINGS.rest)
     await rest.start()

@@ -42,7 +42,7 @@ class Load:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load")
         self._failed: BaseException | None = None
-        self.submitted = 0
+        self.submitted = self.batches = 0
         self.stumbling = 0
 
     @contextmanager
@@ -62,6 +62,7 @@ class Load:
         try:
             while not self._ended.wait(_TICK_S):
                 self._client.submit_batch(list(self._jobs()), namespace=NAMESPACE)
+                self.batches += 1
         except BaseException as error:
             self._failed = error
 
@@ -98,6 +99,16 @@ def alerts(queue: Local, period: Period, state: str) -> dict[str, float]:
     asked = f'sum by (alertname) (ALERTS{{alertstate="{state}"}})'
     found = queue.prometheus.api.over(asked, period)
     return {one.labels["alertname"]: len(one.points) * period.step_s for one in found}
+
+
+def absences(queue: Local, period: Period) -> dict[str, str]:
+    """Of each target that did not answer, when that was, in seconds of the period."""
+    found = queue.prometheus.api.over("up == 0", period)
+    return {
+        one.labels["instance"]: f"{len(one.points) * period.step_s:.0f} s from "
+        f"{one.points[0][0] - period.start_s:.0f} to {one.points[-1][0] - period.start_s:.0f}"
+        for one in found
+    }
 
 
 def await_calm(queue: Local) -> None:

@@ -13,9 +13,11 @@ from typing import Final
 
 import pytest
 from tests.integration.metrics.fleet import Totals
+from tests.observability.soak_sources import compare
 from tests.observability.soaking import (
     HANDLERS,
     Load,
+    absences,
     alerts,
     await_calm,
     await_sums,
@@ -81,11 +83,13 @@ def test_a_healthy_queue_wakes_nobody_and_its_figures_add_up(soaked: Local) -> N
     with load.running():
         change_replicas(soaked, began + SOAK_S)
     expected = await_sums(soaked, began)
+    compare(soaked, load, began)
     await_calm(soaked)
     period = Period(start_s=began, end_s=time.time(), scrape_s=0.5, points=10_000)
     pending = alerts(soaked, period, "pending")
-    print(f"{load.submitted} jobs in {period.end_s - began:.0f} s; pending, seconds: {pending}")
-    assert alerts(soaked, period, "firing") == {}, pending
+    away = absences(soaked, period)
+    print(f"{load.submitted} jobs in {period.end_s - began:.0f} s; pending: {pending}; {away}")
+    assert alerts(soaked, period, "firing") == {}, (pending, away)
     _assert_that_much_happened(soaked, load, expected, period)
 
 

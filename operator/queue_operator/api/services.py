@@ -20,7 +20,7 @@ from queue_operator.tracing.protocol import Tracing
 @dataclass(frozen=True, slots=True)
 class Services:
     """`now` is used for views only. `parsing` admits one large body or result at a time.
-    `events` is None where the store cannot be followed.
+    `events` is None where the store keeps no log that can be followed; ours all do.
     """
 
     jobs: JobOperations

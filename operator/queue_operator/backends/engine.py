@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 from queue_operator.backends import protocol
 from queue_operator.backends.atomic import atomic, reading, undone_by
@@ -18,6 +18,7 @@ from queue_operator.backends.plane_base import SPAWN, PlaneBase, refused, stored
 from queue_operator.backends.protocol import DELETE, Topic
 from queue_operator.backends.searching import without_content
 from queue_operator.backends.shelf import Shelf
+from queue_operator.backends.shelf_following import ShelfFollowed
 from queue_operator.backends.steering_base import SteeringBase
 from queue_operator.backends.steering_shelf import drop_pause, place_of, put_pause, suspend
 from queue_operator.backends.stored import Stored, lanes_of
@@ -40,7 +41,6 @@ from queue_operator.domain.states import SLOT_HOLDING, TERMINAL, Event, JobState
 from queue_operator.domain.transition import FENCED, Move, caused, decide, decide_update
 from queue_operator.domain.validation import DEFAULT_LIMITS, Limits
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _US = timedelta(microseconds=1)
 Decided = tuple[Stored, Move]
@@ -73,6 +73,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
         self._cancel_timeout = timedelta(seconds=cancel_timeout_s)
         self._now = clock()
         self.webhooks = ShelfWebhooks(self, limits, clock)
+        self.followed = ShelfFollowed(self, clock)
 
     @abstractmethod
     async def _alone(self, work: Callable[[], _T], *, reads: bool = False) -> _T:
@@ -398,8 +399,7 @@ class Engine(BaseBackend, PlaneBase, SteeringBase):
 
     @reading
     def _leased(self, assignee_ids: Collection[str]) -> list[Leased]:
-        mine = [one for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
-        return [one.leased() for one in mine]
+        return [one.leased() for one in self._shelf.leased() if one.job.assignee_id in assignee_ids]
 
     @atomic
     def _extend(self, held: Sequence[Held], lease_ttl_s: float) -> list[LeaseAnswer]:

@@ -21,6 +21,7 @@ from queue_operator.backends.protocol import (
     Statistics,
     Usages,
 )
+from queue_operator.backends.streams import Followed
 from queue_operator.backends.watching import Watching
 from queue_operator.backends.webhooks import Webhooks
 from queue_operator.domain.addresses import is_pairs, scheme_of
@@ -60,6 +61,11 @@ class Store(
     @property
     def webhooks(self) -> Webhooks:
         """What is told of jobs that ended, and to whom."""
+        ...
+
+    @property
+    def followed(self) -> Followed:
+        """The log of events, as a hub (`queue.hub`) reads it for all who follow jobs."""
         ...
 
 

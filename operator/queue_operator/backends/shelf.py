@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from queue_operator.backends.intake import Holder, Name
 from queue_operator.backends.outbox import Outbox
@@ -17,11 +17,31 @@ from queue_operator.backends.protocol import (
     Topic,
 )
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.streams import Kind
 from queue_operator.backends.tallying import Ledger
 from queue_operator.backends.tokens import Buckets
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.log_cursor import Span
 from queue_operator.domain.states import JobState
+
+
+class Glimpse(NamedTuple):
+    """What those see of a job who follow it; `at` is when it was changed, `category` that of its
+    error, and `waits` says that it does for others.
+    """
+
+    number: int
+    job_id: str
+    kind: Kind
+    state: JobState
+    attempt: int
+    at: datetime
+    category: str | None
+    waits: bool
+    eligible_at: datetime | None
+
+    def is_later(self, now: datetime) -> bool:
+        return self.eligible_at is not None and self.eligible_at > now
 
 
 class Shelf(Ledger, Buckets, Protocol):
@@ -128,3 +148,18 @@ class Shelf(Ledger, Buckets, Protocol):
         ...
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]: ...
+
+    def last_event(self) -> EventBatch | None: ...
+
+    @property
+    def log_id(self) -> str:
+        """Tells the event log from those of other stores: eight hexadecimal digits."""
+        ...
+
+    def glimpse(self, names: Collection[Name]) -> list[Glimpse]:
+        """Jobs by their names, in any order."""
+        ...
+
+    def glimpse_numbered(self, numbers: Collection[int]) -> list[Glimpse]:
+        """Jobs by their numbers, in any order."""
+        ...

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from queue_operator.backends.horizon import Horizon
-from queue_operator.backends.positions import Place
+from queue_operator.backends.positions import Place, Position
+from queue_operator.domain.outcome import ErrorCategory
 from queue_operator.domain.states import JobState
-from queue_operator.domain.views import Phase
+from queue_operator.domain.views import PHASE, Phase
 
 Name = tuple[str, str]
 """Namespace and id of a job."""
@@ -93,6 +94,12 @@ class Followed(Protocol):
         """Where the log ends now."""
         ...
 
+    def kept(self, positions: Sequence[Position]) -> Awaitable[list[bool]]:
+        """Of which of them all can be told that came after: they are of this log as it lives now,
+        and none of it is gone.
+        """
+        ...
+
     def look(self, names: Collection[Name]) -> Awaitable[Looked]:
         """Many jobs at one moment."""
         ...
@@ -110,3 +117,23 @@ class Followed(Protocol):
         number. It tells of about `most` jobs, wanted or not, but of whole transactions.
         """
         ...
+
+
+def is_kept(position: Position, mark: Mark) -> bool:
+    """Whether a position is of the log that ends there, and nothing that came after it is gone."""
+    return (
+        position.store == mark.store
+        and mark.pruned_seq <= position.highest
+        and position.horizon.end_xid <= mark.horizon.end_xid
+    )
+
+
+def status_of(state: JobState, category: str | None, blocked: bool, is_later: bool) -> Phase:
+    """As `domain.views.phase`, of what a log knows."""
+    if state is JobState.INITIAL_PENDING and blocked:
+        return Phase.PENDING
+    if state is JobState.INITIAL_PENDING and is_later:
+        return Phase.DELAYED
+    if state is JobState.DEAD_LETTER and category == ErrorCategory.PERMANENT:
+        return Phase.FAILED
+    return PHASE[state]

@@ -22,7 +22,9 @@ STREAM: Final = "text/event-stream"
 LAST_ID: Final = "Last-Event-ID"
 
 _WITHOUT: Final = frozenset({404, 405, 501})
-"""Answers of a server that has no such stream."""
+"""Answers of a server that has no such stream; 501 where its store is none of ours, or it is of a
+release that followed nothing but Postgres.
+"""
 _EXPIRED: Final = 410
 _JOB: Final = "job"
 _END: Final = "end"
@@ -66,7 +68,9 @@ Flow = Generator[Step, Reply, T]
 
 
 class NoStream(Exception):
-    """The server tells no events there: it is older, its store has no log, or there is no job."""
+    """The server tells no events there: it is older, its store is none of ours and has no log, or
+    there is no job.
+    """
 
 
 class OutOfTime(Exception):

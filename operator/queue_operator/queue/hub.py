@@ -59,7 +59,7 @@ class _Past:
 
 
 def hub_of(queue: HostedQueue, streams: int, each: int) -> "EventHub | None":
-    """The hub of a queue's store, None where that cannot be followed."""
+    """The hub of a queue's store, None where that keeps no log; ours all do."""
     followed = getattr(queue.backend, "followed", None)
     return (
         EventHub(followed, streams=streams, each=each) if isinstance(followed, Followed) else None
@@ -222,7 +222,8 @@ class EventHub:
     # Those who join
 
     async def _take(self, joining: Sequence[_Joining]) -> None:
-        mark = await self._store.mark() if any(one.after for one in joining) else None
+        after = [one.after for one in joining if one.after is not None]
+        kept = iter(await self._store.kept(after) if after else ())
         names = {
             (one.follower.wish.namespace, job_id)
             for one in joining
@@ -231,10 +232,11 @@ class EventHub:
         looked = await self._store.look(names) if names else Looked(horizon=Horizon(0), jobs={})
         late: list[Follower] = []
         for one in joining:
+            is_kept = one.after is None or next(kept)
             if one.joined.done():
                 continue
             try:
-                self._place(one, mark, looked)
+                self._place(one, is_kept, looked)
             except QueueError as error:
                 one.joined.set_exception(error)
                 continue
@@ -247,11 +249,11 @@ class EventHub:
                 late.append(one.follower)
         self._tell_past_to(late)
 
-    def _place(self, one: _Joining, mark: Mark | None, looked: Looked) -> None:
+    def _place(self, one: _Joining, is_kept: bool, looked: Looked) -> None:
         """Where one who joins stands. Raises JobNotFound, PositionExpired."""
         follower, wish = one.follower, one.follower.wish
         if one.after is not None:
-            if mark is None or not _is_kept(one.after, mark):
+            if not is_kept:
                 raise PositionExpired
             follower.own = one.after
         elif wish.job_ids:
@@ -392,11 +394,3 @@ def _news(event: Happened, one: Follower, at: Position) -> News | None:
         return None
     job_id = event.job_id or one.live.get(event.number, "")
     return News.of(event, job_id, event.status, event.state, at)
-
-
-def _is_kept(position: Position, mark: Mark) -> bool:
-    return (
-        position.store == mark.store
-        and mark.pruned_seq <= position.highest
-        and position.horizon.end_xid <= mark.horizon.end_xid
-    )

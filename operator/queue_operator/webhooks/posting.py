@@ -224,7 +224,7 @@ class Poster:
             data=BytesIO(body),
             proxy=proxy.url,
             proxy_headers=to_proxy if is_tunnel else None,
-            server_hostname=host if is_tunnel else None,
+            server_hostname=host.removesuffix(".") if is_tunnel else None,
             **_NO,
         )
         await self._exchange(asking, heard)

@@ -63,7 +63,9 @@ class Jobs(Protocol):
 
 
 Sign = Callable[[Message, datetime, bytes], Mapping[str, str]]
-"""The headers that prove to a receiver who it is that tells it."""
+"""The headers that prove to a receiver who it is that tells it. Raises QueueError where none can be
+made now.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +211,11 @@ class Sender:
 
     async def _try(self, held: Held) -> None:
         message, clock = held.message, self._with.clock
-        signed = self._with.sign(message, self._with.now(), held.body)
+        try:
+            signed = self._with.sign(message, self._with.now(), held.body)
+        except QueueError as error:
+            self._heard(held, OurFault(error=f"it cannot be signed: {error}"), 0.0)
+            return
         begun_s = clock.monotonic()
         answer = await self._with.poster.post(
             message.url, {**headers(message), **signed}, held.body

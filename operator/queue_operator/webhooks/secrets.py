@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from queue_operator.domain.errors import InvalidArgument
@@ -27,8 +28,9 @@ class Secrets:
     """By namespace, which is the name of its file: a secret a line, the newest first. Files whose
     names begin with a dot are none, so that the folder may be a mounted Secret.
 
-    Raises InvalidArgument when the folder or a file of it cannot be used at the start. Later such
-    a change is logged, and the secrets stay as they were. Without a folder nobody has any.
+    Raises InvalidArgument when the folder cannot be read at the start. Later that is logged, and
+    so is a file that cannot be used: its secrets stay as they were. Without a folder nobody has
+    any.
     """
 
     def __init__(
@@ -39,18 +41,22 @@ class Secrets:
         self._looked_at = monotonic()
         self._faults: set[str] = set()
         self._stamps: Mapping[str, _Stamp] = {}
-        self._secrets: dict[str, _Signing] = {}
+        self._secrets: dict[str, _Signing | InvalidArgument] = {}
         if folder is not None:
-            self._stamps = _stamps(folder)
-            self._secrets = {name: _read(folder / name) for name in self._stamps}
+            self._read_changed(folder, _stamps(folder))
 
     def of(self, namespace: str) -> tuple[Secret, ...]:
-        """The newest first, as the files are now or were a second ago."""
+        """The newest first, as the files are now or were a second ago. Raises InvalidArgument where
+        a file is there and could never be used: what it should sign is not sent unsigned.
+        """
         now = self._monotonic()
         if self._folder is not None and now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
             self._renew(self._folder)
-        return self._secrets.get(namespace, ())
+        found = self._secrets.get(namespace, ())
+        if isinstance(found, InvalidArgument):
+            raise InvalidArgument(found.field, found.reason)
+        return found
 
     def _renew(self, folder: Path) -> None:
         try:
@@ -58,7 +64,10 @@ class Secrets:
         except InvalidArgument as error:
             self._tell({str(error)})
             return
-        kept: dict[str, _Signing] = {}
+        self._read_changed(folder, stamps)
+
+    def _read_changed(self, folder: Path, stamps: dict[str, _Stamp]) -> None:
+        kept: dict[str, _Signing | InvalidArgument] = {}
         faults = set[str]()
         for name in stamps:
             if stamps[name] is not None and stamps[name] == self._stamps.get(name):
@@ -70,27 +79,38 @@ class Secrets:
                 # It may be readable again without having changed, and is looked at each time.
                 stamps[name] = None
                 faults.add(str(error))
-                kept[name] = self._secrets.get(name, ())
+                before = self._secrets.get(name, error)
+                kept[name] = error if isinstance(before, InvalidArgument) else before
             else:
-                log.info("the secrets of webhooks of %s were read again", name)
+                log.info("the secrets of webhooks of %s were read", name)
         self._stamps, self._secrets = stamps, kept
         self._tell(faults)
 
     def _tell(self, faults: set[str]) -> None:
         """Each once, and not each second."""
         for fault in sorted(faults - self._faults):
-            log.error("secrets of webhooks stay as they were: %s", fault)
+            log.error("secrets of webhooks stay as they were, or are none: %s", fault)
         self._faults = faults
 
 
 def _stamps(folder: Path) -> dict[str, _Stamp]:
     """By name of file; of each, what changes when it is written anew or replaced."""
+    stamps: dict[str, _Stamp] = {}
     try:
         files = [file for file in folder.iterdir() if not file.name.startswith(".")]
-        stats = {file.name: file.stat() for file in files if file.is_file()}
     except OSError as error:
         raise InvalidArgument(SETTING, f"{folder}: {error.strerror}") from error
-    return {name: (one.st_mtime_ns, one.st_ino, one.st_size) for name, one in stats.items()}
+    for file in files:
+        try:
+            one = file.stat()
+        except FileNotFoundError:  # it went away meanwhile
+            continue
+        except OSError:
+            stamps[file.name] = None
+            continue
+        if S_ISREG(one.st_mode):
+            stamps[file.name] = (one.st_mtime_ns, one.st_ino, one.st_size)
+    return stamps
 
 
 def _read(file: Path) -> _Signing:

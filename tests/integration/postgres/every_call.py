@@ -8,6 +8,7 @@ from typing import Final
 from queue_operator.backends.figures import Buckets, Naming
 from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.lost_workers import Loss
+from queue_operator.backends.positions import Position
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.backends.postgres.figures import FigureStore
 from queue_operator.backends.postgres.following import FollowedLog
@@ -118,6 +119,7 @@ EVERY: Final[dict[str, Call]] = {
     "figures.count": lambda b, x: b.figures.count(x, _NAMING, _BUCKETS),
     "figures.lag_s": lambda b, x: b.figures.lag_s(),
     "followed.mark": lambda b, x: b.followed.mark(),
+    "followed.kept": lambda b, x: b.followed.kept([Position("", 0, Horizon(0))]),
     "followed.look": lambda b, x: b.followed.look([("default", f"{x}-before")]),
     "followed.step": lambda b, x: b.followed.step(Horizon(0), None, 0, bool, [1], 1000),
     "webhooks.claim": lambda b, x: b.webhooks.claim(x, limit=1, per_receiver=1, lease_s=TTL_S),

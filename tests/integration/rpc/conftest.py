@@ -17,6 +17,7 @@ from tests.waiting import DEADLINE_S, STATEMENT_S
 from queue_operator.auth.protocol import Authenticator, Authorizer
 from queue_operator.auth.static import StaticAuthenticator
 from queue_operator.backends.postgres import PostgresBackend
+from queue_operator.backends.protocol import Backend
 from queue_operator.client.grpc import GrpcQueue
 from queue_operator.domain.job import Job
 from queue_operator.queue.service import QueueService
@@ -70,6 +71,7 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
             authorizer: Authorizer | None = None,
             batch_jobs: int = 10_000,
             quota: Quota | None = None,
+            backend: Backend | None = None,
             **grpc_settings: Any,
         ) -> Plane:
             settings = Settings(
@@ -80,7 +82,7 @@ async def start_plane(dsn: str) -> AsyncIterator[StartPlane]:
                 default=quota or Quota(), namespaces={SMALL: Quota(pending_jobs=2)}
             )
             queue = QueueService(
-                await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S),
+                backend or await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S),
                 settings.queue,
                 quotas=quotas,
                 replica="r1",

@@ -1,7 +1,7 @@
 """WatchJobs: jobs as they change, over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
@@ -17,11 +17,26 @@ from queue_operator.domain.views import Phase
 from queue_operator.rpc import server
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import GrpcSettings, Settings
+from queue_operator.testing.memory import MemoryStore
+from queue_operator.testing.sqlite import SqliteStore
+from queue_operator.testing.store import Store
 from queue_operator.wire.status import ERROR_CODE_KEY
 from queue_operator.wire.v1 import queue_pb2 as pb
 from queue_operator.wire.v1.queue_pb2_grpc import QueueStub
 
 OURS = (("authorization", f"Bearer {TOKEN}"),)
+
+
+@pytest.fixture(params=["postgres", "sqlite", "memory"])
+async def plane(request: pytest.FixtureRequest, start_plane: StartPlane) -> AsyncIterator[Plane]:
+    """On each of the stores."""
+    stores: dict[str, Callable[[], Store]] = {"sqlite": SqliteStore, "memory": MemoryStore}
+    if request.param not in stores:
+        yield await start_plane()
+        return
+    store = stores[request.param]()
+    yield await start_plane(backend=await store.open())
+    await store.close()
 
 
 @pytest.fixture

@@ -49,6 +49,10 @@ PLANS = {
         "SEARCH lost_worker USING COVERING INDEX lost_worker_name (namespace=? AND worker_name=?)"
     ],
     "get": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
+    "glimpse": [
+        "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH job_tag USING COVERING INDEX job_tag_by_job (number=?)",
+    ],
     "leased": ["SCAN job USING INDEX job_leased"],
     "list_sessions": ["SCAN session"],
     "log_forget": [
@@ -73,6 +77,9 @@ PLANS = {
     "message_of_job": ["SEARCH message USING INDEX message_by_job (job_id=? AND number<?)"],
     "message_oldest": ["SEARCH message USING INDEX message_listed (namespace=? AND state=?)"],
     "named": ["SEARCH job USING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"],
+    "named_numbers": [
+        "SEARCH job USING COVERING INDEX sqlite_autoindex_job_1 (namespace=? AND id=?)"
+    ],
     "numbered": ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"],
     "prune_lost": ["SCAN lost_worker"],
     "prune_sessions": ["SCAN session"],
@@ -125,7 +132,17 @@ INSERTS = {
     "put_pause",
     "tally_keep",
 }
-LISTS = {"types", "states", "seen_states", "priorities", "categories", "tags", "ids", "numbers"}
+LISTS = {
+    "types",
+    "states",
+    "seen_states",
+    "priorities",
+    "categories",
+    "tags",
+    "ids",
+    "numbers",
+    "names",
+}
 
 
 def names() -> Iterator[str]:

@@ -149,10 +149,15 @@ def test_a_server_that_stays_away_is_given_up() -> None:
     assert 30 <= clock.now < 45
 
 
-def test_without_streams_a_job_is_looked_at() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [NO_STREAM, refused(501, "INTERNAL_ERROR", "cannot be followed")],
+    ids=["older", "without-a-log"],
+)
+def test_without_streams_a_job_is_looked_at(answer: Answer) -> None:
     clock = Clock()
     looks = [RUNNING, RUNNING, DOWN, Answer(200, job("a", attempt=2)), COMPLETED]
-    with serving(*looks) as script:
+    with serving(*looks, streams=[answer]) as script:
         told = watched(script, clock, "a", poll_s=3)
     assert [(one.status, one.attempt) for one in told] == [
         ("RUNNING", 1),

@@ -75,8 +75,9 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
+@pytest.mark.parametrize("name", [NAME, f"{NAME}."])
 async def test_a_proxy_is_asked_for_the_address_and_tls_is_with_the_name(
-    monkeypatch: pytest.MonkeyPatch, authority: Authority
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, name: str
 ) -> None:
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(*authority.issue("receiver", NAME))
@@ -85,13 +86,13 @@ async def test_a_proxy_is_asked_for_the_address_and_tls_is_with_the_name(
         receiver(answering(OK), host=OUTSIDE, tls=serving) as heard,
         behind(monkeypatch, tunnel, [OUTSIDE], tls=trusting) as (poster, proxy),
     ):
-        answer = await poster.post(f"https://{NAME}:{heard.port}/a?b", {"webhook-id": "m"}, b"{}")
+        answer = await poster.post(f"https://{name}:{heard.port}/a?b", {"webhook-id": "m"}, b"{}")
     assert answer == Answer(status=200)
     line, headers, _ = proxy.requests[0]
     assert line == f"CONNECT {OUTSIDE}:{heard.port} HTTP/1.1"
     assert headers["proxy-authorization"] == "Basic dXNlcjpwQHNz"
     line, headers, body = heard.requests[0]
-    assert (line, headers["host"], body) == ("POST /a?b HTTP/1.1", f"{NAME}:{heard.port}", b"{}")
+    assert (line, headers["host"], body) == ("POST /a?b HTTP/1.1", f"{name}:{heard.port}", b"{}")
     assert "proxy-authorization" not in headers
 
 

@@ -16,13 +16,13 @@ from queue_operator.backends.ending import end_tasks
 from queue_operator.backends.memory import MemoryBackend
 from queue_operator.backends.webhooks import Message, MessageSearch, MessageState
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import Unavailable
+from queue_operator.domain.errors import InvalidArgument, Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.queue.clock import SystemClock
 from queue_operator.settings import WebhookSettings
 from queue_operator.webhooks import runner
 from queue_operator.webhooks.figures import Figures
-from queue_operator.webhooks.runner import Courier, Sender
+from queue_operator.webhooks.runner import Courier, Sender, Sign
 
 HOST: Final = "https://hooks.example"
 
@@ -125,7 +125,11 @@ def signed(message: Message, at: datetime, body: bytes) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def sending(
-    clock: Clock | None = None, *, store: Store | None = None, **settings: object
+    clock: Clock | None = None,
+    *,
+    store: Store | None = None,
+    sign: Sign = signed,
+    **settings: object,
 ) -> AsyncIterator[World]:
     store, receiver, figures = store or Store(), Receiver(), Figures()
     receiver.open.set()
@@ -133,7 +137,7 @@ async def sending(
         outbox=store.webhooks,
         jobs=store,
         poster=receiver,
-        sign=signed,
+        sign=sign,
         render=rendered,
         clock=clock or SystemClock(),
         rng=lambda: 0.0,
@@ -233,6 +237,18 @@ async def test_a_fault_of_ours_costs_the_others_nothing(
         assert (first.next_at - first.last_at).total_seconds() > 1
         assert later.job_id == "later-0"
     assert "a message could not be sent" in caplog.text
+
+
+async def test_what_cannot_be_signed_is_not_sent_and_is_tried_again() -> None:
+    def unsigned(*_: object) -> Mapping[str, str]:
+        raise InvalidArgument("webhooks.secrets_dir", "the file has none")
+
+    async with sending(sign=unsigned) as world:
+        await world.end(1)
+        await world.until_all(MessageState.PENDING, 1)
+        [message] = await world.messages()
+        assert world.receiver.told == []
+    assert message.last_error == "it cannot be signed: webhooks.secrets_dir: the file has none"
 
 
 async def test_a_fault_in_what_is_written_down_ends_the_sender_and_another_one_begins(

@@ -136,14 +136,40 @@ def test_a_folder_that_went_away_leaves_them_as_they_were(
         b" " * 20_000 + text_of("a").encode(),
     ],
 )
-def test_a_file_that_cannot_be_used_stops_the_start(
-    folder: Path, clock: Clock, content: bytes
+@pytest.mark.parametrize("is_new", [False, True])
+def test_where_a_file_could_never_be_used_nothing_is_signed_and_nobody_else_waits(
+    folder: Path, clock: Clock, content: bytes, is_new: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    (folder / "shop").unlink()
+    if is_new:
+        secrets = Secrets(folder, clock)
+        assert secrets.of("shop") == ()
     (folder / "shop").write_bytes(content)
-    with pytest.raises(InvalidArgument, match="shop") as raised:
-        Secrets(folder, clock)
-    assert raised.value.field == "webhooks.secrets_dir"
-    assert "geheim" not in str(raised.value)
+    if not is_new:
+        secrets = Secrets(folder, clock)
+    for _ in range(3):
+        clock.pass_by()
+        with pytest.raises(InvalidArgument, match="shop") as raised:
+            secrets.of("shop")
+        assert raised.value.field == "webhooks.secrets_dir"
+        assert "geheim" not in str(raised.value)
+        assert signs(secrets.of("lab")) == "c"
+    assert [one.levelno for one in caplog.records].count(logging.ERROR) == 1
+    (folder / "shop").write_text(text_of("e"))
+    clock.pass_by()
+    assert signs(secrets.of("shop")) == "e"
+
+
+def test_what_cannot_be_looked_at_is_of_one_namespace(
+    folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = Secrets(folder, clock)
+    (folder / "circle").symlink_to("circle")
+    (folder / "lab").write_text(text_of("d"))
+    clock.pass_by()
+    with pytest.raises(InvalidArgument, match="circle"):
+        secrets.of("circle")
+    assert (signs(secrets.of("lab")), signs(secrets.of("shop"))) == ("d", "ba")
 
 
 def test_a_folder_that_is_not_there_stops_the_start(tmp_path: Path, clock: Clock) -> None:

@@ -47,6 +47,7 @@ async def follow_jobs(call: Call[schemas.EventsQuery]) -> Response:
 async def _followed(call: Call[Any], wish: Wish) -> Response:
     hub = call.services.events
     if hub is None:
+        # None of our stores: not in the document.
         raise HTTPException(501, "the store of this server cannot be followed: ask now and then")
     services, verb = call.services, call.operation.verb
     token = call.token
@@ -79,7 +80,7 @@ class _EventStream(StreamingResponse):
 
 
 _SUBJECT: Final = "Events"
-_ERRORS: Final = frozenset({410, 429, 501})
+_ERRORS: Final = frozenset({410, 429})
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(

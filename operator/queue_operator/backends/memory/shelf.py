@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nsmallest
+from secrets import token_hex
 from threading import Lock
 from typing import Final
 
@@ -25,7 +26,9 @@ from queue_operator.backends.protocol import (
     WorkerSession,
 )
 from queue_operator.backends.searching import page, page_of_failures
+from queue_operator.backends.shelf import Glimpse
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.streams import Kind
 from queue_operator.backends.tallies import JobKind, Part, Standing, Tally
 from queue_operator.backends.tallying import standing_of
 from queue_operator.backends.tokens import Bucket
@@ -42,16 +45,18 @@ _LIVE: Final = frozenset(JobState).difference(TERMINAL)
 
 
 class _Index:
-    """Jobs by namespace and state, and those that wait by the parents that they listed, each by
-    its number. So a call looks at what it asks for, however many jobs have ended.
+    """Jobs by number, by namespace and state, and those that wait by the parents that they listed,
+    each by its number. So a call looks at what it asks for, however many jobs have ended.
     """
 
     def __init__(self) -> None:
+        self.numbered: _Jobs = {}
         self._placed: defaultdict[JobState, defaultdict[str, _Jobs]]
         self._placed = defaultdict(lambda: defaultdict(dict))
         self._children: defaultdict[int, _Jobs] = defaultdict(dict)
 
     def add(self, one: Stored) -> None:
+        self.numbered[one.number] = one
         self._placed[one.job.state][one.job.namespace][one.number] = one
 
     def moved(self, one: Stored, before: JobState) -> None:
@@ -63,6 +68,7 @@ class _Index:
 
     def remove(self, one: Stored) -> None:
         self._leave(one, one.job.state)
+        del self.numbered[one.number]
         self._children.pop(one.number, None)
         for edge in one.edges:
             if children := self._children.get(edge.number):
@@ -128,6 +134,7 @@ class MemoryShelf:
     swept_at: datetime | None = None
     resumed_at: datetime | None = None
     reachable: bool = True
+    log_id: str = field(default_factory=lambda: token_hex(4), repr=False, compare=False)
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
     _index: _Index = field(default_factory=_Index, repr=False, compare=False)
 
@@ -311,6 +318,31 @@ class MemoryShelf:
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]:
         return self.log[after : after + limit]
+
+    def last_event(self) -> EventBatch | None:
+        return self.log[-1] if self.log else None
+
+    def glimpse(self, names: Collection[Name]) -> list[Glimpse]:
+        return [_glimpse(one) for name in names if (one := self.jobs.get(name)) is not None]
+
+    def glimpse_numbered(self, numbers: Collection[int]) -> list[Glimpse]:
+        jobs = self._index.numbered
+        return [_glimpse(one) for number in numbers if (one := jobs.get(number)) is not None]
+
+
+def _glimpse(one: Stored) -> Glimpse:
+    job = one.job
+    return Glimpse(
+        number=one.number,
+        job_id=job.id,
+        kind=Kind(job.namespace, job.type, job.tags),
+        state=job.state,
+        attempt=job.attempt,
+        at=job.updated_at or one.transitions[-1].at,
+        category=None if job.error is None else job.error.category.value,
+        waits=job.waiting_for_dependencies,
+        eligible_at=job.eligible_at,
+    )
 
 
 def _carries(one: Stored, tags: frozenset[str]) -> bool:

@@ -11,14 +11,23 @@ from psycopg.rows import TupleRow
 
 from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.lookups import DELETE
+from queue_operator.backends.positions import Position
 from queue_operator.backends.postgres.arrays import Int8s
 from queue_operator.backends.postgres.connection import Pool, again_when_undone, borrowed
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.sql import load
-from queue_operator.backends.streams import Happened, Kind, Looked, Mark, Name, Now, Step
-from queue_operator.domain.outcome import ErrorCategory
+from queue_operator.backends.streams import (
+    Happened,
+    Kind,
+    Looked,
+    Mark,
+    Name,
+    Now,
+    Step,
+    is_kept,
+    status_of,
+)
 from queue_operator.domain.states import JobState
-from queue_operator.domain.views import PHASE, Phase
 
 _MARK: Final = load(__package__, "stream_mark")
 _CUT: Final = load(__package__, "roll_up_cut")
@@ -54,6 +63,10 @@ class FollowedLog:
             above_seq=above_seq,
             pruned_seq=pruned_seq,
         )
+
+    async def kept(self, positions: Sequence[Position]) -> list[bool]:
+        mark = await self.mark()
+        return [is_kept(position, mark) for position in positions]
 
     @again_when_undone
     async def look(self, names: Collection[Name]) -> Looked:
@@ -110,7 +123,7 @@ class FollowedLog:
         state = JobState(state_name)
         return Now(
             number=number,
-            status=_status(state, category, blocked, is_later),
+            status=status_of(state, category, blocked, is_later),
             state=state,
             attempt=attempt,
             at=at,
@@ -125,7 +138,7 @@ class FollowedLog:
             place=(seq, n),
             at=at,
             event=event,
-            status=None if state is None else _status(state, category, *waits),
+            status=None if state is None else status_of(state, category, *waits),
             state=state,
             number=number,
             job_id=name,
@@ -149,14 +162,3 @@ async def _cut(
     if last is None or int(last) + 1 >= upto.end_xid:
         return upto, True, bool(rows)
     return upto.before(int(last) + 1), False, True
-
-
-def _status(state: JobState, category: str | None, blocked: bool, is_later: bool) -> Phase:
-    """As `domain.views.phase`, of what is known here."""
-    if state is JobState.INITIAL_PENDING and blocked:
-        return Phase.PENDING
-    if state is JobState.INITIAL_PENDING and is_later:
-        return Phase.DELAYED
-    if state is JobState.DEAD_LETTER and category == ErrorCategory.PERMANENT:
-        return Phase.FAILED
-    return PHASE[state]

@@ -1,5 +1,7 @@
 """Jobs as rows: what is looked for in columns, all else as JSON."""
 
+import json
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,9 +10,11 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from queue_operator.backends.protocol import EventBatch, LogLine
+from queue_operator.backends.shelf import Glimpse
 from queue_operator.backends.stored import Stored
+from queue_operator.backends.streams import Kind
 from queue_operator.domain import record
-from queue_operator.domain.states import ELIGIBLE
+from queue_operator.domain.states import ELIGIBLE, JobState
 
 _STORED: Final = TypeAdapter(Stored)
 _EVENT: Final = TypeAdapter(EventBatch)
@@ -80,6 +84,20 @@ def stored_from(row: Row) -> Stored:
     if one.checkpoint is not None:
         one.checkpoint = replace(one.checkpoint, data=row["checkpoint"])
     return one
+
+
+def glimpse_from(row: sqlite3.Row) -> Glimpse:
+    return Glimpse(
+        number=row["number"],
+        job_id=row["id"],
+        kind=Kind(row["namespace"], row["type"], frozenset(json.loads(row["tags"]))),
+        state=JobState(row["state"]),
+        attempt=row["attempt"],
+        at=instant(row["updated_at"]),
+        category=row["category"],
+        waits=bool(row["waiting"]),
+        eligible_at=instant(row["eligible_at"]),
+    )
 
 
 def event_record(told: Mapping[str, object]) -> str:

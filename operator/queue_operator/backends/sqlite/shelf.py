@@ -24,6 +24,7 @@ from queue_operator.backends.protocol import (
     SearchOrder,
     Topic,
 )
+from queue_operator.backends.shelf import Glimpse
 from queue_operator.backends.sql import load
 from queue_operator.backends.sqlite import finding, tallies
 from queue_operator.backends.sqlite.outbox import SqliteOutbox
@@ -31,6 +32,7 @@ from queue_operator.backends.sqlite.rows import (
     Row,
     event_from,
     event_record,
+    glimpse_from,
     instant,
     log_from,
     log_record,
@@ -58,12 +60,16 @@ _CLAIMABLE: Final = load(__package__, "claimable")
 _COMPLETED: Final = load(__package__, "completed")
 _COUNTS: Final = load(__package__, "counts")
 _COUNTS_TAGGED: Final = load(__package__, "counts_tagged")
+_EVENTS: Final = "SELECT seq, record FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
 _GET: Final = load(__package__, "get")
+_GLIMPSE: Final = load(__package__, "glimpse")
 _LEASED: Final = load(__package__, "leased")
 _LOG_FORGET: Final = load(__package__, "log_forget")
 _LOG_PRUNE: Final = load(__package__, "log_prune")
 _LOG_READ: Final = load(__package__, "log_read")
+_LAST_EVENT: Final = "SELECT seq, record FROM event ORDER BY seq DESC LIMIT 1"
 _NAMED: Final = load(__package__, "named")
+_NAMED_NUMBERS: Final = load(__package__, "named_numbers")
 _NUMBERED: Final = load(__package__, "numbered")
 _PUT_PAUSE: Final = load(__package__, "put_pause")
 _STORE: Final = load(__package__, "store")
@@ -363,10 +369,26 @@ class SqliteShelf:
         self._topics.add(topic)
 
     def events(self, after: int, limit: int) -> Sequence[EventBatch]:
-        rows = self._connection.execute(
-            "SELECT seq, record FROM event WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-        )
+        rows = self._connection.execute(_EVENTS, (after, limit))
         return [event_from(seq, stored) for seq, stored in rows]
+
+    def last_event(self) -> EventBatch | None:
+        row = self._connection.execute(_LAST_EVENT).fetchone()
+        return None if row is None else event_from(*row)
+
+    @property
+    def log_id(self) -> str:
+        [row] = self._connection.execute("SELECT id FROM event_log").fetchall()
+        return str(row[0])
+
+    def glimpse(self, names: Collection[Name]) -> list[Glimpse]:
+        wanted = {"names": json.dumps(list(names))}
+        found = self._connection.execute(_NAMED_NUMBERS, wanted)
+        return self.glimpse_numbered([number for (number,) in found])
+
+    def glimpse_numbered(self, numbers: Collection[int]) -> list[Glimpse]:
+        wanted = {"numbers": json.dumps(list(numbers))}
+        return [glimpse_from(row) for row in self._connection.execute(_GLIMPSE, wanted)]
 
 
 def _cursor(search: JobSearch | FailureSearch, found: Sequence[Stored]) -> str:
