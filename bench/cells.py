@@ -51,7 +51,7 @@ class Scale:
     is stored in stats. `whole_jobs` is the backlog of end_to_end, `pickup_rate` the submissions
     per second of pickup, and `sessions` the workers of idle_sessions. scrape stores
     `scraped_jobs` and connects `scraped_sessions` workers. Of `webhook_jobs` a receiver is told in
-    each round of webhooks. `rest_singles` and
+    each of the `webhook_rounds`. `rest_singles` and
     `rest_jobs` are submitted over REST, alone and in batches; `search_jobs` is what is stored in
     rest_search, and single jobs are looked at for `status_seconds`.
 
@@ -83,6 +83,7 @@ class Scale:
     scraped_jobs: int = 1_000_000
     scraped_sessions: int = 500
     webhook_jobs: int = 20_000
+    webhook_rounds: int = 9
     rest_singles: int = 20_000
     rest_jobs: int = 1_000_000
     search_jobs: int = 1_000_000
@@ -119,6 +120,7 @@ QUICK: Final = Scale(
     scraped_jobs=100_000,
     scraped_sessions=50,
     webhook_jobs=2_000,
+    webhook_rounds=1,
     rest_singles=5_000,
     rest_jobs=200_000,
     search_jobs=100_000,
@@ -275,7 +277,7 @@ class Measuring:
             "jobs": self._scale.webhook_jobs,
             "payload": self._scale.payload,
             "batch": min(500, self._scale.webhook_jobs),
-            "rounds": self._scale.repeats,
+            "rounds": self._scale.webhook_rounds,
         }
         run = self._run("webhooks", "webhooks", _Entry(OURS, webhooks(), settings))
         described = self._settings("webhooks", settings)

@@ -45,6 +45,8 @@ COLUMNS: Final[Sequence[tuple[str, str, str]]] = (
     ("scraped RSS MB", "scrape_rss_mb", ",.0f"),
     ("stored of plain", "stored_of_plain", ".3f"),
     ("told of plain", "told_of_plain", ".3f"),
+    ("server µs plain", "plain_server_us", ",.0f"),
+    ("server µs told", "told_server_us", ",.0f"),
     ("told/s", "deliveries_per_s", ",.0f"),
     ("sender RSS MB", "sender_rss_mb", ",.0f"),
     ("of one session", "one_session_statements_per_s", ",.1f"),

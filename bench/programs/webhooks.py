@@ -1,6 +1,7 @@
 """`python -m bench.programs.webhooks`: what it costs the lives of jobs that a receiver is told of
 their ends, as a program, see `bench.lines`. Jobs without a callback URL, with one while nobody
-sends, and with one while a sender works, live in turn, in one database.
+sends, and with one while a sender works, live in turn, in one database: each is compared with its
+neighbour, and which comes first changes.
 """
 
 import asyncio
@@ -10,19 +11,22 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
 from bench.lines import expect, read_spec, say
+from bench.meter import read
 from bench.programs.fleet import operator
 from bench.programs.product import complete
 from bench.programs.scrape import Endpoint
 from bench.programs.stores import JOB_TYPE, TAGS
-from bench.server import free_port
+from bench.server import Server, free_port
 from queue_operator.backends.postgres import PostgresBackend, migrate
 from queue_operator.domain.job import Demand, Job
 
@@ -101,33 +105,97 @@ def _stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-async def _measured(
-    lives: Lives, told: Told, sender: int, url: str, jobs: int, rounds: int
-) -> dict[str, float]:
-    rates: dict[str, list[float]] = {"plain": [], "stored": [], "told": [], "deliveries": []}
-    await lives.run(jobs // 4)
-    for done in range(rounds):
-        rates["plain"].append(await lives.run(jobs))
-        with _stopped(sender):
-            rates["stored"].append(await lives.run(jobs, url))
-        started, ends = time.perf_counter(), (2 * done + 1) * jobs
-        left = ends - await told.delivered()
-        await told.all_of(ends)
-        rates["deliveries"].append(left / (time.perf_counter() - started))
-        rates["told"].append(await lives.run(jobs, url))
-        await told.all_of(ends + jobs)
-    plain, stored, with_url, deliveries = map(statistics.median, rates.values())
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some jobs took, all that came of them included: their rate while they lived, processor
+    time of the database, and its log.
+    """
+
+    jobs_per_s: float
+    server_us: float
+    wal_bytes: float
+
+
+class Scene:
+    """One database, an operator and a receiver."""
+
+    def __init__(self, dsn: str, lives: Lives, told: Told, sender: int, url: str) -> None:
+        self._dsn = dsn
+        self._lives = lives
+        self._told = told
+        self._sender = sender
+        self._url = url
+        self._ends = 0
+        self._server = Server.at(dsn, own=True).pid
+        self.deliveries: list[float] = []
+
+    async def plain(self, jobs: int) -> Cost:
+        return await self._cost(jobs, lambda: self._lives.run(jobs))
+
+    async def with_url(self, jobs: int, *, stopped: bool) -> Cost:
+        """While the sender works, or is `stopped`; then all are told."""
+
+        async def run() -> float:
+            with _stopped(self._sender) if stopped else nullcontext():
+                rate = await self._lives.run(jobs, self._url)
+            self._ends += jobs
+            started, before = time.perf_counter(), await self._told.delivered()
+            await self._told.all_of(self._ends)
+            if stopped:
+                self.deliveries.append((self._ends - before) / (time.perf_counter() - started))
+            return rate
+
+        return await self._cost(jobs, run)
+
+    async def _cost(self, jobs: int, run: Callable[[], Awaitable[float]]) -> Cost:
+        before = read(self._dsn, os.getpid(), self._server)
+        rate = await run()
+        after = read(self._dsn, os.getpid(), self._server)
+        return Cost(
+            rate,
+            (after.server_cpu_s - before.server_cpu_s) / jobs * 1e6,
+            (after.wal_bytes - before.wal_bytes) / jobs,
+        )
+
+
+async def _measured(scene: Scene, told: Told, jobs: int, rounds: int) -> dict[str, float]:
+    """Lives beside others; which comes first changes from round to round: what the rates of a
+    machine differ by within minutes is more than what is asked.
+    """
+    plain: list[Cost] = []
+    stored: list[Cost] = []
+    with_url: list[Cost] = []
+    await scene.plain(jobs // 4)
+    await scene.with_url(jobs // 4, stopped=False)
+    for turn in range(rounds):
+        parts: list[tuple[list[Cost], Callable[[int], Awaitable[Cost]]]] = [
+            (plain, scene.plain),
+            (stored, partial(scene.with_url, stopped=True)),
+            (with_url, partial(scene.with_url, stopped=False)),
+        ]
+        for found, part in parts[turn % 3 :] + parts[: turn % 3]:
+            found.append(await part(jobs))
     return {
-        "plain_jobs_per_s": plain,
-        "told_jobs_per_s": with_url,
-        "stored_of_plain": stored / plain,
-        "told_of_plain": with_url / plain,
-        "deliveries_per_s": deliveries,
+        "plain_jobs_per_s": statistics.median(one.jobs_per_s for one in plain),
+        "told_jobs_per_s": statistics.median(one.jobs_per_s for one in with_url),
+        "stored_of_plain": _ratio(stored, plain),
+        "told_of_plain": _ratio(with_url, plain),
+        "deliveries_per_s": statistics.median(scene.deliveries),
+        "plain_server_us": statistics.median(one.server_us for one in plain),
+        "told_server_us": statistics.median(one.server_us for one in with_url),
+        "plain_wal_bytes": statistics.median(one.wal_bytes for one in plain),
+        "told_wal_bytes": statistics.median(one.wal_bytes for one in with_url),
         "sender_rss_mb": await told.figure("sender_resident_memory_bytes") / _MB,
         "sender_cpu_s_per_1000": await told.figure("sender_cpu_seconds_total")
-        / (2 * jobs * rounds)
+        / await told.delivered()
         * 1000,
     }
+
+
+def _ratio(some: Sequence[Cost], others: Sequence[Cost]) -> float:
+    """The median of the pairs'."""
+    pairs = zip(some, others, strict=True)
+    return statistics.median(one.jobs_per_s / other.jobs_per_s for one, other in pairs)
 
 
 async def main() -> None:
@@ -154,7 +222,8 @@ async def main() -> None:
             await expect("go")
             started = time.perf_counter()
             sender = _sender(server.pid)
-            found = await _measured(lives, told, sender, url, spec["jobs"], spec["rounds"])
+            scene = Scene(spec["dsn"], lives, told, sender, url)
+            found = await _measured(scene, told, spec["jobs"], spec["rounds"])
             elapsed = time.perf_counter() - started
             say("done", elapsed=elapsed, submitted=lives.done, completed=lives.done, **found)
             await expect("finish")

@@ -13,6 +13,8 @@ from queue_operator.cli.command import ExampleCommand
 from queue_operator.cli.connection import INTERRUPTED, Remote, remote
 from queue_operator.cli.values import Duration, JobId, Tag, tag_map
 from queue_operator.client import AsyncQueueClient, JobEvent, JobStatus
+from queue_operator.client.listening import LAST_ID
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.views import Phase
 
 _AT_ONCE: Final = 50
@@ -120,7 +122,13 @@ def watch(remote: Remote, job_id: str | None, timeout: timedelta | None, **given
     timeout_s = None if timeout is None else timeout.total_seconds()
 
     async def print_all(queue: AsyncQueueClient) -> JobEvent | None:
-        return await _print(remote, queue.watch(job_id, **options), timeout_s)
+        try:
+            return await _print(remote, queue.watch(job_id, **options), timeout_s)
+        except InvalidArgument as error:
+            if error.field != LAST_ID:
+                raise
+            told = "is no position of this server; `watch -o json` tells that of each event"
+            raise InvalidArgument("--after", told) from None
 
     try:
         last = remote.run(print_all)

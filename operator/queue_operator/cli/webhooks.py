@@ -1,5 +1,6 @@
 """`queue-operator webhooks`: who is told of the ends of jobs, and how that goes."""
 
+import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
@@ -49,9 +50,11 @@ def list_webhooks(remote: Remote, state: str | None, job_id: str | None, limit: 
     with remote.connected() as queue:
         found = list(
             islice(
-                queue.webhooks_all(state=state, job_id=job_id, namespace=remote.namespace), limit
+                queue.webhooks_all(state=state, job_id=job_id, namespace=remote.namespace),
+                limit + 1,
             )
         )
+    has_more, found = len(found) > limit, found[:limit]
     if remote.output == "json":
         rendering.print_json({"messages": [rendering.fields_of(one) for one in found]})
     elif remote.output == "ids":
@@ -59,6 +62,8 @@ def list_webhooks(remote: Remote, state: str | None, job_id: str | None, limit: 
             print(one.id)
     else:
         _table(found)
+    if has_more:
+        rendering.note(f"the newest {limit:,}; --limit shows more")
 
 
 @webhooks.command(
@@ -131,7 +136,11 @@ def _check(ids: Iterable[str], state: str | None) -> None:
 def redeliver(
     remote: Remote, ids: tuple[str, ...], state: str | None, dry_run: bool, yes: bool
 ) -> None:
-    """Tell messages once more that are told no more, under the same ids, beginning now."""
+    """Tell messages once more that are told no more, under the same ids, beginning now.
+
+    One that is PENDING is told anyway. The exit code is 1 if a message that was named is not
+    there, or is not told once more.
+    """
     _check(ids, state)
     if state and not (dry_run or yes):
         _confirm(f"This tells everything once more that is {state}. Go on?")
@@ -158,7 +167,10 @@ def redeliver(
 def purge(
     remote: Remote, ids: tuple[str, ...], state: str | None, dry_run: bool, yes: bool
 ) -> None:
-    """Delete messages. One that is PENDING is never told then."""
+    """Delete messages. One that is PENDING is never told then.
+
+    The exit code is 1 if a message that was named is not there.
+    """
     _check(ids, state)
     if state and not (dry_run or yes):
         _confirm(f"This deletes every message that is {state}. Go on?")
@@ -197,6 +209,16 @@ def _change(
     else:
         would = "would be " if dry_run else ""
         print(f"{rendering.count(count, 'message')} {would}{done}")
+    left = len(set(ids)) - count
+    if left > 0:
+        why = (
+            "or told anyway, as PENDING is" if done == "redelivered" else "or not of this namespace"
+        )
+        rendering.note(
+            f"{rendering.count(left, 'message')} not there, {why}: `queue-operator webhooks show "
+            "ID` tells; the ids are those of `queue-operator webhooks list`"
+        )
+        sys.exit(1)
 
 
 def _state(one: WebhookMessage) -> Text:
@@ -218,7 +240,7 @@ def _said(one: WebhookMessage) -> str:
 def _table(found: Iterable[WebhookMessage]) -> None:
     made = rendering.table(
         *("ID", "JOB", "ENDED", "STATE", "TRIES#", "NEXT", "ANSWER", "URL"),
-        expendable=("NEXT", "ENDED", "TRIES"),
+        expendable=("NEXT", "ENDED", "TRIES", "URL"),
         elastic=("JOB", "ANSWER", "URL"),
     )
     for one in found:

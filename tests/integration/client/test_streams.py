@@ -111,6 +111,12 @@ async def last_of(stage: Stage, job_id: str) -> JobEvent:
         return [one async for one in queue.watch(job_id, namespace=stage.namespace)][-1]
 
 
+def test_a_position_that_is_none_names_the_option(stage: Stage) -> None:
+    done = stage.type("watch", "--after", "yesterday", "--timeout", "5s")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: --after: is no position of this server; `watch -o json`")
+
+
 def test_the_asynchronous_client_hears_likewise(stage: Stage) -> None:
     job_id = submitted(stage)
     stage.complete()

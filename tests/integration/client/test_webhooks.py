@@ -80,6 +80,25 @@ def test_messages_are_sent_again_and_purged(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("command", ["redeliver", "purge"])
+def test_ids_that_are_none_of_messages_are_told_of(stage: Stage, command: str) -> None:
+    job_id = ended(stage)
+    failed(stage)
+    [known] = stage.type("webhooks", "list", "-o", "ids").stdout.split()
+    done = stage.type("webhooks", command, known, job_id)
+    assert (done.exit_code, done.stdout[:9]) == (1, "1 message")
+    assert "1 message not there" in done.stderr
+    assert "`queue-operator webhooks list`" in done.stderr
+
+
+def test_a_list_that_is_cut_says_so(stage: Stage) -> None:
+    ended(stage)
+    ended(stage)
+    done = stage.type("webhooks", "list", "--limit", "1", "-o", "ids")
+    assert (len(done.stdout.split()), done.stderr) == (1, "the newest 1; --limit shows more\n")
+    assert stage.type("webhooks", "list", "--limit", "2", "-o", "ids").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["redeliver", "purge"])
 @pytest.mark.parametrize("arguments", [(), ("m", "--state", "FAILED")])
 def test_what_cannot_be_meant(stage: Stage, command: str, arguments: tuple[str, ...]) -> None:
     done = stage.type("webhooks", command, *arguments, "-o", "json")

@@ -218,10 +218,12 @@ CREATE TABLE job_event (
     correlations text[],
     lane_of integer[] STORAGE EXTERNAL,
     lanes jsonb,
-    lane_ids integer[] STORAGE EXTERNAL
+    lane_ids integer[] STORAGE EXTERNAL,
+    untold boolean DEFAULT true
 );
 ALTER TABLE job_event ADD CONSTRAINT job_event_pkey PRIMARY KEY (seq);
 CREATE INDEX job_event_by_xid ON queue_operator.job_event USING btree (xid);
+CREATE INDEX job_event_untold ON queue_operator.job_event USING btree (seq) WHERE (untold AND (to_state = ANY (ARRAY['COMPLETED'::text, 'STOPPED'::text, 'UNSCHEDULED'::text, 'UNKNOWN_STOPPED'::text, 'DEAD_LETTER'::text])));
 
 CREATE TABLE job_type (
     id integer NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -37,7 +37,7 @@ UNWATCHED = {
     *("lane_empty", "lane_told", "name_used"),
     "lane_skip",
     "figure_named",
-    *("webhook_write", "webhook_choose"),
+    *("webhook_write", "webhook_choose", "webhook_soon"),
     # The server's own lists.
     *("survey_sessions", "survey_size", "survey_tables"),
     # One row.

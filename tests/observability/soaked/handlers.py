@@ -1,7 +1,5 @@
 """What a worker of the soak does beside those of the example: pages of which some fail at first."""
 
-import asyncio
-
 from pydantic import BaseModel
 
 from queue_operator.worker import JobContext, Worker
@@ -17,7 +15,6 @@ class Page(BaseModel):
 
 @index.handler("index-page")
 async def index_page(ctx: JobContext, payload: Page) -> dict[str, int]:
-    await asyncio.sleep(0.05)
     if payload.stumbles and ctx.attempt == 1:
         raise TimeoutError("the index does not answer")
     return {"attempt": ctx.attempt}

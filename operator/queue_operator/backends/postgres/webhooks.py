@@ -1,10 +1,13 @@
 """The outbox of webhooks: messages that statements which end jobs have written."""
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from psycopg.rows import dict_row
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow, dict_row
 
 from queue_operator.backends.postgres.arrays import Int8s, Texts, Uuids
 from queue_operator.backends.postgres.connection import (
@@ -16,7 +19,7 @@ from queue_operator.backends.postgres.connection import (
 )
 from queue_operator.backends.postgres.one_loop import on_one_loop
 from queue_operator.backends.postgres.receivers import number_of
-from queue_operator.backends.postgres.sofar import Ended
+from queue_operator.backends.postgres.sofar import EVER, SoFar
 from queue_operator.backends.sql import load
 from queue_operator.backends.webhook_ids import Named, id_of
 from queue_operator.backends.webhooks import (
@@ -37,10 +40,11 @@ _COLUMNS: Final = (
 )
 _CHOSEN: Final = load(__package__, "webhook_choose")
 _FOLDED: Final = load(__package__, "webhook_folded")
+_SOON: Final = load(__package__, "webhook_soon")
 _UNFOLD: Final = load(__package__, "webhook_unfold")
-_DUE: Final = load(__package__, "webhook_due")
-_CLAIM: Final = load(__package__, "webhook_claim", columns=_COLUMNS)
-_SETTLE: Final = load(__package__, "webhook_settle")
+_DUE: Final = load(__package__, "webhook_due", soon=_SOON)
+_CLAIM: Final = load(__package__, "webhook_claim", columns=_COLUMNS, soon=_SOON)
+_SETTLE: Final = load(__package__, "webhook_settle", soon=_SOON)
 _GET: Final = load(__package__, "webhook_get", columns=_COLUMNS)
 _LIST: Final = load(__package__, "webhook_list", columns=_COLUMNS)
 _OF_JOB: Final = load(__package__, "webhook_of_job", columns=_COLUMNS)
@@ -49,6 +53,7 @@ _PURGE: Final = load(__package__, "webhook_purge", chosen=_CHOSEN)
 _COUNT: Final = load(__package__, "webhook_count")
 _PRUNE: Final = load(__package__, "webhook_prune")
 _FOLD: Final = load(__package__, "webhook_fold")
+_CATCH_UP: Final = load(__package__, "webhook_catch_up")
 _STOCK: Final = load(__package__, "webhook_stock")
 _STANDING: Final = load(__package__, "webhook_standing")
 _DUE_AT_ONCE: Final = 1000
@@ -61,15 +66,48 @@ _SHOWN: Final = tuple(
 )
 
 
+_LATE_S: Final = 30.0
+"""So much later than its transaction may last, what ended a job has surely committed."""
+_ANEW_S: Final = 600.0
+_DUE_LATE_S: Final = 10.0
+"""So long what makes a message due later may take to commit."""
+_DUE_ANEW_S: Final = 60.0
+_PRUNE_LATE_S: Final = 10.0
+_CAUGHT_UP: Final = 10
+"""Rows of the log that one step looks at, each of up to thousands of jobs."""
+_CATCH_UP_EVERY_S: Final = 60.0
+
+
 @on_one_loop
 class WebhookStore(WebhooksBase):
     """The protocol `Webhooks`. Of several stores on one database each has its own turns."""
 
-    def __init__(self, pool: Pool, limits: Limits, rng: Callable[[], float] = random.random):
+    def __init__(
+        self,
+        pool: Pool,
+        limits: Limits,
+        rng: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
+    ):
         self._pool = pool
         self._limits = limits
         self._last = int(rng() * _NUMBERS) - _NUMBERS // 2
-        self._pruned = (Ended(), Ended())
+        late_s = max(LONG_S, pool.statement_timeout_s) + _LATE_S
+
+        def so_far(late_s: float, anew_s: float) -> SoFar[datetime]:
+            return SoFar(EVER, late_s=late_s, anew_s=anew_s, monotonic=monotonic)
+
+        self._unfolded = SoFar[int](0, late_s=late_s, anew_s=_ANEW_S, monotonic=monotonic)
+        self._monotonic = monotonic
+        self._catch_up_at_s = float("-inf")
+        self._due = so_far(_DUE_LATE_S, _DUE_ANEW_S)
+        self._pruned = (so_far(_PRUNE_LATE_S, _ANEW_S), so_far(_PRUNE_LATE_S, _ANEW_S))
+
+    def _lose(self) -> None:
+        """Forgets how far this process has looked."""
+        for place in (self._unfolded, self._due, *self._pruned):
+            place.lose()
+        self._catch_up_at_s = float("-inf")
 
     async def _claim(
         self, holder: str, limit: int, per_receiver: int, lease_s: float, full: frozenset[str]
@@ -85,8 +123,10 @@ class WebhookStore(WebhooksBase):
             "lease_s": lease_s,
         }
         await self._unfold()
+        if self._monotonic() >= self._catch_up_at_s:
+            await self._catch_up()
         async with borrowed(self._pool) as connection:
-            await connection.execute(_DUE, {"limit": _DUE_AT_ONCE})
+            await self._make_due(connection)
             async with connection.cursor(row_factory=dict_row) as cursor:
                 await cursor.execute(_CLAIM, parameters)
                 rows = await cursor.fetchall()
@@ -96,19 +136,45 @@ class WebhookStore(WebhooksBase):
             self._last = (behind + _NUMBERS // 2) % _NUMBERS - _NUMBERS // 2
         return [_message(row) for row in rows]
 
+    async def _make_due(self, connection: AsyncConnection[TupleRow]) -> None:
+        wanted = {"limit": _DUE_AT_ONCE, "after": self._due.after(self._pool.history)}
+        [(count, now, _)] = await (await connection.execute(_DUE, wanted)).fetchall()
+        if count < _DUE_AT_ONCE:
+            self._due.looked(now)
+
     async def _unfold(self) -> None:
         """What statements that ended jobs have noted becomes messages before anybody looks."""
         for _ in range(_STEPS):
+            after = self._unfolded.after(self._pool.history)
             async with borrowed(self._pool) as connection:
-                [(is_folded,)] = await (await connection.execute(_FOLDED)).fetchall()
+                cursor = await connection.execute(_FOLDED, {"after": after})
+                [(is_folded,)] = await cursor.fetchall()
             if not is_folded:
                 return
-            await self._unfold_some()
+            await self._unfold_some(after)
+
+    async def _catch_up(self) -> None:
+        """A step of telling what a replica of an older release has ended, which wrote no message:
+        it may go on for as long as an upgrade takes. Where there is none, a look once a minute.
+        """
+        if await self._catch_up_some() < _CAUGHT_UP:
+            self._catch_up_at_s = self._monotonic() + _CATCH_UP_EVERY_S
+        await self._unfold()
 
     @again_when_undone
-    async def _unfold_some(self) -> None:
+    async def _catch_up_some(self) -> int:
         async with borrowed(self._pool, LONG_S) as connection:
-            await connection.execute(_UNFOLD, {"limit": _UNFOLDED_AT_ONCE})
+            cursor = await connection.execute(_CATCH_UP, {"limit": _CAUGHT_UP})
+            [(looked_at,)] = await cursor.fetchall()
+        return int(looked_at)
+
+    @again_when_undone
+    async def _unfold_some(self, after: int | str) -> None:
+        wanted = {"after": after, "limit": _UNFOLDED_AT_ONCE}
+        async with borrowed(self._pool, LONG_S) as connection:
+            [(_, last)] = await (await connection.execute(_UNFOLD, wanted)).fetchall()
+        if last is not None:
+            self._unfolded.looked(last)
 
     @again_when_undone
     async def _settle(self, told: Mapping[Named, Told]) -> None:
@@ -197,24 +263,21 @@ class WebhookStore(WebhooksBase):
 
     @again_when_undone
     async def _prune(self, delivered_s: float, failed_s: float, limit: int) -> int:
+        history = self._pool.history
         wanted = {
             "delivered_s": delivered_s,
             "failed_s": failed_s,
-            "delivered_after": self._pruned[0].after(self._pool.history),
-            "failed_after": self._pruned[1].after(self._pool.history),
+            "delivered_after": self._pruned[0].after(history),
+            "failed_after": self._pruned[1].after(history),
             "limit": limit,
         }
         async with borrowed(self._pool, patience_for(limit, 0)) as connection:
             [found] = await (await connection.execute(_PRUNE, wanted)).fetchall()
             await connection.execute(_FOLD, {"limit": _FOLDED_AT_ONCE})
-        for count, until, ended in zip(found[:2], found[2:], self._pruned, strict=True):
+        for count, until, pruned in zip(found[:2], found[2:], self._pruned, strict=True):
             if count < limit:
-                ended.pruned(until)
+                pruned.looked(until)
         return int(found[0] + found[1])
-
-    def _lose(self) -> None:
-        """Forgets how far this process has looked."""
-        self._pruned = (Ended(), Ended())
 
 
 def _message(row: Mapping[str, Any]) -> Message:

@@ -48,10 +48,10 @@ WITH gone AS (
            now(), 'COMPLETE'
     FROM gone
 ), logged AS (
-    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, lane_ids)
+    INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, lane_ids, untold)
     SELECT 'COMPLETE', {{RUNNING}}, {{COMPLETED}}, array_agg(job_no), array_agg(attempt),
            array_agg(greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0)),
-           array_agg(lane_id)
+           array_agg(lane_id), NULL
     FROM gone HAVING count(*) > 0
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries)

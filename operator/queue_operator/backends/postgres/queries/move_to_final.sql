@@ -90,7 +90,7 @@ WITH given AS MATERIALIZED (
                  OR new_state IN ({{UNKNOWN_STOPPED}}, {{DEAD_LETTER}})
 ), logged AS (
     INSERT INTO job_event (event, from_state, to_state, job_nos, attempts, run_us, failed,
-                           lane_ids)
+                           lane_ids, untold)
     SELECT event, state, new_state, array_agg(job_no), array_agg(attempt),
            CASE WHEN bool_or(records) THEN array_agg(CASE WHEN records THEN
                greatest((extract(epoch FROM now() - assigned_at) * 1000000)::bigint, 0) END) END,
@@ -98,7 +98,7 @@ WITH given AS MATERIALIZED (
                jsonb_agg(CASE WHEN new_error IS NOT NULL THEN jsonb_build_object(
                    'category', new_error::jsonb -> 'category',
                    'code', new_error::jsonb -> 'code') END) END,
-           array_agg(lane_id)
+           array_agg(lane_id), NULL
     FROM gone GROUP BY event, state, new_state
 ), counted AS (
     INSERT INTO count_delta (lane_id, state, jobs, retries, blocked)

@@ -4,7 +4,8 @@
 -- Index: webhook_due: a look for each receiver, and then for the messages taken; the primary key.
 -- Locks: the rows taken, and about as many more of the receivers that are looked at: whoever claims at
 --   the same time passes them by.
--- Traps: a receiver that is full is passed with one look like all others: it may be the one with the
+-- Traps: nothing waits until this is on disk: lost, they are told again, under their ids.
+--   A receiver that is full is passed with one look like all others: it may be the one with the
 --   most messages. What another has locked is passed by within its receiver alone. The turns go once
 --   around the circle of numbers, beginning after the last one. Were the receiver said to be equal,
 --   the primary key could be read for the order.
@@ -52,5 +53,7 @@ WITH RECURSIVE forth AS (
         next_at = now() + make_interval(secs => %(lease_s)s::double precision)
     WHERE number = ANY (ARRAY(SELECT number FROM chosen))
     RETURNING {{columns}}
+), soon AS MATERIALIZED (
+    SELECT {{soon}} FROM taken LIMIT 1
 )
-SELECT * FROM taken ORDER BY number
+SELECT taken.* FROM taken CROSS JOIN soon ORDER BY number

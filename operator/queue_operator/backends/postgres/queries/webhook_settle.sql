@@ -1,27 +1,38 @@
 -- Writes what came of tries, where nobody claimed the message since.
--- Parameters, aligned by position: numbers (bigint[]), salts (uuid[]), claims (int[]), states
+-- Parameters, aligned by position: numbers (bigint[], ascending), salts (uuid[]), claims (int[]), states
 --   (text[]), after_s (float8[], seconds until they are due), statuses (int[]), errors (text[]). One
 --   without status and error is given back, and was no try. Gives one row: how many were kept.
 -- Index: the primary key. Locks: the rows that change.
--- Trap: without the list of numbers, all messages of a short table would be read, to be compared.
-WITH told AS MATERIALIZED (
-    SELECT * FROM unnest(%(numbers)s::bigint[], %(salts)s::uuid[], %(claims)s::int[],
-                         %(states)s::text[], %(after_s)s::float8[], %(statuses)s::int[],
-                         %(errors)s::text[])
-        AS t(number, salt, claim, new_state, after_s, status, error)
-), kept AS (
-    UPDATE webhook_message
-    SET state = new_state, due = new_state = 'PENDING' AND after_s = 0, holder = '',
-        next_at = CASE WHEN new_state = 'PENDING' THEN now() + make_interval(secs => after_s) END,
-        tries = tries + CASE WHEN tried THEN 1 ELSE 0 END,
-        last_at = CASE WHEN tried THEN now() ELSE last_at END,
-        last_status = CASE WHEN tried THEN status ELSE last_status END,
-        last_error = CASE WHEN tried THEN error ELSE last_error END
-    FROM (SELECT *, status IS NOT NULL OR error <> '' OR new_state <> 'PENDING' AS tried
-          FROM told) AS told
-    WHERE webhook_message.number = ANY (%(numbers)s::bigint[])
-      AND webhook_message.number = told.number AND webhook_message.salt = told.salt
-      AND webhook_message.claim = told.claim AND holder <> '' AND state = 'PENDING'
+-- Traps: what belongs to a row is looked up by halving the numbers: a join of two batches is planned as a
+--   loop over both. Nothing waits until this is on disk: what is lost is told again, under its id.
+WITH kept AS (
+    UPDATE webhook_message AS message
+    SET (state, due, holder, next_at, tries, last_at, last_status, last_error) = (
+        SELECT told.state, told.state = 'PENDING' AND told.after_s = 0, '',
+               CASE WHEN told.state = 'PENDING'
+                    THEN now() + make_interval(secs => told.after_s) END,
+               message.tries + told.tried::int,
+               CASE WHEN told.tried THEN now() ELSE message.last_at END,
+               CASE WHEN told.tried THEN told.status ELSE message.last_status END,
+               CASE WHEN told.tried THEN told.error ELSE message.last_error END
+        FROM (
+            SELECT *, status IS NOT NULL OR error <> '' OR one.state <> 'PENDING' AS tried
+            FROM (
+                SELECT ((SELECT %(states)s::text[]))[place] AS state,
+                       ((SELECT %(after_s)s::float8[]))[place] AS after_s,
+                       ((SELECT %(statuses)s::int[]))[place] AS status,
+                       ((SELECT %(errors)s::text[]))[place] AS error
+                FROM (VALUES (width_bucket(message.number, (SELECT %(numbers)s::bigint[]))))
+                     AS found(place)
+            ) AS one
+        ) AS told
+    )
+    WHERE number = ANY (%(numbers)s::bigint[])
+      AND salt = ((SELECT %(salts)s::uuid[]))[
+              width_bucket(number, (SELECT %(numbers)s::bigint[]))]
+      AND claim = ((SELECT %(claims)s::int[]))[
+              width_bucket(number, (SELECT %(numbers)s::bigint[]))]
+      AND holder <> '' AND state = 'PENDING'
     RETURNING namespace, state
 ), counted AS (
     INSERT INTO webhook_count (namespace, state, messages)
@@ -29,4 +40,4 @@ WITH told AS MATERIALIZED (
     UNION ALL
     SELECT namespace, state, count(*) FROM kept WHERE state <> 'PENDING' GROUP BY namespace, state
 )
-SELECT count(*)::int FROM kept
+SELECT count(*)::int, {{soon}} FROM kept
