@@ -72,8 +72,9 @@ class Scene:
         return f"http://127.0.2.{place + 1}:{self.port}/{kind}"
 
     def told(self) -> list[Told]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [Told(*json.loads(line)) for line in lines]
+        text = self.log.read_text() if self.log.exists() else ""
+        # What is behind the last end of a line is still being written.
+        return [Told(*json.loads(line)) for line in text.split("\n")[:-1]]
 
     async def end(self, urls: Sequence[str]) -> list[str]:
         """Jobs with these callback URLs are submitted, run and completed."""
