@@ -47,7 +47,7 @@ class Fatal:
             self._pass()
             return answer
 
-        Line.wait = watched  # type: ignore[assignment, method-assign]
+        Line.wait = watched  # type: ignore[method-assign,assignment]
 
     def _pass(self) -> None:
         if not self._left:
