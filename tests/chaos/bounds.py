@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.chaos.plan import API, WORKER_ONLY, Fault
-from tests.chaos.stage import OPERATORS, TTL_S
+from tests.chaos.troupe import OPERATORS, TTL_S
 
 from queue_operator.testing.history import History, Kind, Record, Takeover, takeovers
 

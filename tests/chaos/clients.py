@@ -6,6 +6,7 @@ import random
 import uuid
 from typing import Final
 
+from tests.chaos.callbacks import Callbacks
 from tests.chaos.doors import Door, Wish
 from tests.chaos.proxy import waited
 
@@ -15,6 +16,8 @@ from queue_operator.testing.history import Kind, Log
 _RETRY_S: Final = 0.2
 _CANCELLED: Final = 0.12
 _SHORT: Final = 0.55
+_TOLD: Final = 0.4
+"""So many jobs have a callback."""
 _KINDS: Final = {
     "task": 44,
     "threaded": 15,
@@ -29,8 +32,16 @@ _KINDS: Final = {
 class Client:
     """One client. It makes each call until it is answered, or until it has to stop."""
 
-    def __init__(self, name: str, door: Door, log: Log, seed: int, jobs_per_s: float) -> None:
-        self._door = door
+    def __init__(
+        self,
+        name: str,
+        door: Door,
+        log: Log,
+        seed: int,
+        jobs_per_s: float,
+        callbacks: Callbacks,
+    ) -> None:
+        self._door, self._callbacks = door, callbacks
         self._name, self._log = name, log
         self._rng = random.Random(f"{seed} {name}")  # noqa: S311
         self._jobs_per_s = jobs_per_s
@@ -55,6 +66,7 @@ class Client:
         [kind] = self._rng.choices(list(_KINDS), list(_KINDS.values()))
         short = self._rng.random() < _SHORT
         seconds = self._rng.uniform(0.0, 0.05) if short else self._rng.uniform(0.5, 4.0)
+        told = self._rng.random() < _TOLD
         payload = {"seconds": round(seconds, 3), "fail_times": self._rng.randint(1, 2)}
         return Wish(
             # A run draws the same jobs again, but their ids are new.
@@ -65,6 +77,7 @@ class Client:
             # Few enough that some jobs use them up, when their workers die.
             max_attempts=self._rng.choice([3, 20, 20, 20]),
             timeout_s=None if kind == "overlong" else 20.0,
+            callback_url=self._callbacks.drawn(self._rng) if told else "",
         )
 
     async def _submit(self, wish: Wish, stop: asyncio.Event) -> bool:

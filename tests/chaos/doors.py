@@ -26,6 +26,7 @@ class Wish:
     text: str
     max_attempts: int
     timeout_s: float | None
+    callback_url: str = ""
 
 
 class Door(Protocol):
@@ -57,6 +58,7 @@ class RestDoor:
             max_attempts=wish.max_attempts,
             backoff=_AT_ONCE,
             timeout=timeout,
+            callback_url=wish.callback_url or None,
         )
         await self._client.submit(submission, namespace=NAMESPACE)
 
@@ -80,6 +82,7 @@ class GrpcDoor:
             namespace=NAMESPACE,
             max_attempts=wish.max_attempts,
             timeout_s=wish.timeout_s,
+            callback_url=wish.callback_url,
         )
         await self._queue.enqueue_job(job)
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tests.chaos.small_sender import SmallReceiver, SmallSender
+
 from queue_operator.backends.memory import MemoryBackend, MemoryShelf
 from queue_operator.backends.protocol import CheckpointReport, LogReport, SpawnRequest
+from queue_operator.backends.webhooks import MessageSearch, MessageState
 from queue_operator.domain.job import Assignment, Job
 from queue_operator.domain.lease import Held, LeaseStatus, heartbeat_interval_s
 from queue_operator.domain.outcome import ErrorCategory, ErrorInfo, Outcome
@@ -320,6 +323,7 @@ class Miniature:
     rng: random.Random = field(init=False)
     replicas: list[QueueService] = field(default_factory=list)
     workers: list[SmallWorker] = field(default_factory=list)
+    senders: list[SmallSender] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.log = Log("everybody", clock=self.clock.seconds)
@@ -336,13 +340,17 @@ class Miniature:
 
     async def run(self) -> History:
         async with self._running():
-            suffering = [asyncio.create_task(worker.suffer()) for worker in self.workers]
+            suffering = [asyncio.create_task(one.suffer()) for one in self.workers]
+            dying = [asyncio.create_task(one.suffer()) for one in self.senders]
             await self._ask()
             for task, worker in zip(suffering, self.workers, strict=True):
                 task.cancel()
                 worker.awake.set()
                 await asyncio.gather(task, return_exceptions=True)
                 await worker.connect(0)
+            for task in dying:
+                task.cancel()
+            await asyncio.gather(*dying, return_exceptions=True)
             await self._until_ended()
             for replica in self.replicas:
                 record_usage(replica, self.log)
@@ -369,11 +377,20 @@ class Miniature:
             name = f"worker{number}"
             self.workers.append(SmallWorker(name, self.replicas, self.clock, self.log, rng))
             await self.workers[-1].start()
+        rng = random.Random(f"{self.seed} receiver")  # noqa: S311
+        receiver = SmallReceiver(self.clock, self.log, rng)
+        for number in range(2):
+            rng = random.Random(f"{self.seed} sender {number}")  # noqa: S311
+            sender = SmallSender(self.backend(), receiver, self.clock, self.clock.date, rng)
+            self.senders.append(sender)
+            sender.start()
         try:
             yield
         finally:
             for worker in self.workers:
                 await worker.stop()
+            for sender in self.senders:
+                await sender.stop()
             for queue in self.replicas:
                 await queue.close()
             ticking.cancel()
@@ -400,9 +417,14 @@ class Miniature:
         until_s = self.clock.now_s + _SETTLING_S
         while self.clock.now_s < until_s:
             await self.clock.sleep(TTL_S)
-            if all(is_terminal(one.job.state) for one in self.shelf.jobs.values()):
+            ended = all(is_terminal(one.job.state) for one in self.shelf.jobs.values())
+            if ended and await self._is_told():
                 break
         await self.clock.sleep(2 * TTL_S)
+
+    async def _is_told(self) -> bool:
+        pending = MessageSearch(state=MessageState.PENDING, limit=1)
+        return not (await self.backend().webhooks.search(pending)).messages
 
 
 async def miniature(seed: int) -> History:

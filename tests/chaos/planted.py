@@ -38,6 +38,8 @@ from queue_operator.queue.protocol import Push
 from queue_operator.queue.service import QueueService
 from queue_operator.queue.stream import JobStream
 from queue_operator.testing.history import Rule
+from queue_operator.webhooks import body, runner, schedule
+from queue_operator.webhooks.posting import Answer
 
 Patch = pytest.MonkeyPatch
 _OF: Final = 5
@@ -355,3 +357,38 @@ def ends_of_one_id(patch: Patch) -> None:
         real(self, lambda number: replace(message(number), id=known or message(number).id))
 
     patch.setattr(MemoryOutbox, "add", add)
+
+
+@bug("a receiver that fails counts as told", Rule.MESSAGE_READ)
+def failure_counts(patch: Patch) -> None:
+    real = schedule.judged
+
+    def judged(message: Message, answer: Any, *args: Any, **options: Any) -> Any:
+        return real(message, Answer(status=answer.status and 204), *args, **options)
+
+    patch.setattr(runner, "judged", judged)
+
+
+@bug("each try has an id of its own", Rule.MESSAGE_READ)
+def id_of_a_try(patch: Patch) -> None:
+    real = body.headers
+
+    def headers(message: Message) -> dict[str, str]:
+        return {**real(message), "ce-id": f"{message.id}-{message.claim}"}
+
+    patch.setattr(runner, "headers", headers)
+
+
+@bug("a message is told of another job", Rule.MESSAGE_READ)
+def other_job(patch: Patch) -> None:
+    mixes, real = now_and_then(), body.headers
+
+    def headers(message: Message) -> dict[str, str]:
+        return {**real(message), **({"ce-subject": "job000"} if mixes() else {})}
+
+    patch.setattr(runner, "headers", headers)
+
+
+@bug("what a sender held when it died is told by nobody", Rule.MESSAGE_READ)
+def held_for_ever(patch: Patch) -> None:
+    patch.setattr(runner, "LEASES", 1_000_000)

@@ -81,6 +81,18 @@ class Program:
             self.process.kill()
             self.process.wait()
 
+    def kill_whole(self) -> None:
+        """With the processes that it has started, as when a container is killed."""
+        if self.process is None:
+            return
+        # So that it starts no other one meanwhile.
+        self.send(signal.SIGSTOP)
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for child in map(int, children):
+            os.kill(child, signal.SIGKILL)
+        self.kill()
+
     def end(self, seconds: float) -> int | None:
         """Its exit status after SIGTERM; None if it did not end in time."""
         if self.process is None:

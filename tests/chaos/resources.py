@@ -78,6 +78,8 @@ def spec_of(wish: Wish) -> dict[str, Any]:
         "maxAttempts": wish.max_attempts,
         "backoff": {"strategy": "CONSTANT", "initialDelay": 0},
     }
+    if wish.callback_url:
+        spec["callbackUrl"] = wish.callback_url
     return spec if wish.timeout_s is None else spec | {"timeout": int(wish.timeout_s)}
 
 

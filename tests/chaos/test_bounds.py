@@ -2,7 +2,7 @@
 
 from tests.chaos.bounds import SLACK_S, judge, outages_of
 from tests.chaos.plan import Fault
-from tests.chaos.stage import TTL_S
+from tests.chaos.troupe import TTL_S
 
 from queue_operator.testing.history import History, Kind, Log, Takeover
 

@@ -6,16 +6,12 @@ QUEUE_OPERATOR_CHAOS_SEED and QUEUE_OPERATOR_CHAOS_SECONDS replay a run.
 
 import asyncio
 import os
-import re
 import shutil
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 from tests.chaos.apart import alone, disturbed
@@ -25,7 +21,9 @@ from tests.chaos.doors import NAMESPACE, Door, GrpcDoor, RestDoor
 from tests.chaos.faults import Striker
 from tests.chaos.plan import Fault, plan
 from tests.chaos.resources import ResourceDoor, in_the_end, untold
-from tests.chaos.stage import WORKERS, Stage, staged
+from tests.chaos.stage import Stage, staged
+from tests.chaos.telling import Tell, surprises
+from tests.chaos.troupe import WORKERS
 
 from queue_operator.backends.postgres import PostgresBackend
 from queue_operator.devcluster import ClusterInfo
@@ -49,19 +47,6 @@ JOBS_PER_S: Final = 2.5
 QUIET_S: Final = 180.0
 """Not how soon all has ended is asked, but whether it does; however busy the machine is."""
 _SHOWN: Final = 5
-Tell = Callable[[str], None]
-
-
-@pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    """Says something at once, whatever pytest does with what tests print."""
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n[chaos {time.monotonic() - began:5.1f} s] {text}", end="", flush=True)
-
-    return say
 
 
 async def test_no_promise_is_broken_whatever_strikes(tell: Tell, cluster: ClusterInfo) -> None:
@@ -82,6 +67,7 @@ async def test_no_promise_is_broken_whatever_strikes(tell: Tell, cluster: Cluste
     assert struck(history) == {fault.name for fault in Fault}
     # Where nobody resumed, spawned or logged, that nothing was found says nothing.
     assert min(resumed(history), summary.children, logged(history)) > SECONDS / 6
+    assert min(len(told(history)), repeated(history)) > SECONDS / 6
     assert summary.completed > SECONDS
     shutil.rmtree(folder)
 
@@ -93,7 +79,8 @@ async def storm(stage: Stage, tell: Tell) -> None:
         for number in range(CLIENTS):
             log = Log(f"client{number}", stage.folder / f"client{number}.jsonl")
             door = await door_of(stage, number, log)
-            client = Client(f"client{number}", door, log, SEED, JOBS_PER_S)
+            callbacks = stage.callbacks
+            client = Client(f"client{number}", door, log, SEED, JOBS_PER_S, callbacks)
             group.create_task(client.run(stop))
         striker = Striker(stage, Log("chaos", stage.folder / "chaos.jsonl"), tell)
         await striker.carry_out(plan(SEED, SECONDS), SECONDS)
@@ -113,6 +100,8 @@ async def ended(stage: Stage, tell: Tell) -> tuple[History, list[str]]:
     """The whole history, once everything has had its time to end; and what did not end well."""
     tell("no more faults; waiting for the last jobs")
     await stage.until(lambda: stage.unfinished() == 0, QUIET_S)
+    tell("waiting for the last messages")
+    await stage.until(lambda: stage.untold() == 0, QUIET_S)
     tell("waiting for the last slots")
     await stage.until(lambda: slots_are_free(stage), QUIET_S)
     tell("waiting for the last statuses")
@@ -139,24 +128,21 @@ def slots_are_free(stage: Stage) -> bool:
     return len(last) >= WORKERS and not any(last.values())
 
 
-def surprises(folder: Path) -> list[str]:
-    """Errors that no part had reckoned with leave a trace in what its process says."""
-    said = [(path, path.read_text()) for path in sorted(folder.glob("*.out"))]
-    return [f"{path} has a traceback" for path, text in said if _SURPRISE.search(text)]
-
-
-# Handlers that fail on purpose leave one too, below the line of their attempt.
-_SURPRISE = re.compile(
-    r"^(?!.* queue_operator\.worker\.attempts: ).*\nTraceback \(most recent", re.M
-)
-
-
 def resumed(history: History) -> int:
     return sum(bool(one.said.get("checkpoint")) for one in history.of(Kind.HANDLER_STARTED))
 
 
 def logged(history: History) -> int:
     return sum(len(log.lines) for stored in history.jobs.values() for log in stored.logs)
+
+
+def told(history: History) -> Counter[object]:
+    """How often receivers have read each message."""
+    return Counter(record.said["id"] for record in history.of(Kind.MESSAGE_READ))
+
+
+def repeated(history: History) -> int:
+    return sum(times > 1 for times in told(history).values())
 
 
 def struck(history: History) -> set[object]:
@@ -175,6 +161,8 @@ def shown(summary: Summary, history: History) -> str:
     table.add_row("  that ended instead", str(sum(one.ended for one in taken)))
     table.add_row("handlers that started from a checkpoint", str(resumed(history)))
     table.add_row("log lines that are stored", str(logged(history)))
+    table.add_row("messages that receivers have read", str(len(told(history))))
+    table.add_row("  more than once", str(repeated(history)))
     strikes = Counter(str(record.said["fault"]) for record in history.of(Kind.FAULT))
     for fault in Fault:
         table.add_row(f"fault: {fault}", str(strikes[fault.name]))

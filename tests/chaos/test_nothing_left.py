@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from tests.chaos.processes import ROOT
-from tests.chaos.stage import new_server
+from tests.chaos.troupe import new_server
 from tests.programs import kill, line, started
 
 from queue_operator.devcluster.processes import ProcessIdentity, wait_until

@@ -11,6 +11,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from tests.unit.metrics.exposition import Samples, key, scraped
 
 from queue_operator.api.routes import OPERATIONS
 from queue_operator.backends.postgres import migrate
+from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.devcluster.commands import run
@@ -116,9 +118,19 @@ def test_it_waits_for_its_database_and_says_so_once(
     assert server.probe("readyz/store")[0] == 503
     create(absent_dsn, postgres_admin_dsn)
     server.until(lambda: "run `queue-operator migrate`" in server.log, "the second complaint")
+    shipped = migrations()
+    asyncio.run(migrate(absent_dsn, shipped=shipped[:1]))
+    server.until(lambda: f"lacks {shipped[1].name}" in server.log, "the third complaint")
     asyncio.run(migrate(absent_dsn))
     server.await_ready()
-    assert server.log.count("trying again") == 2, server.log
+    # A migration is several transactions: between them less is missing, which is said as well.
+    absent, *behind = re.findall(r"WARNING .*?: (.*); trying again until it is there", server.log)
+    assert "does not exist" in absent
+    lacking = [re.findall(r"\d{4}_\w+", complaint) for complaint in behind]
+    names = [one.name for one in shipped]
+    assert lacking[0] == names, server.log
+    assert all(less == names[-len(less) :] for less in lacking), server.log
+    assert all(len(less) < len(more) for more, less in pairwise(lacking)), server.log
     assert "Traceback" not in server.log
     assert server.end() == 0
 

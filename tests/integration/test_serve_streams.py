@@ -5,9 +5,10 @@ once, however often the server is killed.
 import asyncio
 import json
 import os
+import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,9 @@ FULL: Final = os.environ.get("QUEUE_OPERATOR_TEST_FULL") == "1"
 STREAMS: Final = int(os.environ.get("QUEUE_OPERATOR_TEST_STREAMS", "2000" if FULL else "60"))
 KILLS: Final = int(os.environ.get("QUEUE_OPERATOR_TEST_KILLS", "10" if FULL else "2"))
 TYPES: Final = 10
-JOBS: Final = 20
-"""Of a round, before each kill and while the server is away."""
+JOBS: Final = 10
+"""Of a round, when the server is killed and again while it is away."""
+PATIENCE_S: Final = DEADLINE_S * (5 if FULL else 1)
 TOLD: Final = ("SUBMIT", "CLAIM", "COMPLETE")
 LAST: Final = "last"
 
@@ -122,7 +124,7 @@ def served(dsn: str, port: int, log: Path) -> Server:
 async def test_streams_over_kills_of_the_server_miss_nothing_and_repeat_nothing(
     dsn: str, tmp_path: Path
 ) -> None:
-    port, done = free_port(), list[str]()
+    port, done, began = free_port(), list[str](), time.monotonic()
     backend = await PostgresBackend.open(dsn, statement_timeout_s=STATEMENT_S)
     server = await asyncio.to_thread(served, dsn, port, tmp_path / "0.log")
     there = asyncio.Event()
@@ -137,24 +139,43 @@ async def test_streams_over_kills_of_the_server_miss_nothing_and_repeat_nothing(
     try:
         await asyncio.gather(*(asyncio.wait_for(one.begun.wait(), DEADLINE_S) for one in readers))
         for kill in range(1, KILLS + 1):
-            await live()
+            before = heard(readers)
+            living = asyncio.create_task(live())
+            await while_told(backend, lambda: heard(readers) > before + STREAMS)  # noqa: B023
             there.clear()
             await asyncio.to_thread(end, server)
+            await living
             await live()
             server = await asyncio.to_thread(served, dsn, port, tmp_path / f"{kill}.log")
             there.set()
         await live()
         await jobs_live(backend, [LAST])
-        await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.to_thread(end, server)
         await backend.close()
+    breaks = sum(one.breaks for one in readers)
+    took_s = time.monotonic() - began
+    print(f"{STREAMS} streams, {KILLS} kills: {heard(readers)} events, {breaks} breaks", end=" ")
+    print(f"in {took_s:.1f} s")
     for one in readers:
         assert one.told == {(f"{one.type}-{i}", event): 1 for i in (*done, LAST) for event in TOLD}
         assert set(one.ids.values()) == {1}
         assert one.breaks >= KILLS
+
+
+def heard(readers: list[Reader]) -> int:
+    """How many events all of them were told."""
+    return sum(one.told.total() for one in readers)
+
+
+async def while_told(backend: PostgresBackend, begun: Callable[[], bool]) -> None:
+    """Much of what goes on was told, and much will be."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not begun():
+            await backend.ping()
 
 
 def end(server: Server) -> None:

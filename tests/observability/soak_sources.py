@@ -5,7 +5,7 @@ run with retries, two rolling restarts and a change of replicas.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -67,7 +67,7 @@ class Told:
             [(number,)] = connection.execute(statement.encode()).fetchall()
         return float(number)
 
-    def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
+    def _connected(self) -> "psycopg.Connection[tuple[Any, ...]]":
         return psycopg.connect(self.queue.dsn, options="-c search_path=queue_operator")
 
 

@@ -230,6 +230,10 @@ class ShelfWebhooks(WebhooksBase):
     def _purge(self, namespace: str, chosen: Chosen, limit: int) -> int:
         return self._remove(self._choose(namespace, chosen, limit))
 
+    @reading
+    def _count(self, namespace: str, chosen: Chosen, limit: int) -> int:
+        return len(self._choose(namespace, chosen, limit))
+
     def _choose(self, namespace: str, chosen: Chosen, limit: int) -> list[Post]:
         states, names = chosen
         if names is None:

@@ -101,11 +101,11 @@ class ShelfFollowed:
         numbers: Collection[int],
         most: int,
     ) -> Step:
-        followed = frozenset(numbers)
         most = min(most, _STEP_JOBS)
-        read = await self._reading(lambda shelf: self._read(shelf, since, until, most, followed))
+        read = await self._reading(lambda shelf: self._read(shelf, since, until, most, numbers))
         if not read.rows:
             return Step(upto=until or since, highest=0, events=(), is_last=True)
+        followed = frozenset(numbers)
         # Who wants what is asked here, and not where the shelf is: that may be another thread.
         chosen = list(_chosen(read, wanted, followed))
         new = {one.number for one in chosen if one.row.event == _SUBMIT}
@@ -147,6 +147,7 @@ class ShelfFollowed:
         if missing := numbers - named.keys():
             named |= {one.number: (one.job_id, one.kind) for one in shelf.glimpse_numbered(missing)}
         if len(self._known) + len(named) > _KNOWN_JOBS:
+            # Those that are followed by id stay known, even if they are deleted.
             self._known = {one: self._known[one] for one in followed if one in self._known}
         self._known |= named
         return _Read(rows, is_last, named)

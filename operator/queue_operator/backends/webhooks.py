@@ -168,6 +168,18 @@ class Webhooks(Protocol):
         """
         ...
 
+    async def count(
+        self,
+        namespace: str,
+        *,
+        ids: Sequence[str] = (),
+        state: MessageState | None = None,
+        limit: int = 10_000,
+        ended: bool = False,
+    ) -> int:
+        """How many `purge` would delete now, or if `ended` `redeliver` would make PENDING."""
+        ...
+
     async def standing(self, namespace: str, *, type: str = "") -> MessagesNow:
         """How it goes with the messages of a namespace, or of one type in it. Looks at a bounded
         number of them, however many there are; those of ends just now may be missing.

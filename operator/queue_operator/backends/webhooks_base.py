@@ -26,6 +26,7 @@ from queue_operator.domain.validation import (
     check_choice,
     check_count,
     check_duration,
+    check_flag,
     check_kind,
     check_limit,
     check_sequence,
@@ -149,6 +150,20 @@ class WebhooksBase(ABC):
         states, names = self._chosen(namespace, ids, state, limit)
         return 0 if names == [] else await self._purge(namespace, (states, names), limit)
 
+    async def count(
+        self,
+        namespace: str,
+        *,
+        ids: Sequence[str] = (),
+        state: MessageState | None = None,
+        limit: int = 10_000,
+        ended: bool = False,
+    ) -> int:
+        check_flag("ended", ended)
+        states, names = self._chosen(namespace, ids, state, limit)
+        mine = [one for one in states if one in _ENDED] if ended else states
+        return 0 if names == [] or not mine else await self._count(namespace, (mine, names), limit)
+
     async def standing(self, namespace: str, *, type: str = "") -> MessagesNow:
         self._check_namespace(namespace)
         check_text("type", type, self._limits.id_characters, required=False)
@@ -216,6 +231,9 @@ class WebhooksBase(ABC):
 
     @abstractmethod
     def _purge(self, namespace: str, chosen: Chosen, limit: int) -> Awaitable[int]: ...
+
+    @abstractmethod
+    def _count(self, namespace: str, chosen: Chosen, limit: int) -> Awaitable[int]: ...
 
     @abstractmethod
     def _standing(self, namespace: str, type: str) -> Awaitable[Sequence[Standing]]:

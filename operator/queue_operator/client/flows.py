@@ -7,11 +7,11 @@ nothing itself.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from queue_operator.client import operations
 from queue_operator.client.encoding import encode
-from queue_operator.client.listening import Flow, Pause
+from queue_operator.client.listening import Flow, Pause, Step
 from queue_operator.client.models import (
     BatchResult,
     BulkResult,
@@ -57,6 +57,22 @@ class QuotaWait:
     quota: QuotaError | None
     waited_s: float
     tries: int
+
+
+class Run(Generic[T]):
+    """A flow on its way; `result` is there at its end."""
+
+    def __init__(self, flow: Flow[T]) -> None:
+        self._flow = flow
+        self.result: T
+
+    def step(self, reply: Reply | None = None) -> Step | None:
+        """What is to be done next, after what came of the step before; None at the end."""
+        try:
+            return next(self._flow) if reply is None else self._flow.send(reply)
+        except StopIteration as end:
+            self.result = end.value
+            return None
 
 
 def exchange(operation: Operation[T], policy: RetryPolicy) -> Flow[T]:

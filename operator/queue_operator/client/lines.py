@@ -2,28 +2,41 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import Any
 
 import httpx
 
 from queue_operator.client.credentials import Token, authorization
 from queue_operator.client.listening import Hear, Leave, Listen
-from queue_operator.client.protocol import Reply, headers_of
+from queue_operator.client.protocol import Call, Reply, headers_of
 
 Heard = Listen | Hear | Leave
 MANY = httpx.Limits(max_connections=None, max_keepalive_connections=0)
 """A stream has a connection of its own: those of the usual pool are for what ends."""
 
 
-def _request(http: httpx.Client | httpx.AsyncClient, step: Listen, token: Token) -> httpx.Request:
-    timeout = http.timeout
-    bounds = httpx.Timeout(
-        connect=timeout.connect, write=timeout.write, pool=timeout.pool, read=step.silence_s
-    )
-    headers = {**headers_of(step.call, authorization(token)), **step.headers}
-    call = step.call
+def request_of(
+    http: httpx.Client | httpx.AsyncClient, call: Call, token: Token, **more: Any
+) -> httpx.Request:
+    """`call` as it is sent, with the credentials of now."""
     return http.build_request(
-        call.method, call.path, params=call.params, headers=headers, timeout=bounds
+        call.method,
+        call.path,
+        params=call.params,
+        content=call.content,
+        headers=headers_of(call, authorization(token)),
+        **more,
     )
+
+
+def _request(http: httpx.Client | httpx.AsyncClient, step: Listen, token: Token) -> httpx.Request:
+    usual = http.timeout
+    bounds = httpx.Timeout(
+        connect=usual.connect, write=usual.write, pool=usual.pool, read=step.silence_s
+    )
+    request = request_of(http, step.call, token, timeout=bounds)
+    request.headers.update(step.headers)
+    return request
 
 
 class Line:

@@ -10,10 +10,10 @@ import httpx
 
 from queue_operator.backends.statistics import Breakdown
 from queue_operator.client import flows, operations, telling
-from queue_operator.client.credentials import Token, authorization
+from queue_operator.client.credentials import Token
 from queue_operator.client.environment import CertificateFiles, File
 from queue_operator.client.events import JobEvent
-from queue_operator.client.lines import MANY, Line
+from queue_operator.client.lines import MANY, Line, request_of
 from queue_operator.client.listening import Flow, Hear, Leave, Listen, Step, Told
 from queue_operator.client.listening import Pause as Rest
 from queue_operator.client.messages import (
@@ -49,7 +49,7 @@ from queue_operator.client.models import (
 )
 from queue_operator.client.operations import Again, Which
 from queue_operator.client.per_process import PerProcess
-from queue_operator.client.protocol import Operation, Reply, connection, headers_of
+from queue_operator.client.protocol import Operation, Reply, connection
 from queue_operator.client.requests import (
     FailureFilter,
     FailureSearch,
@@ -203,9 +203,8 @@ class QueueClient:
         between two looks is missed. Raises JobNotFound; Unavailable when the server cannot be
         reached for `outage_s`.
         """
-        search = JobSearch(types=tuple(types), states=tuple(states), tags=dict(tags or {}))
+        wanted = Watched.of(job_id, types, states, tags, follow, after, namespace)
         how = Patience(self._retry, self._clock, poll_s, outage_s)
-        wanted = Watched(job_id, search, follow, after, namespace)
         return self._told(watch(wanted, how, on_gap))
 
     def explain(self, job_id: str, *, namespace: str | None = None) -> JobExplanation:
@@ -472,17 +471,13 @@ class QueueClient:
         namespace: str | None = None,
     ) -> Iterator[WebhookMessage]:
         """All such messages, page by page as they are asked for."""
-        cursor, has_more = None, True
-        while has_more:
-            page = self.webhooks(
-                state=state,
-                job_id=job_id,
-                cursor=cursor,
-                limit=telling.PAGE_MESSAGES,
-                namespace=namespace,
+        cursor, more = None, True
+        while more:
+            page = self._ask(
+                telling.webhooks(state, job_id, cursor, telling.PAGE_MESSAGES, namespace)
             )
             yield from page.messages
-            cursor, has_more = page.next_cursor, page.next_cursor is not None
+            cursor, more = page.next_cursor, page.next_cursor is not None
 
     def webhook(self, message_id: str, *, namespace: str | None = None) -> WebhookMessage:
         """One message. Raises MessageNotFound."""
@@ -534,33 +529,23 @@ class QueueClient:
         return self._run(flows.exchange(operation, self._retry))
 
     def _run(self, flow: Flow[T]) -> T:
-        line = Line(self._streams.mine, self._token)
-        reply = None
+        run, line = flows.Run(flow), Line(self._streams.mine, self._token)
         try:
-            while True:
-                try:
-                    step = next(flow) if reply is None else flow.send(reply)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                reply = self._do(step, line)
+            step = run.step()
+            while step is not None:
+                step = run.step(self._do(step, line))
+            return run.result
         finally:
             line.close()
 
     def _told(self, flow: Flow[None]) -> Iterator[JobEvent]:
-        line = Line(self._streams.mine, self._token)
-        reply = None
+        run, line = flows.Run(flow), Line(self._streams.mine, self._token)
         try:
-            while True:
-                try:
-                    step = next(flow) if reply is None else flow.send(reply)
-                except StopIteration:
-                    return
+            step = run.step()
+            while step is not None:
                 if isinstance(step, Told):
                     yield step.event
-                    reply = Reply()
-                else:
-                    reply = self._do(step, line)
+                step = run.step(self._do(step, line))
         finally:
             line.close()
 
@@ -573,11 +558,9 @@ class QueueClient:
                 return line.do(step)
             case Told():
                 return Reply()
-        headers = headers_of(step, authorization(self._token))
+        http = self._http.mine
         try:
-            response = self._http.mine.request(
-                step.method, step.path, params=step.params, content=step.content, headers=headers
-            )
+            response = http.send(request_of(http, step, self._token))
         except httpx.RequestError as error:
             return Reply(failure=error)
         return Reply(response)

@@ -1,6 +1,6 @@
 """Waiting for jobs, and watching them: by streams of events, or by looks where there are none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -166,6 +166,21 @@ class Watched:
     follow: bool
     after: str | None
     namespace: str | None
+
+    @classmethod
+    def of(
+        cls,
+        job_id: str | None,
+        types: Iterable[str],
+        states: Iterable[Phase],
+        tags: Mapping[str, str] | None,
+        follow: bool,
+        after: str | None,
+        namespace: str | None,
+    ) -> "Watched":
+        """As the clients are asked for it."""
+        search = JobSearch(types=tuple(types), states=tuple(states), tags=dict(tags or {}))
+        return cls(job_id, search, follow, after, namespace)
 
 
 def watch(

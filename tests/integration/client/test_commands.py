@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.integration.client.stage import Stage
 
@@ -260,10 +261,12 @@ def test_pauses(stage: Stage) -> None:
     assert stage.type("pause", "--list").stderr == "nothing is paused\n"
 
 
-def test_everybody_is_told_the_same_verdict(stage: Stage) -> None:
-    submitted(stage, "email", "null")
+def test_everybody_is_told_the_same_verdict(stage: Stage, dsn: str) -> None:
+    job_id = submitted(stage, "email", "null")
+    # They are asked one after the other, and half an hour passes before it is told otherwise.
+    aged(dsn, job_id, "2 days 4.5 hours")
     stage.type("pause", "email", "--reason", "mail is down")
-    sentence = "Stuck: email is paused by tests (mail is down), and 1 job waits."
+    sentence = "Stuck: email is paused by tests (mail is down), and 1 job waits, for 2 d 4 h."
     with stage.client() as queue:
         assert queue.verdict(namespace=stage.namespace).sentence == sentence
     why = stage.type("why")
@@ -278,6 +281,17 @@ def test_everybody_is_told_the_same_verdict(stage: Stage) -> None:
     assert (both.exit_code, "give JOB_ID or --type" in both.stderr) == (2, True)
     many = stage.type("top", "--once", "--count", "2")
     assert (many.exit_code, "give --once or --count" in many.stderr) == (2, True)
+
+
+def aged(dsn: str, job_id: str, age: str) -> None:
+    """As if the job, which waits, had been due for so long."""
+    with psycopg.connect(dsn) as connection:
+        done = connection.execute(
+            "UPDATE queue_operator.ready SET eligible_at = eligible_at - %s::interval"
+            " WHERE job_no = (SELECT job_no FROM queue_operator.job WHERE id = %s)",
+            [age, job_id],
+        )
+    assert done.rowcount == 1
 
 
 def test_suspended_jobs(stage: Stage) -> None:

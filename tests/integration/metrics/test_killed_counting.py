@@ -19,7 +19,7 @@ from tests.waiting import DEADLINE_S, STATEMENT_S
 
 from queue_operator.backends.figures import Naming
 from queue_operator.backends.postgres import PostgresBackend
-from queue_operator.backends.postgres.connection import Line
+from queue_operator.backends.postgres.line import Line
 from queue_operator.domain.job import Demand, Job
 from queue_operator.domain.outcome import ErrorInfo, Outcome
 from queue_operator.domain.states import Event
@@ -47,7 +47,7 @@ class Fatal:
             self._pass()
             return answer
 
-        Line.wait = watched  # type: ignore[method-assign]
+        Line.wait = watched  # type: ignore[method-assign,assignment]
 
     def _pass(self) -> None:
         if not self._left:

@@ -128,6 +128,7 @@ EVERY: Final[dict[str, Call]] = {
     "webhooks.search": lambda b, x: b.webhooks.search(MessageSearch()),
     "webhooks.redeliver": lambda b, x: b.webhooks.redeliver("default", ids=[_TOLD.id]),
     "webhooks.purge": lambda b, x: b.webhooks.purge("default", ids=[_TOLD.id]),
+    "webhooks.count": lambda b, x: b.webhooks.count("default", ids=[_TOLD.id]),
     "webhooks.standing": lambda b, x: b.webhooks.standing("default"),
     "webhooks.stock": lambda b, x: b.webhooks.stock(),
     "webhooks.prune": lambda b, x: b.webhooks.prune(delivered_s=TTL_S, failed_s=TTL_S, limit=1),

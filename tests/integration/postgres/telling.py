@@ -45,6 +45,8 @@ async def tell_of_ends(backend: PostgresBackend) -> None:
     for one in messages[:2]:
         await box.get(one.id, namespace=one.namespace)
         await box.redeliver(one.namespace, ids=[one.id])
+    assert await box.count(million.BIG, ids=[one.id for one in messages]) == len(messages)
+    await box.count(million.BIG, state=MessageState.FAILED, limit=2)
     await box.redeliver(million.BIG, state=MessageState.FAILED, limit=2)
     await box.purge(million.BIG, state=MessageState.PENDING, limit=2)
     await box.prune(delivered_s=0.0, failed_s=0.0, limit=100)

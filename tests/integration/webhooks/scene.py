@@ -1,6 +1,5 @@
 """Jobs that end, a sender that may be killed, and receivers of every kind."""
 
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from queue_operator.backends.webhooks import Message, MessageSearch
 from queue_operator.domain.job import Job
 from queue_operator.domain.outcome import Outcome
 from queue_operator.domain.states import Event
+from queue_operator.testing.history import Kind, read_logs
 
 PROGRAMS: Final = "tests.integration.webhooks.programs"
 GOOD: Final = 50
@@ -36,9 +36,11 @@ class Told:
     """A request that a receiver has read."""
 
     at: float
-    host: str
-    id: str
     job_id: str
+    id: str
+    host: str
+    way: str
+    accepted: bool
     body: str
 
 
@@ -56,7 +58,7 @@ class Scene:
 
     @property
     def log(self) -> Path:
-        return self.folder / "told.log"
+        return self.folder / "told.jsonl"
 
     def url(self, number: int) -> str:
         """Of the receivers in turn: good ones, and one of each other kind."""
@@ -72,8 +74,9 @@ class Scene:
         return f"http://127.0.2.{place + 1}:{self.port}/{kind}"
 
     def told(self) -> list[Told]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [Told(*json.loads(line)) for line in lines]
+        records = read_logs([self.log]) if self.log.exists() else []
+        read = [one for one in records if one.kind is Kind.MESSAGE_READ]
+        return [Told(one.at, one.job_id, **one.said) for one in read]  # type: ignore[arg-type]
 
     async def end(self, urls: Sequence[str]) -> list[str]:
         """Jobs with these callback URLs are submitted, run and completed."""

@@ -1,6 +1,5 @@
 """Messages to those who are told of the ends of jobs: to look at, to send again, to delete."""
 
-from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -12,12 +11,11 @@ from queue_operator.api.operation import Body, Call, Operation, render
 from queue_operator.api.parsing import parse
 from queue_operator.api.schemas.webhooks import MOST_MESSAGES
 from queue_operator.api.views import webhooks as views
-from queue_operator.backends.webhooks import Message, MessageSearch, MessageState
-from queue_operator.domain.errors import InvalidArgument, MessageNotFound
+from queue_operator.backends.webhooks import MessageSearch, MessageState
+from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.validation import check_text
 
 _BODY_BYTES: Final = 512 * 1024
-_PAGE: Final = 1000
 _MESSAGE_ID: Final = "message_id"
 
 AnyCall = Call[schemas.NamespaceQuery]
@@ -66,15 +64,12 @@ async def redeliver_webhooks(call: AnyCall) -> Response:
     for nothing.
     """
     wanted = await _read(call, schemas.WebhookRedelivery)
-    state = None if wanted.state is None else MessageState(wanted.state)
+    store = call.services.jobs.webhooks
     with _audited(call, wanted) as told:
         if wanted.dry_run:
-            ended = (MessageState.DELIVERED, MessageState.FAILED)
-            count = await _count(call, wanted, ended)
+            count = await store.count(call.namespace, ended=True, **_chosen(wanted))
         else:
-            count = await call.services.jobs.webhooks.redeliver(
-                call.namespace, ids=wanted.ids or (), state=state, limit=MOST_MESSAGES
-            )
+            count = await store.redeliver(call.namespace, **_chosen(wanted))
         told.update(count=count)
     return render(schemas.WebhookRedeliveryResult(redelivered=count, **_rest(wanted, count)))
 
@@ -82,14 +77,12 @@ async def redeliver_webhooks(call: AnyCall) -> Response:
 async def purge_webhooks(call: AnyCall) -> Response:
     """Deletes messages. A message that is not there counts for nothing."""
     wanted = await _read(call, schemas.WebhookPurge)
-    state = None if wanted.state is None else MessageState(wanted.state)
+    store = call.services.jobs.webhooks
     with _audited(call, wanted) as told:
         if wanted.dry_run:
-            count = await _count(call, wanted, tuple(MessageState))
+            count = await store.count(call.namespace, **_chosen(wanted))
         else:
-            count = await call.services.jobs.webhooks.purge(
-                call.namespace, ids=wanted.ids or (), state=state, limit=MOST_MESSAGES
-            )
+            count = await store.purge(call.namespace, **_chosen(wanted))
         told.update(count=count)
     return render(schemas.WebhookPurgeResult(purged=count, **_rest(wanted, count)))
 
@@ -121,36 +114,17 @@ def _audited(call: AnyCall, wanted: Wanted) -> Any:
     return call.change(**chosen, dry_run=wanted.dry_run)
 
 
+def _chosen(wanted: Wanted) -> dict[str, Any]:
+    """Which messages, as the store takes it."""
+    state = None if wanted.state is None else MessageState(wanted.state)
+    return {"ids": wanted.ids or (), "state": state, "limit": MOST_MESSAGES}
+
+
 def _rest(wanted: Wanted, count: int) -> dict[str, Any]:
     return {
         "dry_run": wanted.dry_run,
         "has_more": wanted.state is not None and count >= MOST_MESSAGES,
     }
-
-
-async def _count(call: AnyCall, wanted: Wanted, states: Collection[MessageState]) -> int:
-    """How many would be changed."""
-    store = call.services.jobs.webhooks
-    if wanted.state is None:
-        found = [await _found(call, one) for one in dict.fromkeys(wanted.ids or ())]
-        return sum(one is not None and one.state in states for one in found)
-    state, after, count = MessageState(wanted.state), "", 0
-    while count < MOST_MESSAGES:
-        page = await store.search(
-            MessageSearch(namespace=call.namespace, state=state, after=after, limit=_PAGE)
-        )
-        count += len(page.messages)
-        after = page.next_cursor
-        if not after:
-            break
-    return count
-
-
-async def _found(call: AnyCall, message_id: str) -> Message | None:
-    try:
-        return await call.services.jobs.webhooks.get(message_id, namespace=call.namespace)
-    except MessageNotFound:
-        return None
 
 
 _SUBJECT: Final = "Webhooks"

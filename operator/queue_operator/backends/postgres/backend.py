@@ -31,7 +31,7 @@ from queue_operator.backends.postgres.housekeeping import Housekeeping
 from queue_operator.backends.postgres.lanes import Lanes
 from queue_operator.backends.postgres.leases import Leases
 from queue_operator.backends.postgres.line import checked
-from queue_operator.backends.postgres.logs import LogStore
+from queue_operator.backends.postgres.logs import FoundLog, LogStore
 from queue_operator.backends.postgres.migrate import check_schema
 from queue_operator.backends.postgres.mirror import MirrorStore
 from queue_operator.backends.postgres.one_loop import on_one_loop
@@ -60,7 +60,6 @@ from queue_operator.backends.postgres.usages import UsageStore
 from queue_operator.backends.postgres.watching import Watching
 from queue_operator.backends.postgres.webhooks import WebhookStore
 from queue_operator.backends.protocol import (
-    AttemptLog,
     CheckpointAnswer,
     CheckpointReport,
     EventBatch,
@@ -575,9 +574,7 @@ class PostgresBackend(BaseBackend, PlaneBase, Steering, SessionsBase, Watching, 
     async def _append_logs(self, reports: Sequence[LogReport]) -> None:
         await self._logs.append(reports)
 
-    async def _job_log(
-        self, namespace: str, job_id: str, after: LogCursor
-    ) -> list[AttemptLog] | None:
+    async def _job_log(self, namespace: str, job_id: str, after: LogCursor) -> FoundLog:
         return await self._logs.read(namespace, job_id, after)
 
     hears_itself: Final = True

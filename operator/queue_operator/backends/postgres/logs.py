@@ -26,6 +26,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
 
 _Name = tuple[str, str, str]
+FoundLog = list[AttemptLog] | None
 
 
 class LogStore:
@@ -59,7 +60,7 @@ class LogStore:
         async with borrowed(self._pool) as connection:
             await connection.execute(_APPEND, parameters)
 
-    async def read(self, namespace: str, job_id: str, after: LogCursor) -> list[AttemptLog] | None:
+    async def read(self, namespace: str, job_id: str, after: LogCursor) -> FoundLog:
         """None when there is no such job."""
         spans = after.spans()
         wanted = {

@@ -50,6 +50,7 @@ _LIST: Final = load(__package__, "webhook_list", columns=_COLUMNS)
 _OF_JOB: Final = load(__package__, "webhook_of_job", columns=_COLUMNS)
 _REDELIVER: Final = load(__package__, "webhook_redeliver", chosen=_CHOSEN)
 _PURGE: Final = load(__package__, "webhook_purge", chosen=_CHOSEN)
+_COUNT: Final = load(__package__, "webhook_count")
 _PRUNE: Final = load(__package__, "webhook_prune")
 _FOLD: Final = load(__package__, "webhook_fold")
 _CATCH_UP: Final = load(__package__, "webhook_catch_up")
@@ -219,6 +220,10 @@ class WebhookStore(WebhooksBase):
     async def _purge(self, namespace: str, chosen: Chosen, limit: int) -> int:
         await self._unfold()
         return await self._change(_PURGE, namespace, chosen, limit)
+
+    async def _count(self, namespace: str, chosen: Chosen, limit: int) -> int:
+        await self._unfold()
+        return await self._change(_COUNT, namespace, chosen, limit)
 
     @again_when_undone
     async def _change(self, statement: str, namespace: str, chosen: Chosen, limit: int) -> int:

@@ -265,6 +265,31 @@ async def test_what_is_purged_is_never_told(backend: Contract, store: Store) -> 
     assert await store.faults() == []
 
 
+async def test_what_a_change_would_find_is_counted(backend: Contract) -> None:
+    for _ in range(3):
+        await _ended(backend)
+    waiting, failed, delivered = await _claimed(backend)
+    await _settled(backend, [failed], state=MessageState.FAILED, status=500)
+    await _settled(backend, [delivered], state=MessageState.DELIVERED, status=200)
+    box, ids = _box(backend), [waiting.id, failed.id, delivered.id, failed.id, "msg_1_x", "unknown"]
+    assert await box.count("default", ids=ids) == 3
+    assert await box.count("default", ids=ids, ended=True) == 2
+    assert await box.count("default", ids=ids, state=MessageState.FAILED) == 1
+    assert await box.count("default", ids=ids, limit=2) == 2
+    assert await box.count("default", ids=["unknown"]) == 0
+    assert await box.count("other", ids=ids) == 0
+    for state, ended in ((MessageState.PENDING, 0), (MessageState.FAILED, 1)):
+        assert await box.count("default", state=state) == 1
+        assert await box.count("default", state=state, ended=True) == ended
+    assert await box.purge("default", ids=ids) == 3
+
+
+async def test_what_a_change_would_find_is_counted_to_a_limit(backend: Contract) -> None:
+    for _ in range(3):
+        await _ended(backend)
+    assert await _box(backend).count("default", state=MessageState.PENDING, limit=2) == 2
+
+
 async def test_the_stock_is_counted_by_namespace(backend: Contract, store: Store) -> None:
     assert (await _box(backend).stock()).oldest_due_s == 0
     for namespace in ("default", "default", "other"):
@@ -323,6 +348,8 @@ async def test_old_messages_are_forgotten(backend: Contract, store: Store) -> No
         ("after", lambda box: box.search(MessageSearch(after="x"))),
         ("ids", lambda box: box.redeliver("default")),
         ("ids", lambda box: box.purge("default")),
+        ("ids", lambda box: box.count("default")),
+        ("ended", lambda box: box.count("default", ids=["x"], ended=1)),
         ("namespace", lambda box: box.purge("", ids=["x"])),
         ("delivered_s", lambda box: box.prune(delivered_s=-1, failed_s=0, limit=1)),
     ],

@@ -33,6 +33,7 @@ _RULES: Final[tuple[Callable[[History], Iterator[Violation]], ...]] = (
     kept_rules.children,
     kept_rules.lines,
     message_rules.messages,
+    message_rules.read,
     stream_rules.renewals,
     stream_rules.stored_capacity,
     stream_rules.handlers,

@@ -36,6 +36,8 @@ class Kind(StrEnum):
     SPAWN_SENT = "spawn sent"
     SPAWN_ACKNOWLEDGED = "spawn acknowledged"
     LINE_SENT = "log line sent"
+    RECEIVER_OPENED = "receiver opened"
+    MESSAGE_READ = "message read"
     KILLED = "killed"
     FAULT = "fault"
 

@@ -28,6 +28,7 @@ class Rule(StrEnum):
     CHILD_ONCE = "an acknowledged child is in the store, once"
     LINES_KEPT = "the stored log of an attempt is what its handler said, each line once"
     MESSAGE_ONCE = "an end of a job with a callback left one message, with an id of its own"
+    MESSAGE_READ = "a receiver reads each message, under its id, and nothing else"
     ALL_ENDED = "in the end every job has ended, for a reason that somebody gave"
 
 
