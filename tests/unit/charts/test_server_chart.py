@@ -316,6 +316,7 @@ def test_rights_are_the_smallest_that_serve_the_cluster() -> None:
         *(("queuejobs", verb) for verb in ("get", "list", "watch")),
         *(("queueworkers", verb) for verb in ("get", "list", "watch", "create", "delete")),
         *(("leases", verb) for verb in ("get", "update", "create")),
+        ("events", "create"),
         ("queuejobs/status", "patch"),
         ("queueworkers/status", "patch"),
         ("tokenreviews", "create"),
