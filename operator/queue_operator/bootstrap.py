@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -42,6 +42,7 @@ from queue_operator.queue.hub import EventHub
 from queue_operator.queue.service import QueueService
 from queue_operator.rpc.server import WorkerPlaneServer
 from queue_operator.settings import LogSettings, Settings
+from queue_operator.supervisor.child import Children
 from queue_operator.supervisor.controller import ControllerChild
 from queue_operator.supervisor.sender import SenderChild
 from queue_operator.tracing.opening import Options, open_tracing
@@ -164,8 +165,6 @@ async def serve(settings: Settings) -> int:
             return 0
         await stack.enter_async_context(_servers(settings, opened, controller, sender))
         doors.open = True
-        children = [child for child in (controller, sender) if child.enabled]
-        await stack.enter_async_context(_supervised(children))
         await stop.wait()
         doors.open = False
     return 0
@@ -252,23 +251,19 @@ async def _servers(
         await stack.enter_async_context(pruner.pruning())
         await exporter.start()
         stack.push_async_callback(exporter.stop)
+        children = Children(controller, sender)
+        stack.push_async_callback(children.ended)
         await rest.start()
         stack.push_async_callback(rest.stop)
         grpc_port = await plane.start()
         stack.push_async_callback(plane.stop)
         # Streams do not end by themselves: whoever has one goes on at another replica.
         stack.push_async_callback(hub.close)
+        # They take some seconds to end, in which the doors close.
+        stack.callback(children.end)
+        children.begin()
         logger.info("serving: REST on port %s, gRPC on port %s", rest.port, grpc_port)
         yield
-
-
-@asynccontextmanager
-async def _supervised(children: Sequence[ControllerChild | SenderChild]) -> AsyncIterator[None]:
-    running = [asyncio.create_task(child.run(), name="supervisor") for child in children]
-    try:
-        yield
-    finally:
-        await end_tasks(running)
 
 
 def _run_controller(settings: Settings, vitals: Vitals) -> None:

@@ -29,8 +29,9 @@ from queue_operator.backends.postgres.migrate import migrations
 from queue_operator.crd.names import QUEUE_JOB, QUEUE_WORKER
 from queue_operator.devcluster import ClusterInfo
 from queue_operator.devcluster.commands import run
-from queue_operator.devcluster.processes import wait_until
+from queue_operator.devcluster.processes import all_processes, wait_until
 from queue_operator.metrics.replica_table import REPLICA
+from queue_operator.supervisor.child import STOP_S
 
 CRDS = Path(__file__).parents[2] / "crds"
 AWAY = """
@@ -104,6 +105,32 @@ def test_sigterm_ends_it_in_time_and_without_an_error(start: Start, dsn: str) ->
     server.await_ready()
     assert server.end() == 0
     assert "Traceback" not in server.log
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("localhost", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_sender_that_gets_no_turn_of_the_processor_holds_no_door_open(
+    start: Start, dsn: str
+) -> None:
+    port = free_port()
+    server = start(DATABASE__DSN=dsn, WEBHOOKS__ENABLED="true", REST__PORT=str(port))
+    server.await_ready()
+    server.until(lambda: "sending messages to callback URLs" in server.log, "the sender")
+    sender = server.controller()
+    os.kill(sender.pid, signal.SIGSTOP)
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: not is_open(port), "REST to close", STOP_TIMEOUT_S)
+    # It is given its time meanwhile, and no more.
+    assert sender in server.children()
+    assert server.process.wait(STOP_S + STOP_TIMEOUT_S) == 0
+    assert sender not in all_processes()
+    assert "the sender of messages did not end in time and is killed" in server.log
 
 
 def test_it_waits_for_its_database_and_says_so_once(

@@ -83,6 +83,16 @@ def serve(vitals: Vitals) -> None:
         signal.pause()
 
 
+def serve_on(vitals: Vitals) -> None:
+    """Whatever it is told: as one that gets no turn of the processor any more."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    vitals.beat()
+    vitals.over_quota.value = os.getpid()
+    vitals.stand(Standing.SERVING)
+    while True:
+        signal.pause()
+
+
 def serve_late(vitals: Vitals) -> None:
     """Gives no sign of life while the supervisor looks twice."""
     threading.Event().wait(2.5 * BEAT_S)
@@ -224,6 +234,21 @@ async def test_it_ends_with_its_supervisor() -> None:
         pid = figures.over_quota
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_one_that_does_not_end_is_killed_however_often_its_supervisor_is_told_to_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Longer than whoever ends the supervisor waits before it tells it again.
+    monkeypatch.setattr(module, "STOP_S", 1.5)
+    async with supervised(serve_on, Pauses()) as supervisor:
+        await until(lambda: standing(supervisor)[0])
+        figures = supervisor.figures()
+        assert figures is not None
+        pid = figures.over_quota
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert "the controller did not end in time and is killed" in caplog.text
 
 
 async def test_namespaces_of_others_are_told_of() -> None:

@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from queue_operator.backends.ending import end_tasks
 from queue_operator.controller.pacing import backoff_s
@@ -48,7 +48,9 @@ class Child(Generic[S]):
         *,
         hung_after_s: float,
         unharmed: str,
+        enabled: bool = True,
     ) -> None:
+        self.enabled = enabled
         self._what = what
         self._body = body
         self._signs = signs
@@ -96,7 +98,7 @@ class Child(Generic[S]):
                 await asyncio.wait([ended], timeout=BEAT_S)
                 self._end_if_hung(process)
         except asyncio.CancelledError:
-            await _stop(process, self._what)
+            await _through(_stop(process, self._what))
             raise
         finally:
             await end_tasks([ended])
@@ -155,6 +157,17 @@ def _end_with_parent(what: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+async def _through(work: Coroutine[Any, Any, None]) -> None:
+    """To its end, however often whoever waits for it is cancelled: a process that is left behind
+    holds up the end of this one.
+    """
+    task = asyncio.create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
+
+
 async def _stop(process: BaseProcess, what: str) -> None:
     process.terminate()
     await asyncio.to_thread(process.join, STOP_S)
@@ -177,3 +190,26 @@ async def _sentinel(process: BaseProcess, before: Callable[[], object]) -> None:
         loop.remove_reader(process.sentinel)
     before()
     process.join()
+
+
+class Children:
+    """Those of one server that are wanted."""
+
+    def __init__(self, *children: Child[Any]) -> None:
+        self._children = [child for child in children if child.enabled]
+        self._running: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Starts them."""
+        self._running = [
+            asyncio.create_task(child.run(), name="supervisor") for child in self._children
+        ]
+
+    def end(self) -> None:
+        """Tells them to end."""
+        for running in self._running:
+            running.cancel()
+
+    async def ended(self) -> None:
+        """Once their processes are gone."""
+        await end_tasks(self._running)

@@ -34,7 +34,6 @@ class ControllerChild(Child[Vitals]):
     """Runs one controller at a time, for ever."""
 
     def __init__(self, settings: ControllerSettings, body: Body, clock: Clock) -> None:
-        self.enabled = settings.enabled
         self._vitals = shared_vitals()
         super().__init__(
             "the controller",
@@ -43,6 +42,7 @@ class ControllerChild(Child[Vitals]):
             clock,
             hung_after_s=settings.hung_after_s,
             unharmed="REST and gRPC go on",
+            enabled=settings.enabled,
         )
 
     async def check(self) -> None:

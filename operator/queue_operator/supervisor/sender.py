@@ -19,7 +19,6 @@ class SenderChild(Child[Vitals]):
     def __init__(
         self, settings: WebhookSettings, body: Callable[[Vitals], None], clock: Clock
     ) -> None:
-        self.enabled = settings.enabled
         # In memory that a spawned process shares with this one.
         self._vitals = Vitals(beat_s=SPAWN.RawValue(c_double), figures=SPAWN.RawValue(Figures))
         super().__init__(
@@ -29,6 +28,7 @@ class SenderChild(Child[Vitals]):
             clock,
             hung_after_s=HUNG_AFTER_S,
             unharmed="messages to callback URLs wait",
+            enabled=settings.enabled,
         )
 
     def figures(self) -> SenderFigures | None:
