@@ -198,7 +198,7 @@ async def _servers(
     replica = settings.replica or f"{socket.gethostname()}-{os.getpid()}"
     metrics = Metrics(replica)
     backend = instrument(store, metrics.recorder)
-    tracing = _tracing(settings, replica)
+    clock, tracing = SystemClock(), _tracing(settings, replica)
     authenticator, authorizer = build_auth(settings.auth)
     queue = QueueService(
         backend,
@@ -207,7 +207,6 @@ async def _servers(
         replica=replica,
         limits=settings.to_limits(),
     )
-    clock = SystemClock()
     exporter = Exporter(
         metrics,
         settings.metrics,
@@ -245,10 +244,8 @@ async def _servers(
         stack.push_async_callback(asyncio.to_thread, tracing.close, settings.tracing.flush_s)
         stack.push_async_callback(queue.close)
         await queue.start()
-        await stack.enter_async_context(ours.watching(clock))
-        await stack.enter_async_context(survey.looking())
-        await stack.enter_async_context(messages.looking())
-        await stack.enter_async_context(pruner.pruning())
+        for loop in (ours.watching(clock), survey.looking(), messages.looking(), pruner.pruning()):
+            await stack.enter_async_context(loop)
         await exporter.start()
         stack.push_async_callback(exporter.stop)
         children = Children(controller, sender)
