@@ -186,8 +186,9 @@ def _conditions(job: ShownJob, now: datetime, observed: int | None) -> list[Cond
 
 
 def _message(job: ShownJob) -> str:
-    """What is wrong with the job; of one that completed, nothing is, whatever failed before."""
-    return "" if job.state is JobState.COMPLETED else _cut(job.message)
+    """What there is to say of the job: of one that completed, no error of an attempt before."""
+    is_old = job.state is JobState.COMPLETED and job.error_category is not None
+    return "" if is_old else _cut(job.message)
 
 
 def _progress(job: ShownJob) -> ShownProgress | None:

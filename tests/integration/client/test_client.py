@@ -88,15 +88,18 @@ def test_the_same_key_is_the_same_job(stage: Stage) -> None:
 
 
 class Losing:
-    """Loses the answers of the next requests, after the server has given them."""
+    """Loses the answers of the next requests, after the server has given them. The requests are
+    made as they are.
+    """
 
     def __init__(self, client: QueueClient, losses: int) -> None:
         self._http = client._http.mine
+        self.build_request = self._http.build_request
         self._losses = losses
         client._http = PerProcess(lambda: self)  # type: ignore[arg-type, return-value]
 
-    def request(self, *args: Any, **options: Any) -> httpx.Response:
-        response = self._http.request(*args, **options)
+    def send(self, request: httpx.Request) -> httpx.Response:
+        response = self._http.send(request)
         if self._losses:
             self._losses -= 1
             raise httpx.ReadError("the answer was lost")
