@@ -26,6 +26,8 @@ _WITHOUT: Final = frozenset({404, 405, 501})
 release that followed nothing but Postgres.
 """
 _EXPIRED: Final = 410
+_LATE_S: Final = 1.0
+"""By so much the end of the time may be overslept."""
 _JOB: Final = "job"
 _END: Final = "end"
 
@@ -121,9 +123,18 @@ class Ear:
                     return None
                 if event.kind == _JOB:
                     return _read(self._call, event)
+            if self._is_open and self._may_outlast():
+                yield from self.leave()
             if not self._is_open:
                 yield from self._open()
             yield from self._hear()
+
+    def _may_outlast(self) -> bool:
+        """Whether its silence would be borne for much longer than there is time: what is borne is
+        said when a stream is opened. To open one for each moment of the way would never end.
+        """
+        left_s = self._left_s()
+        return left_s <= 0 or self._silence_s - left_s > _LATE_S
 
     def _hear(self) -> Flow[None]:
         reply = yield Hear()
@@ -136,10 +147,6 @@ class Ear:
             if not self._heard:
                 # Whoever is told of nothing for long goes on from where that was, too.
                 self._position = self._decoder.last_id or self._position
-            # Silence is bounded when a stream is opened: nearer to the end, by less.
-            if self._heard or self._left_s() >= self._silence_s:
-                return
-            yield from self.leave()
             return
         yield from self.leave()
         if self._left_s() > 0:

@@ -2,8 +2,10 @@
 
 import json
 import logging
+from itertools import pairwise
 from typing import Any
 
+import httpx
 import pytest
 from tests.unit.client.scripted import NO_STREAM, Answer, Script, serving
 from tests.unit.client.test_flows import DOWN, Clock, client, job
@@ -16,6 +18,8 @@ from queue_operator.client import (
     QueueClient,
     RetryPolicy,
 )
+from queue_operator.client.listening import STREAM, Ear, Hear, Listen, OutOfTime
+from queue_operator.client.protocol import Call, Reply
 from queue_operator.client.sse import MOST_BYTES, Decoder, ServerEvent, TooLong
 from queue_operator.domain.errors import Forbidden, InvalidArgument, JobNotFound, Unavailable
 
@@ -234,6 +238,67 @@ def test_waiting_on_a_stream_ends_after_the_time_that_was_given() -> None:
     ):
         queue.wait("a", timeout_s=5)
     assert clock.now == 5.0
+
+
+def heard(ear: Ear, clock: Clock, *frames: tuple[float, bytes]) -> list[float]:
+    """When streams are opened by one who hears that until the time is over: each first says how
+    often to come back, and after so many seconds what is in the frames. Nothing is instant.
+    """
+    opened, said = list[float](), list(frames)
+    silence_s, is_new = 0.0, False
+    flow = ear.next()
+    reply: Reply | None = None
+    while True:
+        try:
+            step = next(flow) if reply is None else flow.send(reply)
+        except OutOfTime:
+            return opened
+        except StopIteration:
+            flow, reply = ear.next(), None
+            continue
+        clock.now += 0.01
+        reply = Reply()
+        match step:
+            case Listen():
+                opened.append(clock.now)
+                silence_s, is_new = step.silence_s, True
+                reply = Reply(httpx.Response(200, headers={"content-type": STREAM}))
+            case Hear() if is_new:
+                is_new = False
+                reply = Reply(chunk=b"retry: 1000\nid: p0\n\n")
+            case Hear():
+                ends = clock.now + silence_s
+                if said and said[0][0] < ends:
+                    at, frame = said.pop(0)
+                    clock.now = max(at, clock.now)
+                    reply = Reply(chunk=frame)
+                else:
+                    clock.now = ends
+                    reply = Reply(failure=httpx.ReadTimeout("silence"))
+            case _:
+                pass
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (),
+        tuple((15.0 * n, b":\nid: p0\n\n") for n in range(1, 5)),
+        tuple((float(n), event(f"p{n}")) for n in range(1, 59)),
+    ],
+    ids=["silence", "heartbeats", "events"],
+)
+def test_near_its_end_a_wait_opens_few_streams_and_is_not_late(
+    frames: tuple[tuple[float, bytes], ...],
+) -> None:
+    clock = Clock()
+    call = Call("GET", "/v1/jobs/a/events", {})
+    ear = Ear(call, POLICY, clock, outage_s=100, until=60.0)
+    opened = heard(ear, clock, *frames)
+    assert 60 <= clock.now <= 61.5
+    # At most one for each second of those in which its silence could be borne for too long.
+    assert len(opened) <= 1 + (45 if frames else 1)
+    assert all(later - one > 0.9 for one, later in pairwise(opened))
 
 
 def test_who_is_told_of_progress_hears_of_states_and_looks_while_the_job_runs() -> None:
