@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from queue_operator.cli.connection import INTERRUPTED, Remote, remote
 from queue_operator.cli.values import Duration, JobId, Tag, tag_map
 from queue_operator.client import AsyncQueueClient, JobEvent, JobStatus
 from queue_operator.client.listening import LAST_ID
+from queue_operator.client.models import FINISHED
 from queue_operator.domain.errors import InvalidArgument
 from queue_operator.domain.views import Phase
 
@@ -111,41 +112,50 @@ def watch(remote: Remote, job_id: str | None, timeout: timedelta | None, **given
     """Print what happens as it does: to JOB_ID until it has ended, or to all jobs of a filter.
 
     Each event is a line, as JSON a document of one line. Restarts of the server go unnoticed. With
-    JOB_ID the exit code is 0 if the job completed, 1 if it ended otherwise, and 3 if it has not
-    ended within --timeout. Ctrl-C ends it.
+    JOB_ID the exit code is 0 if the job completed, 1 if it ended otherwise, 3 if it has not ended
+    within --timeout, and 130 after Ctrl-C, which is the usual end of a filter.
     """
-    if job_id is not None and (given["types"] or given["states"] or given["tags"]):
-        raise click.UsageError("give JOB_ID or a filter, not both")
-    if given["follow"] and job_id is None:
-        raise click.UsageError("--follow is for JOB_ID")
+    _check(job_id, given)
     options = {**given, "tags": tag_map(given["tags"]), "namespace": remote.namespace}
     timeout_s = None if timeout is None else timeout.total_seconds()
 
-    async def print_all(queue: AsyncQueueClient) -> JobEvent | None:
+    async def print_all(queue: AsyncQueueClient) -> Phase | None:
         try:
-            return await _print(remote, queue.watch(job_id, **options), timeout_s)
+            last, is_over = await _print(remote, queue.watch(job_id, **options), timeout_s)
         except InvalidArgument as error:
             if error.field != LAST_ID:
                 raise
             told = "is no position of this server; `watch -o json` tells that of each event"
             raise InvalidArgument("--after", told) from None
+        if job_id is not None and is_over and (last is None or not last.is_finished):
+            # It ended before --after, or was deleted.
+            return (await queue.get(job_id, namespace=remote.namespace)).state
+        return None if last is None else last.status
 
     try:
-        last = remote.run(print_all)
+        state = remote.run(print_all)
     except KeyboardInterrupt:
-        return
+        sys.exit(0 if job_id is None else INTERRUPTED)
     if job_id is None:
         return
-    if last is None or not last.is_finished:
-        raise remote.not_ended(f"job {job_id!r} has not ended within {timeout_s or 0:g} s")
-    if last.status is not Phase.COMPLETED:
+    if state not in FINISHED:
+        within = "" if timeout_s is None else f" within {timeout_s:g} s"
+        raise remote.not_ended(f"job {job_id!r} has not ended{within}")
+    if state is not Phase.COMPLETED:
         sys.exit(1)
+
+
+def _check(job_id: str | None, given: Mapping[str, Any]) -> None:
+    if job_id is not None and (given["types"] or given["states"] or given["tags"]):
+        raise click.UsageError("give JOB_ID or a filter, not both")
+    if given["follow"] and job_id is None:
+        raise click.UsageError("--follow is for JOB_ID")
 
 
 async def _print(
     remote: Remote, events: AsyncIterator[JobEvent], timeout_s: float | None
-) -> JobEvent | None:
-    """The last one, when no more come or the time is over."""
+) -> tuple[JobEvent | None, bool]:
+    """The last one, and whether no more come; else the time is over."""
     last = None
     try:
         async with asyncio.timeout(timeout_s):
@@ -155,8 +165,8 @@ async def _print(
                 else:
                     print(_line(last), flush=True)
     except TimeoutError:
-        pass
-    return last
+        return last, False
+    return last, True
 
 
 def _line(event: JobEvent) -> str:

@@ -81,6 +81,36 @@ def test_watch_ends_as_the_job_does() -> None:
     )
 
 
+@pytest.mark.parametrize(("answer", "code"), [(COMPLETED, 0), (FAILED, 1)])
+def test_watch_of_what_ended_before_its_position_ends_as_the_job_did(
+    answer: Answer, code: int
+) -> None:
+    with serving(answer, streams=[stream(END)]) as script:
+        done = watched(script, "a", "--after", "p2")
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_watch_of_a_job_that_is_deleted_says_so() -> None:
+    missing = Answer(404, {"code": "NOT_FOUND", "message": "there is no job 'a'"})
+    with serving(missing, streams=[stream(event("p1"), END)]) as script:
+        done = watched(script, "a")
+    assert done.exit_code == 1
+    assert "there is no job 'a'" in done.stderr
+
+
+@pytest.mark.parametrize(("command", "code"), [(("a",), 130), (("--type", "t"), 0)])
+def test_ctrl_c_does_not_say_that_the_job_completed(
+    command: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("queue_operator.cli.watch._line", press)
+    with serving(RUNNING, streams=[stream(event("p1"))]) as script:
+        done = watched(script, *command)
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "", "")
+
+
 def test_watch_says_that_it_begins_anew() -> None:
     parts = [EXPIRED, stream(event("p1", "COMPLETED"), END)]
     with serving(RUNNING, streams=parts) as script:
