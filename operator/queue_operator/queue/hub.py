@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +33,8 @@ STEP_JOBS: Final = 20_000
 """Of so many jobs one step tells, and then those who follow have their turn."""
 PATIENCE_S: Final = 5.0
 """How long one who is told of the past may make the others wait who are told with it."""
+TELLS: Final = 500
+"""So much is told, to one or to many, before all else that the server does has its turn."""
 STREAMS: Final = 4000
 STREAMS_PER_CALLER: Final = 2500
 REPEAT_AFTER_S: Final = 5.0
@@ -300,7 +302,7 @@ class EventHub:
             past.audience.numbers,
             self._step_jobs,
         )
-        self._tell(past.audience, step)
+        await self._tell(past.audience, step)
         for one in past.audience.all:
             if one.own is not None:
                 one.own = one.own.at(step.upto, self._at.highest)
@@ -324,7 +326,7 @@ class EventHub:
             self._live.numbers,
             self._step_jobs,
         )
-        self._tell(self._live, step)
+        await self._tell(self._live, step)
         self._at = self._at.at(step.upto, max(self._at.highest, step.highest))
         for one in self._elsewhere():
             if one.own is not None:
@@ -346,21 +348,36 @@ class EventHub:
             for number, state in looked.items():
                 one.note(number, state)
 
-    def _tell(self, audience: Audience, step: Step) -> None:
+    async def _tell(self, audience: Audience, step: Step) -> None:
         full = {one for one in audience.all if one.is_full} if step.events else set()
+        told = 0
         for event in step.events:
-            shared: News | None = None
-            for one in list(audience.of(event)):
-                if one in full and one.ending is None:
-                    # What one step tells may be above the bound, and then there is time to read.
-                    self._drop(audience, one)
-                elif one.own is None:
-                    if shared is None:
-                        shared = _news(event, one, self._after(self._at, event, step))
-                    self._give(one, event, shared)
-                elif not one.own.has(event.xid, event.place):
-                    one.own = self._after(one.own, event, step)
-                    self._give(one, event, _news(event, one, one.own))
+            told += self._tell_of(event, audience, full, step)
+            if told >= TELLS:
+                told = 0
+                if audience is self._live:
+                    # Who asks meanwhile where it is was told that much.
+                    self._at = self._after(self._at, event, step)
+                await asyncio.sleep(0)
+
+    def _tell_of(
+        self, event: Happened, audience: Audience, full: Collection[Follower], step: Step
+    ) -> int:
+        """To how many."""
+        shared: News | None = None
+        told = list(audience.of(event))
+        for one in told:
+            if one in full and one.ending is None:
+                # What one step tells may be above the bound, and then there is time to read.
+                self._drop(audience, one)
+            elif one.own is None:
+                if shared is None:
+                    shared = _news(event, one, self._after(self._at, event, step))
+                self._give(one, event, shared)
+            elif not one.own.has(event.xid, event.place):
+                one.own = self._after(one.own, event, step)
+                self._give(one, event, _news(event, one, one.own))
+        return len(told)
 
     def _after(self, position: Position, event: Happened, step: Step) -> Position:
         """After the last event of a step all of it is told."""
