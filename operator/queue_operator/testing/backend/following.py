@@ -123,7 +123,8 @@ async def test_a_failure_shows_as_the_status_says(backend: Contract, hub: EventH
     async with hub.follow(following("a"), caller="a") as follower:
         [now], ending = await follower.next(PATIENCE_S)
         assert (now.status, now.state, now.attempt) == (Phase.FAILED, JobState.DEAD_LETTER, 1)
-        assert ending is Ending.OVER
+        # Where others write to the same server the look may be ahead of the hub, for one step.
+        assert (ending or (await follower.next(PATIENCE_S)).ending) is Ending.OVER
 
 
 async def test_a_new_job_shows_what_it_waits_for(
