@@ -15,7 +15,7 @@ from queue_operator.cli.values import Duration, JobId, Tag, tag_map
 from queue_operator.client import AsyncQueueClient, JobEvent, JobStatus
 from queue_operator.client.listening import LAST_ID
 from queue_operator.client.models import FINISHED
-from queue_operator.domain.errors import InvalidArgument
+from queue_operator.domain.errors import InvalidArgument, QueueError
 from queue_operator.domain.views import Phase
 
 _AT_ONCE: Final = 50
@@ -71,12 +71,19 @@ async def _all(
             print(rendering.plain(f"{status.job_id} {status.state.value}"), flush=True)
         return status
 
-    done = await asyncio.gather(*map(one, job_ids), return_exceptions=True)
-    failed = [told for told in done if isinstance(told, BaseException)]
+    async def outcome(job_id: str) -> JobStatus | QueueError | TimeoutError:
+        # The others are waited for all the same. Where nobody reads what is printed, none is.
+        try:
+            return await one(job_id)
+        except (QueueError, TimeoutError) as error:
+            return error
+
+    done = await asyncio.gather(*map(outcome, job_ids))
+    failed = [each for each in done if isinstance(each, Exception)]
     if failed:
         # What is wrong is told before what is only not over.
         raise min(failed, key=lambda error: isinstance(error, TimeoutError))
-    return [told for told in done if isinstance(told, JobStatus)]
+    return [each for each in done if isinstance(each, JobStatus)]
 
 
 def _choice(values: Any) -> click.Choice[Any]:

@@ -1,5 +1,6 @@
 """Hearing of jobs: `wait` and `watch`."""
 
+import errno
 import json
 from typing import Any
 
@@ -41,6 +42,18 @@ def test_wait_tells_what_is_wrong_before_what_is_not_over() -> None:
         done = typed("wait", "a", "b", "--timeout", "1m", server=script)
     assert done.exit_code == 1
     assert "there is no job 'b'" in done.stderr
+
+
+def test_wait_ends_when_nobody_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*given: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("queue_operator.cli.rendering.print_line", closed)
+    # One has ended, and the other never does.
+    with serving(COMPLETED, RUNNING, streams=[stream(event("p1"))]) as script:
+        done = typed("wait", "a", "b", "-o", "json", server=script)
+    assert done.exit_code == 1
+    assert "Traceback" not in done.stderr
 
 
 def watched(script: Script, *arguments: str) -> Any:
