@@ -125,6 +125,8 @@ def is_kept(position: Position, mark: Mark) -> bool:
         position.store == mark.store
         and mark.pruned_seq <= position.highest
         and position.horizon.end_xid <= mark.horizon.end_xid
+        # What is told of a transaction was committed by then.
+        and all(xid < mark.horizon.end_xid for xid in position.partly)
     )
 
 

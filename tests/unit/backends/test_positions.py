@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from queue_operator.backends.horizon import Horizon
 from queue_operator.backends.positions import LAST_EVENT_ID, Position
+from queue_operator.backends.streams import Mark, is_kept
 from queue_operator.domain.errors import InvalidArgument
 
 STORE = "0123abcd"
@@ -61,3 +62,20 @@ def test_what_is_no_position_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         Position.parse(text)
     assert refused.value.field == LAST_EVENT_ID
+
+
+@pytest.mark.parametrize(
+    ("position", "is_so"),
+    [
+        (Position(STORE, 7, Horizon(10, (8,))), True),
+        (Position(STORE, 7, Horizon(8), {9: (1, 1)}), True),
+        (Position(STORE, 7, Horizon(8), {10: (1, 1)}), False),
+        (Position(STORE, 7, Horizon(11)), False),
+        (Position(STORE, 4, Horizon(10)), False),
+        (Position("76543210", 7, Horizon(10)), False),
+    ],
+    ids=["now", "partly", "partly-to-come", "to-come", "pruned", "elsewhere"],
+)
+def test_a_position_is_of_what_was_and_is_still_there(position: Position, is_so: bool) -> None:
+    mark = Mark(store=STORE, horizon=Horizon(10), highest=9, above_seq=0, pruned_seq=5)
+    assert is_kept(position, mark) is is_so
