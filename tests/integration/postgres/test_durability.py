@@ -189,12 +189,15 @@ async def test_connections_that_store_jobs_wait_for_the_disk(opened: Open, poole
     assert settings == [("on",)] * 9
 
 
-def test_only_announcements_do_not_wait_for_the_disk() -> None:
+def test_only_announcements_and_notes_on_messages_do_not_wait_for_the_disk() -> None:
+    """What is lost of the latter in a crash is that a message was due, claimed or told: it is sent
+    once more under its id.
+    """
     package = Path(str(files("queue_operator.backends.postgres")))
     sources = [path for kind in ("*.py", "*.sql") for path in package.rglob(kind)]
     words = ("synchronous_commit", "fsync", "full_page_writes", "UNLOGGED")
     saying = {path.name for path in sources if any(word in path.read_text() for word in words)}
-    assert saying == {"signal_announce.sql"}
+    assert saying == {"signal_announce.sql", "webhook_soon.sql"}
 
 
 async def test_an_announcement_leaves_the_connection_as_it_was(opened: Open) -> None:
