@@ -1,17 +1,12 @@
 """Messages that ended are kept for a while, whether or not anybody sends."""
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
-from queue_operator.backends.ending import end_tasks
 from queue_operator.domain.clock import Clock
-from queue_operator.domain.errors import QueueError
+from queue_operator.queue.lifecycle import Loops
 from queue_operator.settings import WebhookSettings
-
-logger = logging.getLogger(__name__)
 
 TURN_S: Final = 10.0
 LOOK_S: Final = 1.0
@@ -42,34 +37,23 @@ class Pruner:
         self._settings = settings
         self._clock = clock
         self._leads = leads
-        self._said = ""
+        self._loops = Loops(clock)
 
     @asynccontextmanager
     async def pruning(self) -> AsyncIterator[None]:
         """Now and then, meanwhile."""
-        task = asyncio.create_task(self._run(), name="pruning of messages")
+        self._loops.run("pruning messages", self._turn)
         try:
             yield
         finally:
-            await end_tasks([task])
+            await self._loops.stop()
 
-    async def _run(self) -> None:
-        while True:
-            await self.turn()
-            await self._clock.sleep(TURN_S if self._leads() else LOOK_S)
+    async def _turn(self) -> None:
+        await self._clock.sleep(TURN_S if self._leads() else LOOK_S)
+        await self.prune()
 
-    async def turn(self) -> None:
-        """Says of each new kind of failure what it is, and no more."""
-        try:
-            await self._prune()
-            self._said = ""
-        except Exception as error:
-            why = str(error) if isinstance(error, QueueError) else repr(error)
-            if why != self._said:
-                self._said = why
-                logger.warning("messages that ended are pruned later: %s", why)
-
-    async def _prune(self) -> None:
+    async def prune(self) -> None:
+        """What is kept for long enough, or a good part of it. Raises QueueError."""
         kept = self._settings
         for _ in range(STEPS):
             if not self._leads():

@@ -11,7 +11,7 @@ from queue_operator.backends.webhooks import MessageSearch, MessageState, Told
 from queue_operator.domain.errors import Unavailable
 from queue_operator.domain.job import Job
 from queue_operator.settings import WebhookSettings
-from queue_operator.webhooks.pruning import STEP, STEPS, Pruner
+from queue_operator.webhooks.pruning import STEP, STEPS, TURN_S, Pruner
 
 SETTINGS = WebhookSettings(enabled=False, keep_delivered_s=10, keep_failed_s=30)
 URL = "https://receiver.example/"
@@ -49,7 +49,7 @@ async def test_what_ended_is_kept_for_as_long_as_it_is_set() -> None:
     found = []
     for later_s in (9, 2, 18, 2):
         wall.now_s += later_s
-        await pruner.turn()
+        await pruner.prune()
         found.append(await left(backend))
     assert found == [{"done", "lost"}, {"lost"}, {"lost"}, set()]
 
@@ -70,22 +70,24 @@ class Endless:
 
 async def test_a_turn_is_bounded_and_ends_when_another_replica_leads() -> None:
     box = Endless()
-    await Pruner(box, SETTINGS, ManualClock(), lambda: True).turn()
+    await Pruner(box, SETTINGS, ManualClock(), lambda: True).prune()
     assert box.calls == STEPS
-    await Pruner(box, SETTINGS, ManualClock(), lambda: box.calls < STEPS + 2).turn()
+    await Pruner(box, SETTINGS, ManualClock(), lambda: box.calls < STEPS + 2).prune()
     assert box.calls == STEPS + 2
 
 
 async def test_an_outage_is_said_once_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     box = Endless(Unavailable("the database is away"))
-    pruner = Pruner(box, SETTINGS, ManualClock(), lambda: True)
-    await pruner.turn()
-    await pruner.turn()
-    box.error = None
-    await pruner.turn()
-    box.error = Unavailable("the database is away")
-    await pruner.turn()
+    clock = ManualClock()
+    async with Pruner(box, SETTINGS, clock, lambda: True).pruning():
+        for _ in range(3):
+            assert await clock.skip() == pytest.approx(TURN_S)
+            # Until the next try.
+            await clock.skip()
+        box.error = None
+        assert [await clock.skip(), await clock.skip()] == pytest.approx([TURN_S, TURN_S])
     assert [record.message for record in caplog.records] == [
-        "messages that ended are pruned later: the database is away"
-    ] * 2
+        "pruning messages waits for the store: the database is away",
+        "pruning messages works again after 3 failed tries",
+    ]
