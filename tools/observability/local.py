@@ -75,12 +75,7 @@ class Pace:
         return filled(TEXT) if self.faster == 1 else fast_rules(self.faster)
 
 
-_QUICK_SETTINGS: Final = {
-    "METRICS__DEPTH_INTERVAL_S": "1",
-    "METRICS__LEADER_S": "3",
-    # A process more to begin and to end with each replica, and nobody is told of anything.
-    "WEBHOOKS__ENABLED": "false",
-}
+_QUICK_SETTINGS: Final = {"METRICS__DEPTH_INTERVAL_S": "1", "METRICS__LEADER_S": "3"}
 QUICK: Final = Pace(faster=10.0, scrape_s=1, look_s=1, settings=_QUICK_SETTINGS)
 REAL: Final = Pace(faster=1.0, scrape_s=15, look_s=5, settings={})
 """The rules as they are shipped, and the settings as they are."""
